@@ -1,0 +1,139 @@
+#include "represent.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../buffer.hpp"
+#include "../kernels/kernels.hpp"
+
+namespace carya {
+
+namespace {
+
+constexpr std::int64_t kLabelsPerTask = 64;
+
+// Sums sparse rows into a dense array and remembers what it touched.
+class Accumulator {
+public:
+    void begin(std::int64_t cols) {
+        if (known_ < cols) {
+            sums_.zeros(cols);
+            seen_.zeros(cols);
+            known_ = cols;
+        }
+        touched_.clear();
+    }
+
+    void add(const CsrView& x, std::int64_t row, float scale) {
+        float* sums = sums_.reserve(known_);
+        std::uint8_t* seen = seen_.reserve(known_);
+        for (std::int64_t e = x.begin(row); e < x.end(row); ++e) {
+            const std::int32_t column = x.indices[e];
+            if (!seen[column]) {
+                seen[column] = 1;
+                touched_.push_back(column);
+            }
+            sums[column] += scale * x.values[e];
+        }
+    }
+
+    // Leaves the `keep` largest columns (all if 0) in ascending order.
+    std::vector<std::int32_t>& select(std::int64_t keep) {
+        const float* sums = sums_.data();
+        if (keep > 0 && static_cast<std::int64_t>(touched_.size()) > keep) {
+            const auto cut = touched_.begin() + keep;
+            std::nth_element(touched_.begin(), cut, touched_.end(), [sums](std::int32_t a, std::int32_t b) {
+                const float x = std::fabs(sums[a]);
+                const float y = std::fabs(sums[b]);
+                return x != y ? x > y : a < b;
+            });
+            clear(cut, touched_.end());
+            touched_.erase(cut, touched_.end());
+        }
+        std::sort(touched_.begin(), touched_.end());
+        return touched_;
+    }
+
+    double squared_length() const {
+        double total = 0.0;
+        for (const std::int32_t column : touched_) {
+            const double sum = sums_.data()[column];
+            total += sum * sum;
+        }
+        return total;
+    }
+
+    float operator[](std::int32_t column) const { return sums_.data()[column]; }
+    void end() { clear(touched_.begin(), touched_.end()); }
+
+private:
+    void clear(std::vector<std::int32_t>::iterator from, std::vector<std::int32_t>::iterator to) {
+        float* sums = sums_.reserve(known_);
+        std::uint8_t* seen = seen_.reserve(known_);
+        for (auto column = from; column != to; ++column) {
+            sums[*column] = 0.0F;
+            seen[*column] = 0;
+        }
+    }
+
+    Buffer<float> sums_;
+    Buffer<std::uint8_t> seen_;
+    std::int64_t known_ = 0;
+    std::vector<std::int32_t> touched_;
+};
+
+}  // namespace
+
+Representation aggregate_positives(const Features& features, const CsrView& positives, std::int64_t keep, int threads,
+                                   Monitor& monitor) {
+    const std::int64_t labels = positives.rows();
+    const std::int64_t dense_cols = features.dense.cols;
+    Representation out;
+    out.sparse.cols = features.sparse.cols;
+    out.dense.assign(labels * dense_cols, 0.0F);
+    const std::int64_t tasks = (labels + kLabelsPerTask - 1) / kLabelsPerTask;
+    std::vector<Csr> parts(tasks);
+    std::vector<Accumulator> accumulators(threads);
+    monitor.total = labels;
+    parallel_for(tasks, threads, &monitor, [&](int worker, std::int64_t task) {
+        Accumulator& sums = accumulators[worker];
+        Csr& part = parts[task];
+        const std::int64_t last = std::min(labels, (task + 1) * kLabelsPerTask);
+        for (std::int64_t label = task * kLabelsPerTask; label < last; ++label) {
+            float* dense = out.dense.data() + label * dense_cols;
+            sums.begin(features.sparse.cols);
+            for (std::int64_t e = positives.begin(label); e < positives.end(label); ++e) {
+                const std::int32_t row = positives.indices[e];
+                sums.add(features.sparse, row, positives.values[e]);
+                if (dense_cols > 0)
+                    kernels().add_scaled(dense, features.dense.row(row), positives.values[e], dense_cols);
+            }
+            double length = sums.squared_length();
+            if (dense_cols > 0) length += kernels().dot(dense, dense, dense_cols);
+            const float scale = length > 0.0 ? static_cast<float>(1.0 / std::sqrt(length)) : 0.0F;
+            for (const std::int32_t column : sums.select(keep)) {
+                part.indices.push_back(column);
+                part.values.push_back(sums[column] * scale);
+            }
+            part.indptr.push_back(static_cast<std::int64_t>(part.indices.size()));
+            for (std::int64_t j = 0; j < dense_cols; ++j) dense[j] *= scale;
+            sums.end();
+        }
+        monitor.done += last - task * kLabelsPerTask;
+    });
+    std::size_t entries = 0;
+    for (const Csr& part : parts) entries += part.indices.size();
+    out.sparse.indptr.reserve(labels + 1);
+    out.sparse.indices.reserve(entries);
+    out.sparse.values.reserve(entries);
+    for (Csr& part : parts) {
+        const auto base = static_cast<std::int64_t>(out.sparse.indices.size());
+        for (std::size_t i = 1; i < part.indptr.size(); ++i) out.sparse.indptr.push_back(base + part.indptr[i]);
+        out.sparse.indices.insert(out.sparse.indices.end(), part.indices.begin(), part.indices.end());
+        out.sparse.values.insert(out.sparse.values.end(), part.values.begin(), part.values.end());
+        part = Csr();
+    }
+    return out;
+}
+
+}  // namespace carya

@@ -1,0 +1,67 @@
+// The few loops that are compiled once for each instruction set and chosen when the library is loaded.
+//
+// Only plain structures cross this border and the kernels use no library templates: an inline function compiled here
+// for AVX-512 must never be the copy that the linker keeps for everyone.
+#pragma once
+
+#include <cstdint>
+
+namespace carya {
+
+inline constexpr int kMaxLanes = 16;
+
+enum class Loss : int { squared_hinge, hinge, logistic };
+
+// One parent's training rows and up to 16 of its children, one child a lane (solve/lanes.cpp says what is solved).
+struct LaneProblem {
+    // The rows: a local CSR over the features that at least two of them share, and a dense block.
+    const std::int64_t* offsets;
+    const std::uint32_t* columns;
+    const float* values;
+    const float* dense;           // the caller's whole dense block, row-major
+    const std::int32_t* row_ids;  // the rows of `dense` that are meant
+    std::int64_t dense_cols;
+    const float* norms;     // squared length of each row, over all its features but the bias
+    const float* unshared;  // the part of it from features that no other row has
+
+    // The labels: bit l of positive[r] says that row r is a positive of lane l; member (if given) which lanes see r.
+    const std::uint16_t* positive;
+    const std::uint16_t* member;
+    const float* costs;  // rows x lanes, or null: then the two costs below
+    float positive_cost;
+    float negative_cost;
+    float bias;
+    Loss loss;
+
+    // The unknowns, all of them lane by lane: features x lanes, dense columns x lanes, rows x lanes.
+    float* weights;
+    float* dense_weights;
+    float* alpha;
+};
+
+// What one pass over the rows hands to the next, per lane. `offset` is the bias as it enters a score.
+struct alignas(64) LaneState {
+    float offset[kMaxLanes];
+    float sum[kMaxLanes];         // of y * alpha over all rows
+    float old_stiffness[kMaxLanes];  // of the last pass: sum of 1/Q, and of offset/Q, over rows that can move
+    float old_anchor[kMaxLanes];
+    float stiffness[kMaxLanes];   // of this pass so far
+    float anchor[kMaxLanes];
+    float gain[kMaxLanes];        // of the dual objective in this pass
+    std::int32_t live[kMaxLanes];  // -1 while the lane is being solved, else 0
+};
+
+struct Kernels {
+    const char* name;
+    // Visits rows order[begin..end) of a pass over `rows` rows. `lanes` is 4, 8 or 16.
+    void (*lane_pass)(int lanes, const LaneProblem& problem, LaneState& state, const std::uint32_t* order,
+                      std::int64_t begin, std::int64_t end, std::int64_t rows);
+    float (*dot)(const float* a, const float* b, std::int64_t count);
+    // out[j] += scale * x[j]
+    void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
+};
+
+// The fastest set this processor runs, or the one named by the environment variable CARYA_ISA (baseline, avx2, avx512).
+const Kernels& kernels();
+
+}  // namespace carya

@@ -1,0 +1,221 @@
+// One pass of dual coordinate descent over the rows of a parent, for up to 16 sibling labels at once.
+//
+// For each lane (label) with signs y in {-1, +1} and costs C the problem is
+//
+//     min over w, o   |w|^2 / 2 + o^2 / (2 bias^2) + sum_i C_i loss(y_i (w.x_i + o))
+//
+// and its dual in alpha is climbed one row at a time (Hsieh et al. 2008 for the hinges, Yu et al. 2011 for logistic),
+// with w = sum_i y_i alpha_i x_i kept up to date. Two things differ from the textbook:
+//
+// * Siblings share their rows. w is kept feature by feature, its lanes side by side, so one feature of a row loads one
+//   cache line and does one multiply-add for all the lanes. A lane never looks at another: its result does not depend
+//   on which labels share the block.
+//
+// * The offset o is not a feature. As a feature it couples every pair of rows with weight bias^2, far above their own
+//   similarity, and coordinate descent then needs tens of passes to spread over all rows what the first few took on
+//   (Lee and Wright 2019 study exactly this matrix). Here o is held while rows move, and moved by Newton steps on what
+//   the rows do in answer: a row whose alpha is free answers a change of o by -y/Q, so with S = sum y alpha, and each
+//   row i last seen under the offset o_i,
+//
+//       o = bias^2 S(o),   S(o) = S - sum_free (o - o_i)/Q_i
+//       =>   o = (S + sum_free o_i/Q_i) / (1/bias^2 + sum_free 1/Q_i).
+//
+//   The two sums are `anchor` and `stiffness`; rows not yet visited in this pass count with the last pass's sums.
+//   Three passes then reach what the textbook reaches in ten.
+//
+// A feature that only one row has adds y alpha x^2 to that row's own score and to no other: it needs no weight during
+// the descent, only its square in `unshared`.
+
+#include "kernels.hpp"
+#include "lanes.hpp"
+
+namespace carya::CARYA_ISA {
+
+namespace {
+
+// How often the offset follows the rows. Every row costs a division for nothing; rarely, and o lags behind.
+constexpr std::int64_t kOffsetEvery = 16;
+
+template <int N>
+struct Row {  // one row as its lanes see it
+    typename Lanes<N>::Float margin;  // y (w.x + o), the row's unshared features left out
+    typename Lanes<N>::Float alpha;
+    typename Lanes<N>::Float cost;
+    typename Lanes<N>::Float slack;    // 1/(2C) of the squared hinge
+    typename Lanes<N>::Float inverse;  // 1/Q
+    float norm;
+    float unshared;
+};
+
+template <int N>
+struct Step {
+    typename Lanes<N>::Float alpha;      // the new value
+    typename Lanes<N>::Float give;       // 1/Q in lanes that answer a change of the offset, 0 in those at a bound
+    typename Lanes<N>::Float curvature;  // Q
+};
+
+// The best alpha of one row for every lane, all else fixed.
+template <int N, Loss loss>
+inline Step<N> best_alpha(const Row<N>& row) {
+    using L = Lanes<N>;
+    using Float = typename L::Float;
+    const Float zero = L::same(0.0F);
+    if constexpr (loss == Loss::squared_hinge) {
+        const Float gradient = row.margin - 1.0F + row.alpha * (row.slack + row.unshared);
+        const Float next = L::max(row.alpha - gradient * row.inverse, zero);
+        return {next, next > 0.0F ? row.inverse : zero, row.slack + row.norm};
+    } else if constexpr (loss == Loss::hinge) {
+        const Float gradient = row.margin - 1.0F + row.alpha * row.unshared;
+        const Float next = L::min(L::max(row.alpha - gradient * row.inverse, zero), row.cost);
+        // A row at a bound that has just moved may move back: count it, or o would swing from bound to bound.
+        return {next, ((next > 0.0F) & (next < row.cost)) | (next != row.alpha) ? row.inverse : zero,
+                L::same(row.norm)};
+    } else {
+        // alpha = C s(t), s the logistic function, where t solves t + Q (C s(t) - alpha) + margin = 0: an increasing
+        // function of t with slope at least 1, so Newton from the present margin is safe.
+        const Float margin = row.margin + row.alpha * row.unshared;
+        const Float fixed = margin - row.norm * row.alpha;
+        Float t = L::max(L::min(-margin, L::same(30.0F)), L::same(-30.0F));
+        Float s = zero;
+        for (int step = 0; step < 4; ++step) {
+            s = 1.0F / (1.0F + L::exp(-t));
+            t = t - (t + row.norm * row.cost * s + fixed) / (1.0F + row.norm * row.cost * s * (1.0F - s));
+        }
+        s = 1.0F / (1.0F + L::exp(-t));
+        const Float curvature = row.norm + 1.0F / L::max(row.cost * s * (1.0F - s), L::same(1e-12F));
+        return {row.cost * s, 1.0F / curvature, curvature};
+    }
+}
+
+// Fills in what depends on the row's costs. Without costs of its own a row has two, and two scalar divisions do.
+template <int N, Loss loss, bool own_costs>
+inline void set_costs(Row<N>& row, const LaneProblem& p, std::uint32_t r, typename Lanes<N>::Mask positive) {
+    using L = Lanes<N>;
+    constexpr float tiny = 1e-12F;  // a row without features has Q = 0 under the hinge: alpha then jumps to its bound
+    if constexpr (own_costs) {
+        row.cost = L::at(p.costs + std::int64_t{r} * N);
+        row.slack = loss == Loss::squared_hinge ? 0.5F / row.cost : L::same(tiny);
+        row.inverse = 1.0F / (row.norm + row.slack);
+    } else {
+        const float slack_yes = loss == Loss::squared_hinge ? 0.5F / p.positive_cost : tiny;
+        const float slack_no = loss == Loss::squared_hinge ? 0.5F / p.negative_cost : tiny;
+        row.cost = positive ? L::same(p.positive_cost) : L::same(p.negative_cost);
+        row.slack = positive ? L::same(slack_yes) : L::same(slack_no);
+        row.inverse = positive ? L::same(1.0F / (row.norm + slack_yes)) : L::same(1.0F / (row.norm + slack_no));
+    }
+}
+
+template <int N, Loss loss, bool own_costs>
+void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, std::int64_t begin, std::int64_t end,
+          std::int64_t rows) {
+    using L = Lanes<N>;
+    using Float = typename L::Float;
+    using Mask = typename L::Mask;
+    const Mask live = L::at(state.live);
+    const Float old_stiffness = L::at(state.old_stiffness);
+    const Float old_anchor = L::at(state.old_anchor);
+    Float offset = L::at(state.offset);
+    Float sum = L::at(state.sum);
+    Float stiffness = L::at(state.stiffness);
+    Float anchor = L::at(state.anchor);
+    Float gain = L::at(state.gain);
+    const Float one = L::same(1.0F);
+    const Float zero = L::same(0.0F);
+    const float ridge = p.bias > 0.0F ? 1.0F / (p.bias * p.bias) : 0.0F;
+
+    for (std::int64_t k = begin; k < end; ++k) {
+        if (k % kOffsetEvery == 0 && p.bias > 0.0F) {
+            const float ahead = 1.0F - static_cast<float>(k) / static_cast<float>(rows);
+            const Float moved = (sum + anchor + ahead * old_anchor) / (ridge + stiffness + ahead * old_stiffness);
+            offset = live ? moved : offset;
+        }
+        const std::uint32_t r = order[k];
+        if (k + 1 < end) {  // the weights are read at random: ask for the next row's while this one is worked on
+            const std::uint32_t next = order[k + 1];
+            __builtin_prefetch(p.alpha + std::int64_t{next} * N, 1, 3);
+            for (std::int64_t e = p.offsets[next]; e < p.offsets[next + 1]; ++e)
+                __builtin_prefetch(p.weights + std::int64_t{p.columns[e]} * N, 1, 2);
+        }
+        const std::int64_t first = p.offsets[r];
+        const std::int64_t last = p.offsets[r + 1];
+        const float* x = p.dense + std::int64_t{p.dense_cols > 0 ? p.row_ids[r] : 0} * p.dense_cols;
+
+        Float a0 = offset, a1 = zero, a2 = zero, a3 = zero;
+        std::int64_t e = first;
+        for (; e + 4 <= last; e += 4) {
+            a0 += L::at(p.weights + std::int64_t{p.columns[e]} * N) * p.values[e];
+            a1 += L::at(p.weights + std::int64_t{p.columns[e + 1]} * N) * p.values[e + 1];
+            a2 += L::at(p.weights + std::int64_t{p.columns[e + 2]} * N) * p.values[e + 2];
+            a3 += L::at(p.weights + std::int64_t{p.columns[e + 3]} * N) * p.values[e + 3];
+        }
+        for (; e < last; ++e) a0 += L::at(p.weights + std::int64_t{p.columns[e]} * N) * p.values[e];
+        std::int64_t j = 0;
+        for (; j + 4 <= p.dense_cols; j += 4) {
+            a0 += L::at(p.dense_weights + j * N) * x[j];
+            a1 += L::at(p.dense_weights + (j + 1) * N) * x[j + 1];
+            a2 += L::at(p.dense_weights + (j + 2) * N) * x[j + 2];
+            a3 += L::at(p.dense_weights + (j + 3) * N) * x[j + 3];
+        }
+        for (; j < p.dense_cols; ++j) a0 += L::at(p.dense_weights + j * N) * x[j];
+        const Float score = (a0 + a1) + (a2 + a3);
+
+        const Mask positive = L::spread(p.positive[r]);
+        const Mask seen = p.member ? live & L::spread(p.member[r]) : live;
+        const Float y = positive ? one : -one;
+        Row<N> row;
+        row.margin = y * score;
+        row.alpha = L::at(p.alpha + std::int64_t{r} * N);
+        row.norm = p.norms[r];
+        row.unshared = p.unshared[r];
+        set_costs<N, loss, own_costs>(row, p, r, positive);
+        const Step<N> step = best_alpha<N, loss>(row);
+        const Float give = seen ? step.give : zero;
+        stiffness += give;
+        anchor += give * offset;
+        const Float delta = seen ? step.alpha - row.alpha : zero;
+        if (!L::any(delta != 0.0F)) continue;
+        gain += step.curvature * delta * delta * 0.5F;
+        L::at(p.alpha + std::int64_t{r} * N) = row.alpha + delta;
+        const Float signed_delta = y * delta;
+        sum += signed_delta;
+        for (e = first; e < last; ++e) L::at(p.weights + std::int64_t{p.columns[e]} * N) += signed_delta * p.values[e];
+        for (j = 0; j < p.dense_cols; ++j) L::at(p.dense_weights + j * N) += signed_delta * x[j];
+    }
+    L::at(state.offset) = offset;
+    L::at(state.sum) = sum;
+    L::at(state.stiffness) = stiffness;
+    L::at(state.anchor) = anchor;
+    L::at(state.gain) = gain;
+}
+
+template <int N, Loss loss>
+void pass_any_costs(const LaneProblem& p, LaneState& state, const std::uint32_t* order, std::int64_t begin,
+                    std::int64_t end, std::int64_t rows) {
+    if (p.costs)
+        pass<N, loss, true>(p, state, order, begin, end, rows);
+    else
+        pass<N, loss, false>(p, state, order, begin, end, rows);
+}
+
+template <int N>
+void pass_any_loss(const LaneProblem& p, LaneState& state, const std::uint32_t* order, std::int64_t begin,
+                   std::int64_t end, std::int64_t rows) {
+    switch (p.loss) {
+        case Loss::squared_hinge: return pass_any_costs<N, Loss::squared_hinge>(p, state, order, begin, end, rows);
+        case Loss::hinge: return pass_any_costs<N, Loss::hinge>(p, state, order, begin, end, rows);
+        case Loss::logistic: return pass_any_costs<N, Loss::logistic>(p, state, order, begin, end, rows);
+    }
+}
+
+}  // namespace
+
+void lane_pass(int lanes, const LaneProblem& problem, LaneState& state, const std::uint32_t* order, std::int64_t begin,
+               std::int64_t end, std::int64_t rows) {
+    switch (lanes) {
+        case 4: return pass_any_loss<4>(problem, state, order, begin, end, rows);
+        case 8: return pass_any_loss<8>(problem, state, order, begin, end, rows);
+        default: return pass_any_loss<16>(problem, state, order, begin, end, rows);
+    }
+}
+
+}  // namespace carya::CARYA_ISA

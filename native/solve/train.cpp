@@ -1,0 +1,232 @@
+#include "train.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <numeric>
+
+namespace carya {
+
+namespace {
+
+// The rows of a parent whose blocks are spread over several tasks: gathered by the first to come, freed by the last.
+struct SharedRows {
+    std::once_flag gathered;
+    LocalRows rows;
+    std::vector<std::uint8_t> only_positive;
+    std::atomic<int> users{0};
+};
+
+struct Task {
+    std::size_t layer;
+    std::int64_t parent;
+    std::size_t first;  // of the parent's labels that have positives
+    std::size_t last;
+    std::uint64_t work;
+    SharedRows* shared;
+    std::vector<Weight> weights;
+};
+
+class Trainer {
+public:
+    Trainer(const Features& features, std::span<const LayerProblem> layers, const SolverOptions& options, int threads,
+            Monitor& monitor)
+        : features_(features), layers_(layers), options_(options), threads_(threads), monitor_(monitor) {
+        row_work_.reserve(features.rows());
+        for (std::int64_t row = 0; row < features.rows(); ++row)
+            row_work_.push_back(features.sparse.length(row) + features.dense.cols + 8);
+        total_row_work_ = std::accumulate(row_work_.begin(), row_work_.end(), std::int64_t{0});
+    }
+
+    std::vector<LayerWeights> run() {
+        plan();
+        results_.resize(layers_.size());
+        for (std::size_t t = 0; t < layers_.size(); ++t) {
+            results_[t].offsets.assign(layers_[t].order.size(), options_.bias > 0.0F ? -1.0F : 0.0F);
+            results_[t].dense.assign(layers_[t].order.size() * features_.dense.cols, 0.0F);
+        }
+        std::vector<Worker> workers;
+        for (int i = 0; i < threads_; ++i) workers.emplace_back(options_, monitor_.stop);
+        // Largest first, so that no long task starts last.
+        std::vector<std::size_t> by_work(tasks_.size());
+        std::iota(by_work.begin(), by_work.end(), std::size_t{0});
+        std::stable_sort(by_work.begin(), by_work.end(),
+                         [&](std::size_t a, std::size_t b) { return tasks_[a].work > tasks_[b].work; });
+        parallel_for(static_cast<std::int64_t>(tasks_.size()), threads_, &monitor_,
+                     [&](int worker, std::int64_t i) { solve(tasks_[by_work[i]], workers[worker]); });
+        parallel_for(static_cast<std::int64_t>(layers_.size()), threads_, &monitor_,
+                     [&](int, std::int64_t layer) { assemble(layer); });
+        return std::move(results_);
+    }
+
+private:
+    struct Worker {
+        Worker(const SolverOptions& options, const std::atomic<bool>& stop) : solver(options, stop) {}
+        RowGatherer gatherer;
+        BlockSolver solver;
+        LocalRows rows;
+        std::vector<std::uint8_t> only_positive;
+    };
+
+    // The labels of a parent that have positives, as positions.
+    std::vector<std::uint32_t> trainable(const LayerProblem& layer, std::int64_t parent) const {
+        std::vector<std::uint32_t> positions;
+        for (std::int64_t position = layer.chunks[parent]; position < layer.chunks[parent + 1]; ++position)
+            if (layer.positives.length(layer.order[position]) > 0)
+                positions.push_back(static_cast<std::uint32_t>(position));
+        return positions;
+    }
+
+    // One task a parent; but a parent that would keep one thread busy when the others are done is cut into several.
+    void plan() {
+        for (std::size_t t = 0; t < layers_.size(); ++t) {
+            const LayerProblem& layer = layers_[t];
+            const auto parents = static_cast<std::int64_t>(layer.chunks.size()) - 1;
+            for (std::int64_t parent = 0; parent < parents; ++parent) {
+                const std::size_t labels = trainable(layer, parent).size();
+                if (labels == 0) continue;
+                std::int64_t work = layer.every_row ? total_row_work_ : 0;
+                if (!layer.every_row)
+                    for (std::int64_t e = layer.shortlist.begin(parent); e < layer.shortlist.end(parent); ++e)
+                        work += row_work_[layer.shortlist.indices[e]];
+                tasks_.push_back({t, parent, 0, labels, static_cast<std::uint64_t>(work) * labels + 1, nullptr, {}});
+                monitor_.total += tasks_.back().work;
+            }
+        }
+        const std::uint64_t most = monitor_.total / (2 * static_cast<std::uint64_t>(threads_)) + 1;
+        const std::size_t whole = tasks_.size();
+        for (std::size_t i = 0; i < whole; ++i) {
+            const std::size_t blocks = (tasks_[i].last + kMaxLanes - 1) / kMaxLanes;
+            const std::size_t parts = std::min<std::size_t>(blocks, tasks_[i].work / most + 1);
+            if (threads_ == 1 || parts < 2) continue;
+            SharedRows* shared = shared_.emplace_back(std::make_unique<SharedRows>()).get();
+            shared->users = static_cast<int>(parts);
+            const Task parent = tasks_[i];
+            for (std::size_t part = 0; part < parts; ++part) {
+                Task task = parent;
+                task.first = blocks * part / parts * kMaxLanes;
+                task.last = std::min(parent.last, blocks * (part + 1) / parts * kMaxLanes);
+                task.work = parent.work * (task.last - task.first) / parent.last;
+                task.shared = shared;
+                if (part == 0)
+                    tasks_[i] = task;
+                else
+                    tasks_.push_back(task);
+            }
+        }
+    }
+
+    void gather(const Task& task, RowGatherer& gatherer, LocalRows& rows, std::vector<std::uint8_t>& only_positive) {
+        const LayerProblem& layer = layers_[task.layer];
+        only_positive.clear();
+        if (layer.every_row) {
+            std::vector<std::int32_t> every(features_.rows());
+            std::iota(every.begin(), every.end(), 0);
+            gatherer.gather(features_, every, rows);
+            return;
+        }
+        const auto listed = layer.shortlist.indices.subspan(layer.shortlist.begin(task.parent),
+                                                            layer.shortlist.length(task.parent));
+        std::vector<std::int32_t> positives;
+        for (const std::uint32_t position : trainable(layer, task.parent)) {
+            const std::int32_t label = layer.order[position];
+            for (std::int64_t e = layer.positives.begin(label); e < layer.positives.end(label); ++e)
+                positives.push_back(layer.positives.indices[e]);
+        }
+        std::sort(positives.begin(), positives.end());
+        positives.erase(std::unique(positives.begin(), positives.end()), positives.end());
+        std::vector<std::int32_t> missing;
+        std::set_difference(positives.begin(), positives.end(), listed.begin(), listed.end(),
+                            std::back_inserter(missing));
+        if (missing.empty()) {
+            gatherer.gather(features_, listed, rows);
+            return;
+        }
+        std::vector<std::int32_t> all;
+        std::merge(listed.begin(), listed.end(), missing.begin(), missing.end(), std::back_inserter(all));
+        gatherer.gather(features_, all, rows);
+        only_positive.assign(all.size(), 0);
+        for (const std::int32_t row : missing)
+            only_positive[std::lower_bound(all.begin(), all.end(), row) - all.begin()] = 1;
+    }
+
+    void solve(Task& task, Worker& worker) {
+        const LayerProblem& layer = layers_[task.layer];
+        LocalRows* rows = &worker.rows;
+        std::vector<std::uint8_t>* only_positive = &worker.only_positive;
+        if (task.shared) {
+            rows = &task.shared->rows;
+            only_positive = &task.shared->only_positive;
+            std::call_once(task.shared->gathered, [&] { gather(task, worker.gatherer, *rows, *only_positive); });
+        } else {
+            gather(task, worker.gatherer, *rows, *only_positive);
+        }
+        const std::vector<std::uint32_t> positions = trainable(layer, task.parent);
+        std::vector<std::int32_t> labels(positions.size());
+        std::transform(positions.begin(), positions.end(), labels.begin(),
+                       [&](std::uint32_t position) { return layer.order[position]; });
+        Block block;
+        block.rows = rows;
+        block.features = &features_;
+        block.positives = &layer.positives;
+        block.only_positive = *only_positive;
+        block.stream = static_cast<std::uint64_t>(layer.level) << 32 | static_cast<std::uint64_t>(task.parent);
+        LayerWeights& out = results_[task.layer];
+        for (std::size_t first = task.first; first < task.last; first += kMaxLanes) {
+            const std::size_t count = std::min<std::size_t>(kMaxLanes, task.last - first);
+            block.labels = std::span(labels).subspan(first, count);
+            block.positions = std::span(positions).subspan(first, count);
+            worker.solver.solve(block, task.weights, out.offsets.data(), out.dense.data());
+            monitor_.done += task.work * count / (task.last - task.first);
+        }
+        if (task.shared && --task.shared->users == 0) task.shared->rows = LocalRows();
+    }
+
+    // Sorts the weights of a layer by feature. Tasks are taken by position, so positions come out sorted too.
+    void assemble(std::int64_t layer) {
+        std::vector<Task*> tasks;
+        for (Task& task : tasks_)
+            if (task.layer == static_cast<std::size_t>(layer)) tasks.push_back(&task);
+        std::sort(tasks.begin(), tasks.end(), [](const Task* a, const Task* b) {
+            return a->parent != b->parent ? a->parent < b->parent : a->first < b->first;
+        });
+        Csr& out = results_[layer].weights;
+        out.cols = static_cast<std::int64_t>(layers_[layer].order.size());
+        out.indptr.assign(features_.sparse.cols + 1, 0);
+        for (const Task* task : tasks)
+            for (const Weight& weight : task->weights) ++out.indptr[weight.feature + 1];
+        std::partial_sum(out.indptr.begin(), out.indptr.end(), out.indptr.begin());
+        out.indices.resize(out.indptr.back());
+        out.values.resize(out.indptr.back());
+        std::vector<std::int64_t> next(out.indptr.begin(), out.indptr.end() - 1);
+        for (Task* task : tasks) {
+            for (const Weight& weight : task->weights) {
+                const std::int64_t to = next[weight.feature]++;
+                out.indices[to] = static_cast<std::int32_t>(weight.label);
+                out.values[to] = weight.value;
+            }
+            task->weights = {};
+        }
+    }
+
+    const Features& features_;
+    std::span<const LayerProblem> layers_;
+    const SolverOptions& options_;
+    const int threads_;
+    Monitor& monitor_;
+    std::vector<std::int64_t> row_work_;
+    std::int64_t total_row_work_ = 0;
+    std::vector<Task> tasks_;
+    std::vector<std::unique_ptr<SharedRows>> shared_;
+    std::vector<LayerWeights> results_;
+};
+
+}  // namespace
+
+std::vector<LayerWeights> train_layers(const Features& features, std::span<const LayerProblem> layers,
+                                       const SolverOptions& options, int threads, Monitor& monitor) {
+    return Trainer(features, layers, options, threads, monitor).run();
+}
+
+}  // namespace carya
