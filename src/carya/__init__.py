@@ -1,0 +1,37 @@
+"""Extreme multi-label ranking: for a query, the few right labels out of thousands to millions.
+
+The public names are listed in ``__all__``; each is imported when it is first used, so ``import carya`` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carya import data, indexing, metrics
+    from carya.models.opening import load
+    from carya.models.xr_linear import XRLinear
+    from carya.tree import LabelTree
+    from carya.version import __version__
+
+__all__ = ["LabelTree", "XRLinear", "__version__", "data", "indexing", "load", "metrics"]
+
+_HOMES = {
+    "LabelTree": "carya.tree",
+    "XRLinear": "carya.models.xr_linear",
+    "__version__": "carya.version",
+    "load": "carya.models.opening",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in __all__:
+        return importlib.import_module(f"carya.{name}")
+    raise AttributeError(f"module 'carya' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

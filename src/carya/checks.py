@@ -1,0 +1,165 @@
+"""The one door for data: what users have becomes what kernels accept, or an error that names the argument.
+
+``csr_matrix``, ``csr_array`` and other SciPy formats, arrays, nested lists, and pairs (sparse, dense) come in; checked
+float32 matrices go out. What comes in is never changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from carya import _core
+from carya.errors import InputError
+from carya.matrices import Csr, Features
+
+#: Anything that :func:`features` takes.
+FeaturesLike = Any
+#: Anything that :func:`labels` takes.
+LabelsLike = Any
+
+
+def features(X: FeaturesLike, name: str = "X") -> Features:
+    """Features from a sparse matrix, an array, or a pair (sparse, dense) of them.
+
+    Parameters
+    ----------
+    X : sparse matrix, array_like of shape (n, d), or tuple of both
+        In a pair the dense block stays dense; it is never expanded to sparse rows.
+    name : str
+        What messages call it.
+    """
+    if isinstance(X, tuple):
+        if len(X) != 2 or not sp.issparse(X[0]) or sp.issparse(X[1]):
+            raise InputError(f"{name} is a tuple: it must be a pair of a sparse matrix and a dense array")
+        return Features.of(_sparse(X[0], f"the sparse block of {name}"), _dense(X[1], f"the dense block of {name}"), name)
+    if sp.issparse(X):
+        return Features.of(_sparse(X, name), name=name)
+    dense = _dense(X, name)
+    return Features.of(_no_columns(dense.shape[0]), dense, name)
+
+
+def features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X") -> Features:
+    """Features in the blocks a model was trained with.
+
+    A sparse matrix may stand for dense columns and an array for sparse ones; a pair must match block by block.
+    """
+    if isinstance(X, tuple):
+        given = features(X, name)
+        for have, want, block in zip(given.widths, widths, ("sparse", "dense"), strict=True):
+            if have != want:
+                raise InputError(f"{name} has {have} {block} columns, the model was trained on {want}")
+        return given
+    columns = X.shape[1] if sp.issparse(X) else None
+    dense = None if columns is not None else _dense(X, name)
+    columns = dense.shape[1] if dense is not None else columns
+    if columns != sum(widths):
+        raise InputError(f"{name} has {columns} columns, the model was trained on {sum(widths)}")
+    if 0 not in widths:
+        raise InputError(
+            f"{name} must be a pair (sparse, dense) of {widths[0]} and {widths[1]} columns, as the model was trained on"
+        )
+    if widths[0] == 0:
+        return Features.of(_no_columns(X.shape[0]) if dense is None else _no_columns(dense.shape[0]),
+                           _dense(X.toarray(), name) if dense is None else dense, name)
+    return Features.of(_sparse(X if dense is None else sp.csr_array(dense), name), name=name)
+
+
+def labels(Y: LabelsLike, name: str = "Y") -> Csr:
+    """Labels, rows x labels, with values above 0 where a row has a label.
+
+    Explicit zeros are dropped; negative values are refused.
+    """
+    if sp.issparse(Y):
+        matrix = _sparse(Y, name)
+    else:
+        matrix = Csr.of_scipy(sp.csr_array(_dense(Y, name)), name)
+    if matrix.values.size and matrix.values.min() <= 0:
+        if matrix.values.min() < 0:
+            raise InputError(f"{name} has negative values; a label is present (above 0) or absent")
+        kept = matrix.to_scipy().copy()
+        kept.eliminate_zeros()
+        matrix = Csr.of_scipy(kept, name)
+    return matrix
+
+
+def training_pair(X: FeaturesLike, Y: LabelsLike) -> tuple[Features, Csr]:
+    """Features and labels of the same rows, with at least one row, feature and positive."""
+    x, y = features(X), labels(Y)
+    if x.rows != y.rows:
+        raise InputError(f"X has {x.rows} rows, Y has {y.rows}")
+    if x.rows == 0:
+        raise InputError("X has no rows")
+    if sum(x.widths) == 0:
+        raise InputError("X has no columns")
+    if y.values.size == 0:
+        raise InputError("Y has no positive entries: there is nothing to learn")
+    return x, y
+
+
+def positive_int(value: object, name: str) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1:
+        return int(value)
+    raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def _no_columns(rows: int) -> Csr:
+    return Csr.of(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 0)
+
+
+def _float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"{name} has values of type {values.dtype}, they must be real numbers")
+    with np.errstate(over="ignore"):  # what overflows becomes infinite, and that is refused
+        return np.ascontiguousarray(values, np.float32)
+
+
+def _dense(X: Any, name: str) -> NDArray[np.float32]:
+    if sp.issparse(X):
+        raise InputError(f"{name} is sparse, it must be an array")
+    try:
+        array = np.asarray(X)
+    except ValueError as error:  # a ragged list
+        raise InputError(f"{name} is not a matrix: {error}") from None
+    if array.ndim != 2:
+        raise InputError(f"{name} has {array.ndim} dimensions, it must have 2")
+    return _float32(array, name)
+
+
+def _sparse(X: Any, name: str) -> Csr:
+    if X.ndim != 2:
+        raise InputError(f"{name} has {X.ndim} dimensions, it must have 2")
+    if X.format != "csr":
+        try:
+            if hasattr(X, "check_format"):
+                X.check_format(full_check=True)  # before SciPy's own conversion runs over a broken matrix
+            X = X.tocsr()
+        except (ValueError, IndexError) as error:
+            raise InputError(f"{name} is not a valid matrix: {error}") from None
+    if X.shape[1] > np.iinfo(np.int32).max:
+        raise InputError(f"{name} has {X.shape[1]} columns, more than 2147483647")
+    arrays = (
+        np.ascontiguousarray(X.indptr, np.int64),
+        np.ascontiguousarray(X.indices, np.int32),
+        _float32(X.data, name),
+    )
+    _structure(arrays, X.shape, name)
+    if not X.has_canonical_format:  # unsorted or repeated columns
+        tidy = sp.csr_array((arrays[2].copy(), arrays[1].copy(), arrays[0].copy()), shape=X.shape)
+        tidy.sum_duplicates()
+        return Csr.of_scipy(tidy, name)
+    return Csr.of(*arrays, X.shape[1], name)
+
+
+def _structure(arrays: tuple[NDArray[Any], ...], shape: tuple[int, int], name: str) -> None:
+    """Refuse offsets and columns that point outside the matrix, before any code relies on them."""
+    if len(arrays[0]) != shape[0] + 1:
+        raise InputError(f"{name} has {len(arrays[0])} row offsets for {shape[0]} rows")
+    try:
+        _core.Csr(*arrays, shape[1], name, False)
+    except ValueError as error:
+        raise InputError(str(error)) from None

@@ -1,0 +1,34 @@
+"""The `carya` command: one file a verb."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from carya.cli.demo import demo
+from carya.cli.import_pecos import import_pecos
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Extreme multi-label ranking: the few right labels out of millions.",
+)
+app.command()(demo)
+app.command("import-pecos")(import_pecos)
+
+
+def main() -> None:
+    """Run the command; user errors become one line and exit code 2, Ctrl-C exit code 130."""
+    from carya.errors import CaryaError
+
+    try:
+        app()
+    except CaryaError as error:
+        print(f"carya: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("carya: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None

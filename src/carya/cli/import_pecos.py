@@ -1,0 +1,25 @@
+"""`carya import-pecos`: a libpecos model as a Carya model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def import_pecos(
+    source: Annotated[Path, typer.Argument(help="The folder that libpecos saved an XR-Linear model in.")],
+    target: Annotated[Path, typer.Argument(help="The folder to write.")],
+) -> None:
+    """Turn an XR-Linear model of libpecos into a Carya model that ranks the same.
+
+    Examples:
+
+      carya import-pecos pecos-model/ model/
+    """
+    from carya.models.from_pecos import import_pecos as read
+
+    model = read(source)
+    model.save(target)
+    typer.echo(f"{target}: {model.tree_}, {model.n_features_in_:,} features, beam width {model.beam_width}")

@@ -1,0 +1,6 @@
+"""Phase 1, semantic label indexing: from labels and features to a label tree."""
+
+from carya.indexing.clustering import cluster, random_tree
+from carya.indexing.representations import concatenate, pifa, pifa_with_features, pii, spectral
+
+__all__ = ["cluster", "concatenate", "pifa", "pifa_with_features", "pii", "random_tree", "spectral"]

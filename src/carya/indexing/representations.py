@@ -1,0 +1,127 @@
+"""Label representations (paper, section 2.1): what two labels must have in common to be close.
+
+Every function gives :class:`~carya.matrices.Features` with one row a label, ready to be clustered.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from carya import _core
+from carya.errors import InputError, ParameterError
+from carya.matrices import Csr, Features
+from carya.progress import Report
+
+
+def pii(labels: Csr) -> Features:
+    """Positive instance indices: each label by the rows it occurs in, scaled to length 1.
+
+    Parameters
+    ----------
+    labels : Csr, rows x labels
+    """
+    positives = labels.transpose()
+    return Features.of(_unit_rows(positives), name="the label representation")
+
+
+def pifa(features: Features, labels: Csr, *, keep: int | None = None, threads: int = 1, report: Report = None) -> Features:
+    """Positive instance feature aggregation: the sum of the features of a label's rows, scaled to length 1.
+
+    Parameters
+    ----------
+    features : Features, n rows
+    labels : Csr, n rows x labels; values weigh the rows
+    keep : int, optional
+        Keep only so many sparse entries of each label, the largest. A label that occurs in thousands of rows has
+        most features of the data set; clustering hardly needs its small ones, and they are most of the work.
+    """
+    positives = labels.transpose()
+    sparse, dense = _core.aggregate_positives(features.native, positives.native, keep or 0, threads, report)
+    return Features.of(Csr.of(*sparse, cols=features.sparse.cols), dense, "the label representation")
+
+
+def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) -> Features:
+    """PIFA joined with features of the labels themselves: (1 - α) own + α PIFA, for labels in the features' space.
+
+    Parameters
+    ----------
+    aggregated : Features
+        The PIFA representation.
+    own : Features
+        Features of the labels, with the same columns.
+    alpha : float, or array_like of shape (labels,)
+        The weight of PIFA, for all labels or one by one.
+    """
+    weight = np.asarray(alpha, np.float64)
+    if weight.shape not in ((), (aggregated.rows,)) or not np.isfinite(weight).all() or weight.min() < 0 or weight.max() > 1:
+        raise ParameterError(f"alpha must be a number between 0 and 1, or {aggregated.rows} of them, one a label")
+    if aggregated.widths != own.widths or aggregated.rows != own.rows:
+        raise InputError(
+            f"label_features have {own.rows} rows and {sum(own.widths)} columns, they must have "
+            f"{aggregated.rows} and {sum(aggregated.widths)}, as X has, to be joined with PIFA"
+        )
+    both = np.broadcast_to(weight, (aggregated.rows,))
+    sparse = _scaled(own.sparse, 1 - both) + _scaled(aggregated.sparse, both)
+    dense = (1 - both)[:, None] * own.dense + both[:, None] * aggregated.dense
+    return Features.of(Csr.of_scipy(sp.csr_array(sparse)), dense.astype(np.float32), "the label representation")
+
+
+def concatenate(first: Features, second: Features) -> Features:
+    """Two representations side by side."""
+    if first.rows != second.rows:
+        raise InputError(f"label_features have {second.rows} rows, there are {first.rows} labels")
+    sparse = sp.hstack([first.sparse.to_scipy(), second.sparse.to_scipy()], format="csr")
+    dense = np.ascontiguousarray(np.hstack([first.dense, second.dense]))
+    return Features.of(Csr.of_scipy(sp.csr_array(sparse)), dense, "the label representation")
+
+
+def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
+    """Spectral co-clustering of rows and labels (Dhillon 2001).
+
+    With degrees D₁ of the rows and D₂ of the labels, label l gets row l of D₂^-½ [v₂ … v_k+1], where v are the right
+    singular vectors of D₁^-½ Y D₂^-½ after the first.
+
+    Parameters
+    ----------
+    labels : Csr, rows x labels
+    dimensions : int
+        k, the number of singular vectors kept.
+    """
+    from scipy.sparse.linalg import svds
+
+    matrix = labels.to_scipy().astype(np.float64)
+    if dimensions + 1 >= min(matrix.shape):
+        raise ParameterError(
+            f"spectral representations of {dimensions} dimensions need more than {dimensions + 1} rows and labels, "
+            f"there are {matrix.shape[0]} and {matrix.shape[1]}"
+        )
+    by_row, by_label = (_inverse_root(np.asarray(matrix.sum(axis=axis)).ravel()) for axis in (1, 0))
+    scaled = sp.diags_array(by_row) @ matrix @ sp.diags_array(by_label)
+    start = np.random.default_rng(seed).standard_normal(min(scaled.shape))
+    _, strength, vectors = svds(scaled, k=dimensions + 1, v0=start, which="LM")
+    best_first = np.argsort(-strength, kind="stable")
+    chosen = vectors[best_first][1:]
+    # A singular vector is known up to its sign: settle it, so that the same data give the same tree.
+    largest = np.abs(chosen).argmax(axis=1)
+    chosen = chosen * np.sign(chosen[np.arange(len(chosen)), largest])[:, None]
+    dense = np.ascontiguousarray((by_label[:, None] * chosen.T).astype(np.float32))
+    empty = Csr.of(np.zeros(labels.cols + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 0)
+    return Features.of(empty, dense, "the label representation")
+
+
+def _inverse_root(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(degrees > 0, 1 / np.sqrt(np.maximum(degrees, 1e-300)), 0.0)
+
+
+def _unit_rows(matrix: Csr) -> Csr:
+    length = np.sqrt(np.add.reduceat(np.append(matrix.values.astype(np.float64) ** 2, 0), matrix.indptr[:-1]))
+    length[np.diff(matrix.indptr) == 0] = 1
+    return Csr.of_scipy(_scaled(matrix, 1 / length))
+
+
+def _scaled(matrix: Csr, by: NDArray[np.float64]) -> sp.csr_array:
+    out = matrix.to_scipy()
+    out.data = (out.data * np.repeat(by, np.diff(matrix.indptr))).astype(np.float32)
+    return out

@@ -1,0 +1,112 @@
+"""One level's ranker: its weights, whose children it scores, and how its scores join those of the level above."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from carya import _core
+from carya.errors import ParameterError
+from carya.matrices import Csr
+
+#: What names of transforms may be, for messages.
+NAMES = "'noop', 'sigmoid', 'log-sigmoid', 'l<p>-hinge' or 'log-l<p>-hinge' with a number above 0 for <p>"
+_HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-hinge")
+
+
+@dataclass(frozen=True)
+class Transform:
+    """σ(g, h): how a raw score h joins the score g of its parent.
+
+    ======================  ==========================  =================
+    name                    own score s                 joined
+    ======================  ==========================  =================
+    ``noop``                h                           h
+    ``sigmoid``             1 / (1 + exp(-h))           g · s
+    ``l3-hinge``, any p     exp(-max(0, 1 - h)^p)       g · s
+    ``log-sigmoid``         log of the sigmoid          g + s
+    ``log-l3-hinge``        log of the hinge form       g + s
+    ======================  ==========================  =================
+
+    >>> Transform.named("l3-hinge")
+    Transform(kind='hinge', power=3.0)
+    >>> Transform.named("log-l2.5-hinge").name
+    'log-l2.5-hinge'
+    """
+
+    kind: str
+    power: float = 1.0
+
+    @classmethod
+    def named(cls, name: str) -> Transform:
+        """The transform of that name."""
+        if name in ("noop", "sigmoid", "log-sigmoid"):
+            return cls(name.replace("-", "_"))
+        match = _HINGE.fullmatch(name)
+        if match is None or float(match[2]) <= 0:
+            raise ParameterError(f"there is no transform {name!r}; it must be {NAMES}")
+        return cls("log_hinge" if match[1] else "hinge", float(match[2]))
+
+    @property
+    def name(self) -> str:
+        """The name it is known by."""
+        if "hinge" in self.kind:
+            return f"{'log-' if self.kind.startswith('log') else ''}l{self.power:g}-hinge"
+        return self.kind.replace("_", "-")
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The linear ranker of one level.
+
+    Nodes are kept by *position*: children of the same parent side by side, parents in order. ``order[position]`` is
+    the node. Weights are kept feature by feature, since a query brings few features and a beam many nodes.
+
+    Attributes
+    ----------
+    weights : Csr, sparse features x positions
+    dense : ndarray of float32, shape (positions, dense features)
+    offsets : ndarray of float32, shape (positions,)
+        The bias as it is added to a score.
+    chunks : ndarray of int64, shape (parents + 1,)
+        Where the children of each parent begin.
+    order : ndarray of int32, shape (positions,)
+    transform : Transform
+    """
+
+    weights: Csr
+    dense: NDArray[np.float32] = field(repr=False)
+    offsets: NDArray[np.float32] = field(repr=False)
+    chunks: NDArray[np.int64] = field(repr=False)
+    order: NDArray[np.int32] = field(repr=False)
+    transform: Transform
+
+    @property
+    def n_nodes(self) -> int:
+        """The number of nodes it scores."""
+        return self.order.size
+
+    def matrix(self) -> sp.csc_array:
+        """All weights as one matrix, features x nodes, the sparse features first and the offsets in the last row."""
+        position = np.empty_like(self.order)
+        position[self.order] = np.arange(self.order.size, dtype=np.int32)
+        blocks = [self.weights.to_scipy(), sp.csr_array(self.dense.T), sp.csr_array(self.offsets[None, :])]
+        return sp.vstack(blocks, format="csc")[:, position]
+
+    @cached_property
+    def native(self) -> _core.SearchLayer:
+        """The same arrays for the search."""
+        return _core.SearchLayer(
+            self.weights.native,
+            self.dense,
+            self.offsets,
+            self.chunks,
+            self.order,
+            getattr(_core.TransformKind, self.transform.kind),
+            self.transform.power,
+        )

@@ -1,0 +1,6 @@
+"""Phase 2, machine-learned matching: which clusters, and so which rows, each label is trained on."""
+
+from carya.matching.negatives import Negatives, shortlist
+from carya.matching.targets import level_targets
+
+__all__ = ["Negatives", "level_targets", "shortlist"]

@@ -1,0 +1,121 @@
+"""The matrices that kernels accept: checked once, never copied again.
+
+User input becomes these in :mod:`carya.checks`; everything between the phases is made of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from carya import _core
+from carya.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Csr:
+    """Sparse rows: columns strictly increasing in each row, values finite.
+
+    Attributes
+    ----------
+    indptr : ndarray of int64, shape (rows + 1,)
+    indices : ndarray of int32
+    values : ndarray of float32
+    cols : int
+    native : the checked matrix on the other side
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+    cols: int
+    native: _core.Csr
+
+    @classmethod
+    def of(
+        cls,
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int32],
+        values: NDArray[np.float32],
+        cols: int,
+        name: str = "matrix",
+    ) -> Self:
+        """Check the arrays and keep them; raises InputError naming the matrix."""
+        try:
+            native = _core.Csr(indptr, indices, values, cols, name)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        return cls(indptr, indices, values, cols, native)
+
+    @classmethod
+    def of_scipy(cls, matrix: sp.csr_array, name: str = "matrix") -> Self:
+        """The same matrix; its arrays are shared where their types already fit."""
+        return cls.of(
+            matrix.indptr.astype(np.int64, copy=False),
+            matrix.indices.astype(np.int32, copy=False),
+            matrix.data.astype(np.float32, copy=False),
+            matrix.shape[1],
+            name,
+        )
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.indptr) - 1
+
+    def to_scipy(self) -> sp.csr_array:
+        """The same matrix for SciPy."""
+        return sp.csr_array((self.values, self.indices, self.indptr), shape=(self.rows, self.cols))
+
+    def with_values(self, value: float) -> Csr:
+        """The same pattern with one value everywhere."""
+        return Csr.of(self.indptr, self.indices, np.full(len(self.indices), value, np.float32), self.cols)
+
+    def transpose(self) -> Csr:
+        """Columns as rows."""
+        return Csr.of(*_core.transpose(self.native), cols=self.rows)
+
+    def merge_columns(self, to: NDArray[np.int32], cols: int) -> Csr:
+        """Column c added into column to[c] of a matrix with `cols` columns."""
+        return Csr.of(*_core.merge_columns(self.native, to, cols), cols=cols)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Rows of features: a sparse and a dense block side by side, either possibly without columns.
+
+    Attributes
+    ----------
+    sparse : Csr
+    dense : ndarray of float32, shape (rows, dense columns)
+    native : the checked pair on the other side
+    """
+
+    sparse: Csr
+    dense: NDArray[np.float32]
+    native: _core.Features
+
+    @classmethod
+    def of(cls, sparse: Csr, dense: NDArray[np.float32] | None = None, name: str = "X") -> Self:
+        """Put two blocks side by side; raises InputError if they do not fit."""
+        if dense is None:
+            dense = np.zeros((sparse.rows, 0), np.float32)
+        try:
+            native = _core.Features(sparse.native, dense, name)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        return cls(sparse, dense, native)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.sparse.rows
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """How many columns are sparse, how many dense."""
+        return self.sparse.cols, self.dense.shape[1]

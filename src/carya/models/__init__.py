@@ -1,0 +1,1 @@
+"""The three phases put together."""

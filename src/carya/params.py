@@ -1,0 +1,222 @@
+"""Parameters: flat, checked, and refused with a hint when misspelt.
+
+An estimator is a dataclass whose fields are made with :func:`parameter`. Values are stored untouched, as scikit-learn
+asks, and checked by :meth:`Parameterised.check_parameters` when the estimator is fitted. The same fields feed the
+command line and the parameter page.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import numbers
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+from carya.errors import ParameterError, UnknownParameterError
+
+
+class Rule:
+    """What a parameter may be; `text` completes the sentence "must be ..."."""
+
+    text: str
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is acceptable."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Integer(Rule):
+    """A whole number of at least `low`."""
+
+    low: int
+
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        """The rule in words."""
+        return f"an integer of at least {self.low}"
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is such an integer."""
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= self.low
+
+
+@dataclasses.dataclass(frozen=True)
+class Real(Rule):
+    """A finite number of at least `low`, or above it."""
+
+    low: float
+    above: bool = False
+
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        """The rule in words."""
+        return f"a number {'above' if self.above else 'of at least'} {self.low:g}"
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is such a number."""
+        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not math.isfinite(value):
+            return False
+        return value > self.low if self.above else value >= self.low
+
+
+class Choice(Rule):
+    """One of some fixed values."""
+
+    def __init__(self, *values: object) -> None:
+        self.values = values
+        names = [repr(value) for value in values]
+        self.text = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is one of them."""
+        return any(type(value) is type(known) and value == known for known in self.values)
+
+
+class Either(Rule):
+    """What one of several rules allows."""
+
+    def __init__(self, *rules: Rule) -> None:
+        self.rules = rules
+        self.text = " or ".join(rule.text for rule in rules)
+
+    def allows(self, value: object) -> bool:
+        """Whether any of the rules allows the value."""
+        return any(rule.allows(value) for rule in self.rules)
+
+
+class Instance(Rule):
+    """An object of a class, or of one of several."""
+
+    def __init__(self, kind: type | tuple[type, ...], text: str) -> None:
+        self.kind = kind
+        self.text = text
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is such an object."""
+        return isinstance(value, self.kind)
+
+
+class Parsed(Rule):
+    """A name that a function understands; the function raises ParameterError for others."""
+
+    def __init__(self, parse: Callable[[str], object], text: str) -> None:
+        self.parse = parse
+        self.text = text
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is such a name."""
+        if not isinstance(value, str):
+            return False
+        try:
+            self.parse(value)
+        except ParameterError:
+            return False
+        return True
+
+
+class PerLayer(Rule):
+    """One value for all layers, a pair for inner layers and the last, or one value for each layer."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.text = f"{rule.text}; a pair of them, for the inner layers and the last; or one for each layer"
+
+    def allows(self, value: object) -> bool:
+        """Whether the value, or each of its items, is allowed."""
+        if isinstance(value, (list, tuple)):
+            return len(value) > 0 and all(self.rule.allows(item) for item in value)
+        return self.rule.allows(value)
+
+
+def per_layer(value: str | Sequence[str], depth: int, name: str) -> list[str]:
+    """One value for each of `depth` layers.
+
+    >>> per_layer("teacher", 3, "negatives")
+    ['teacher', 'teacher', 'teacher']
+    >>> per_layer(("teacher", "both"), 3, "negatives")
+    ['teacher', 'teacher', 'both']
+    """
+    if isinstance(value, str):
+        return [value] * depth
+    if len(value) == 2 and depth != 2:
+        return [value[0]] * (depth - 1) + [value[1]]
+    if len(value) != depth:
+        raise ParameterError(f"{name} has {len(value)} values, the tree has {depth} layers")
+    return list(value)
+
+
+def parameter(default: Any, rule: Rule, doc: str) -> Any:
+    """A dataclass field that knows what it may be and what it is for."""
+    return dataclasses.field(default=default, metadata={"rule": rule, "doc": doc})
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, if there is one."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+class Parameterised:
+    """An estimator in scikit-learn's sense whose parameters are the fields of its dataclass.
+
+    It follows the conventions (``get_params``, ``set_params``, tags) without inheriting from scikit-learn, whose
+    import would take longer than to open a model and answer.
+    """
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Refuse parameters that do not exist, with a hint."""
+        cls._refuse_unknown(kwargs)
+        return super().__new__(cls)
+
+    @classmethod
+    def parameters(cls) -> tuple[dataclasses.Field[Any], ...]:
+        """The parameters, each with its rule and what it is for in `metadata`."""
+        return dataclasses.fields(cls)  # type: ignore[arg-type]
+
+    @classmethod
+    def _refuse_unknown(cls, names: Iterable[str]) -> None:
+        known = [field.name for field in cls.parameters()]
+        for name in names:
+            if name not in known:
+                raise UnknownParameterError(f"{cls.__name__} has no parameter {name!r}{hint(name, known)}")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, as in scikit-learn."""
+        return {field.name: getattr(self, field.name) for field in self.parameters()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, as in scikit-learn; unknown names are refused with a hint."""
+        self._refuse_unknown(params)
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in self.parameters()
+            if getattr(self, field.name) is not field.default and getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=True, multi_output=True, single_output=False),
+            input_tags=InputTags(sparse=True),
+        )
+
+    def check_parameters(self) -> None:
+        """Raise ParameterError for the first parameter that has a value it cannot have."""
+        for field in self.parameters():
+            rule: Rule = field.metadata["rule"]
+            value = getattr(self, field.name)
+            if not rule.allows(value):
+                raise ParameterError(
+                    f"the parameter {field.name!r} of {type(self).__name__} must be {rule.text}, got {value!r}"
+                )

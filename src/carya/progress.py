@@ -1,0 +1,70 @@
+"""Progress of long work: silent, or bars in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+#: Called by the kernels now and then with (done, total).
+Report = Callable[[int, int], None] | None
+
+
+class Progress:
+    """Says nothing. Base of those that do."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the display."""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Report]:
+        """A named piece of work; gives what the kernel is to call."""
+        yield None
+
+
+class Bars(Progress):
+    """One bar a stage on standard error, with share done, time spent and time left; quiet when that is no terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        console = Console(stderr=True)
+        self._bars = RichProgress(
+            TextColumn("{task.description:<28}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the bars as they are."""
+        self._bars.stop()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Report]:
+        """A bar of its own, full when the stage ends without an error."""
+        task = self._bars.add_task(name, total=None)
+
+        def report(done: int, total: int) -> None:
+            self._bars.update(task, completed=done, total=max(total, 1))
+
+        yield report
+        self._bars.update(task, completed=1, total=1)

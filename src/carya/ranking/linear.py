@@ -1,0 +1,98 @@
+"""One-versus-rest linear rankers (paper, section 2.3.2), solved many at a time by the native core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya import _core
+from carya.layer import Layer, Transform
+from carya.matrices import Csr, Features
+from carya.progress import Report
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What one layer is trained on.
+
+    Attributes
+    ----------
+    level : int
+        Of the tree, 1 … D.
+    targets : Csr, rows x nodes
+        The positives; values are costs.
+    shortlist : Csr, parents x rows, or None
+        The rows each parent's children are trained on; None is all rows.
+    order, chunks
+        The nodes grouped by parent, as :meth:`carya.LabelTree.children` gives them.
+    transform : Transform
+        How the layer's scores join those above.
+    """
+
+    level: int
+    targets: Csr
+    shortlist: Csr | None
+    order: NDArray[np.int32]
+    chunks: NDArray[np.int64]
+    transform: Transform
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearRanker:
+    """A solver with its settings; :meth:`train` makes layers."""
+
+    loss: str
+    cost: float
+    positive_cost: float
+    negative_cost: float
+    own_costs: bool
+    bias: float
+    tolerance: float
+    max_passes: int
+    threshold: float
+    max_weights: int | None
+    seed: int
+
+    def train(
+        self, features: Features, problems: Sequence[Problem], *, threads: int, report: Report = None
+    ) -> list[Layer]:
+        """The layers of some problems that do not depend on each other, trained as one pool of work."""
+        solved = _core.train_layers(
+            features.native,
+            [
+                _core.LayerProblem(
+                    problem.level,
+                    problem.targets.transpose().native,
+                    problem.order,
+                    problem.chunks,
+                    None if problem.shortlist is None else problem.shortlist.native,
+                )
+                for problem in problems
+            ],
+            getattr(_core.Loss, self.loss.replace("-", "_")),
+            self.cost * self.positive_cost,
+            self.cost * self.negative_cost,
+            self.own_costs,
+            self.bias,
+            self.tolerance,
+            self.max_passes,
+            self.threshold,
+            self.max_weights or 0,
+            self.seed,
+            threads,
+            report,
+        )
+        return [
+            Layer(
+                weights=Csr.of(*weights, cols=problem.order.size),
+                dense=dense,
+                offsets=offsets,
+                chunks=problem.chunks,
+                order=problem.order,
+                transform=problem.transform,
+            )
+            for problem, (weights, offsets, dense) in zip(problems, solved, strict=True)
+        ]

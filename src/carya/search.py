@@ -1,0 +1,50 @@
+"""Beam search over any list of layers: in batch, one query at a time, or for given pairs only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya import _core
+from carya.layer import Layer
+from carya.matrices import Csr, Features
+from carya.progress import Report
+
+
+class Searcher:
+    """Finds the best nodes of the last of some layers.
+
+    The number of threads never changes a result, ties go to the lower node, and other Python threads run meanwhile.
+    """
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self._search = _core.BeamSearch([layer.native for layer in layers])
+        self.n_labels = layers[-1].n_nodes
+
+    def predict(
+        self, queries: Features, *, top_k: int, beam_width: int, threads: int, report: Report = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """Row offsets, labels and scores of the best `top_k` labels of every query, best first in each row.
+
+        A query without features gets no labels.
+        """
+        return self._search.predict(queries.native, top_k, beam_width, threads, report)  # type: ignore[return-value]
+
+    def shortlist(self, queries: Features, *, beam_width: int, threads: int, report: Report = None) -> Csr:
+        """What the beam holds after the last layer, queries x nodes."""
+        indptr, nodes, scores = self.predict(
+            queries, top_k=beam_width, beam_width=beam_width, threads=threads, report=report
+        )
+        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        order = np.lexsort((nodes, rows))
+        return Csr.of(indptr, nodes[order], scores[order], self.n_labels)
+
+    def rank(self, query: Features, *, top_k: int, beam_width: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Labels and scores of one query, best first."""
+        return self._search.rank(query.native, top_k, beam_width)  # type: ignore[return-value]
+
+    def selected(self, queries: Features, candidates: Csr, *, threads: int, report: Report = None) -> NDArray[np.float32]:
+        """The score of every candidate, whether a beam would have reached it or not."""
+        return self._search.selected(queries.native, candidates.native, threads, report)
