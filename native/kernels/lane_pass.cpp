@@ -21,7 +21,8 @@
 //       =>   o = (S + sum_free o_i/Q_i) / (1/bias^2 + sum_free 1/Q_i).
 //
 //   The two sums are `anchor` and `stiffness`; rows not yet visited in this pass count with the last pass's sums.
-//   Three passes then reach what the textbook reaches in ten.
+//   Three passes then reach what the textbook reaches in ten. Under the plain hinge a row answers all or nothing, there
+//   is no such slope to follow, and the offset stays the textbook's feature.
 //
 // A feature that only one row has adds y alpha x^2 to that row's own score and to no other: it needs no weight during
 // the descent, only its square in `unshared`.
@@ -35,6 +36,8 @@ namespace {
 
 // How often the offset follows the rows. Every row costs a division for nothing; rarely, and o lags behind.
 constexpr std::int64_t kOffsetEvery = 16;
+
+constexpr bool offset_is_feature(Loss loss) { return loss == Loss::hinge; }
 
 template <int N>
 struct Row {  // one row as its lanes see it
@@ -50,7 +53,7 @@ struct Row {  // one row as its lanes see it
 template <int N>
 struct Step {
     typename Lanes<N>::Float alpha;      // the new value
-    typename Lanes<N>::Float give;       // 1/Q in lanes that answer a change of the offset, 0 in those at a bound
+    typename Lanes<N>::Float give;       // 1/Q in lanes that answer a change of the offset, 0 in others
     typename Lanes<N>::Float curvature;  // Q
 };
 
@@ -67,9 +70,7 @@ inline Step<N> best_alpha(const Row<N>& row) {
     } else if constexpr (loss == Loss::hinge) {
         const Float gradient = row.margin - 1.0F + row.alpha * row.unshared;
         const Float next = L::min(L::max(row.alpha - gradient * row.inverse, zero), row.cost);
-        // A row at a bound that has just moved may move back: count it, or o would swing from bound to bound.
-        return {next, ((next > 0.0F) & (next < row.cost)) | (next != row.alpha) ? row.inverse : zero,
-                L::same(row.norm)};
+        return {next, zero, L::same(row.norm)};
     } else {
         // alpha = C s(t), s the logistic function, where t solves t + Q (C s(t) - alpha) + margin = 0: an increasing
         // function of t with slope at least 1, so Newton from the present margin is safe.
@@ -91,7 +92,7 @@ inline Step<N> best_alpha(const Row<N>& row) {
 template <int N, Loss loss, bool own_costs>
 inline void set_costs(Row<N>& row, const LaneProblem& p, std::uint32_t r, typename Lanes<N>::Mask positive) {
     using L = Lanes<N>;
-    constexpr float tiny = 1e-12F;  // a row without features has Q = 0 under the hinge: alpha then jumps to its bound
+    constexpr float tiny = 1e-12F;  // a row with neither features nor bias has Q = 0: alpha jumps to its bound
     if constexpr (own_costs) {
         row.cost = L::at(p.costs + std::int64_t{r} * N);
         row.slack = loss == Loss::squared_hinge ? 0.5F / row.cost : L::same(tiny);
@@ -124,7 +125,7 @@ void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, st
     const float ridge = p.bias > 0.0F ? 1.0F / (p.bias * p.bias) : 0.0F;
 
     for (std::int64_t k = begin; k < end; ++k) {
-        if (k % kOffsetEvery == 0 && p.bias > 0.0F) {
+        if (!offset_is_feature(loss) && k % kOffsetEvery == 0 && p.bias > 0.0F) {
             const float ahead = 1.0F - static_cast<float>(k) / static_cast<float>(rows);
             const Float moved = (sum + anchor + ahead * old_anchor) / (ridge + stiffness + ahead * old_stiffness);
             offset = live ? moved : offset;
@@ -165,7 +166,7 @@ void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, st
         Row<N> row;
         row.margin = y * score;
         row.alpha = L::at(p.alpha + std::int64_t{r} * N);
-        row.norm = p.norms[r];
+        row.norm = p.norms[r] + (offset_is_feature(loss) ? p.bias * p.bias : 0.0F);
         row.unshared = p.unshared[r];
         set_costs<N, loss, own_costs>(row, p, r, positive);
         const Step<N> step = best_alpha<N, loss>(row);
@@ -178,6 +179,7 @@ void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, st
         L::at(p.alpha + std::int64_t{r} * N) = row.alpha + delta;
         const Float signed_delta = y * delta;
         sum += signed_delta;
+        if constexpr (offset_is_feature(loss)) offset += signed_delta * (p.bias * p.bias);
         for (e = first; e < last; ++e) L::at(p.weights + std::int64_t{p.columns[e]} * N) += signed_delta * p.values[e];
         for (j = 0; j < p.dense_cols; ++j) L::at(p.dense_weights + j * N) += signed_delta * x[j];
     }

@@ -78,7 +78,7 @@ void BlockSolver::mark_positives(const Block& block) {
     }
 }
 
-// With alpha = 0 everywhere a hinge row is content exactly where the offset alone gives it margin 1, at o_i = y_i. Those
+// With alpha = 0 everywhere a squared-hinge row is content exactly where the offset alone gives it margin 1, at o_i = y_i. Those
 // are the first anchors (kernels/lane_pass.cpp), so the first offset already is the best one for rows without features
 // in common. A logistic row is never content with alpha = 0: there the offset starts at the log-odds of the label, and
 // the rows not yet visited count with the alpha they would have under it.
@@ -86,6 +86,8 @@ void BlockSolver::start(const Block& block) {
     state_ = {};
     const auto rows = positive_.size();
     for (std::size_t l = 0; l < block.labels.size(); ++l) {
+        state_.live[l] = -1;
+        if (options_.loss == Loss::hinge) continue;  // its offset starts at 0, as any other weight
         const auto is_positive = [&](std::size_t r) { return (positive_[r] >> l & 1U) != 0; };
         const auto is_member = [&](std::size_t r) { return !problem_.member || (member_[r] >> l & 1U) != 0; };
         double log_odds = 0.0;
@@ -110,14 +112,13 @@ void BlockSolver::start(const Block& block) {
                 stiffness += give;
                 anchor += give * log_odds + (yes ? cost * p : -cost * p);
             } else {
-                const double give = 1.0 / (norm + (options_.loss == Loss::squared_hinge ? 0.5 / cost : 1e-12));
+                const double give = 1.0 / (norm + 0.5 / cost);
                 stiffness += give;
                 anchor += yes ? give : -give;
             }
         }
         state_.old_stiffness[l] = static_cast<float>(stiffness);
         state_.old_anchor[l] = static_cast<float>(anchor);
-        state_.live[l] = -1;
     }
 }
 
@@ -137,7 +138,7 @@ void BlockSolver::descend(const Block& block) {
         bool any_live = false;
         for (int l = 0; l < lanes_; ++l) {
             if (!state_.live[l]) continue;
-            if (options_.bias > 0.0F)
+            if (options_.bias > 0.0F && options_.loss != Loss::hinge)
                 state_.offset[l] = (state_.sum[l] + state_.anchor[l]) / (ridge + state_.stiffness[l]);
             state_.old_stiffness[l] = state_.stiffness[l];
             state_.old_anchor[l] = state_.anchor[l];

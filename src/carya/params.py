@@ -155,8 +155,9 @@ def parameter(default: Any, rule: Rule, doc: str) -> Any:
 
 def hint(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one, if there is one."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    spelled = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), list(spelled), n=1)
+    return f"; did you mean {spelled[close[0]]!r}?" if close else ""
 
 
 class Parameterised:

@@ -140,6 +140,8 @@ def _map_array(
     size = math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
     if offset < after or offset % _ALIGNMENT or offset + size > mapped.size:
         raise ModelFormatError(f"{place}: {_ARRAYS} is cut short or array {name!r} lies outside it")
+    if mapped[after:offset].any():
+        raise ModelFormatError(f"{place}: {_ARRAYS} has something between its arrays")
     data = mapped[offset : offset + size]
     if _checksum(data) != checksum:
         raise ModelFormatError(f"{place}: array {name!r} has been altered: its checksum does not match")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -11,11 +12,25 @@ from carya.cli.import_pecos import import_pecos
 
 app = typer.Typer(
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Extreme multi-label ranking: the few right labels out of millions.",
 )
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        from carya.version import __version__
+
+        typer.echo(f"carya {__version__}")
+        raise typer.Exit
+
+
 app.command()(demo)
 app.command("import-pecos")(import_pecos)
 

@@ -94,7 +94,7 @@ def _number(content: dict[str, Any], key: str, path: Path) -> int:
 
 def _matrix(path: Path) -> sp.csr_array:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             kind = arrays["format"].item().decode()
             container = {"csc": sp.csc_array, "csr": sp.csr_array}[kind]
             matrix = container((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))

@@ -26,6 +26,7 @@ from carya.tree import LabelTree
 from carya.version import __version__
 
 KIND = "xr-linear"
+_ARRAYS_PER_LAYER = 6
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -225,7 +226,8 @@ class XRLinear(Parameterised):
     def from_saved(cls, saved: store.Saved) -> Self:
         """The model in an opened folder; what :func:`carya.load` calls."""
         try:
-            model = cls(**saved.parameters)
+            lists_as_tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.parameters.items()}
+            model = cls(**lists_as_tuples)
             widths = (int(saved.shape["sparse_features"]), int(saved.shape["dense_features"]))
             names = saved.shape["transforms"]
             tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(names) + 1)])
@@ -251,6 +253,8 @@ class XRLinear(Parameterised):
                         transform=Transform.named(name),
                     )
                 )
+            if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers):
+                raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers")
             model._set_learned(tree, layers, widths)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFormatError(f"the model's arrays do not fit together: {error}") from None

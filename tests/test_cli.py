@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import carya
+
+GOLDEN = Path(__file__).parent / "golden" / "pecos" / "model"
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from carya.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
+
+
+def test_demo_trains_evaluates_and_ranks() -> None:
+    done = run("demo", "--rows", "2000", "--labels", "300")
+    assert done.returncode == 0, done.stderr
+    assert "Trained LabelTree(1 →" in done.stdout
+    assert "P " in done.stdout
+    assert "✓" in done.stdout
+    assert done.stderr == ""  # no bars where there is no terminal
+
+
+def test_import_pecos(tmp_path: Path) -> None:
+    done = run("import-pecos", str(GOLDEN), "model", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert carya.load(tmp_path / "model").tree_.n_labels == 24
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["import-pecos", "nowhere", "model"], "carya: nowhere is not an XR-Linear model of libpecos"),
+        (["demo", "--rows", "many"], "'--rows'"),
+        (["demo", "--rows", "5"], "'--rows'"),
+        (["dem"], "demo"),
+    ],
+)
+def test_errors_are_one_message_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_version() -> None:
+    assert run("--version").stdout.strip() == f"carya {carya.__version__}"
+
+
+@pytest.mark.parametrize("verb", ["demo", "import-pecos"])
+def test_help_ends_with_examples(verb: str) -> None:
+    done = run(verb, "--help")
+    assert done.returncode == 0
+    assert f"carya {verb}" in done.stdout
+    assert "Examples:" in done.stdout

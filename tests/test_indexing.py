@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carya import checks, indexing
+from carya.data import World
+from carya.errors import InputError, ParameterError
+
+
+def dense_of(representation) -> np.ndarray:
+    return np.hstack([representation.sparse.to_scipy().toarray(), representation.dense])
+
+
+@given(st.integers(0, 1000), st.integers(1, 30), st.integers(1, 12), st.integers(1, 15), st.integers(0, 4))
+def test_pifa_is_the_normalised_sum_of_positives(seed: int, rows: int, labels: int, columns: int, dense: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, columns)) * (rng.random((rows, columns)) < 0.4)
+    D = rng.standard_normal((rows, dense))
+    Y = rng.integers(1, 4, (rows, labels)) * (rng.random((rows, labels)) < 0.4)
+    got = indexing.pifa(checks.features((sp.csr_array(X), D)), checks.labels(Y), threads=3)
+    assert np.allclose(dense_of(got), reference.pifa(np.hstack([X, D]), Y), atol=1e-5)
+
+
+def test_pifa_keeps_the_largest_entries(world: World) -> None:
+    x, y = checks.training_pair(world.X, world.Y)
+    full, cut = dense_of(indexing.pifa(x, y)), dense_of(indexing.pifa(x, y, keep=7))
+    assert ((cut != 0).sum(axis=1) <= 7).all()
+    for label in range(y.cols):
+        kept = np.flatnonzero(cut[label])
+        assert np.array_equal(cut[label, kept], full[label, kept])
+        rest = np.delete(full[label], kept)
+        assert kept.size == 0 or np.abs(rest).max(initial=0) <= np.abs(full[label, kept]).min()
+
+
+def test_pii_is_the_rows_of_a_label() -> None:
+    Y = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0]])
+    got = dense_of(indexing.pii(checks.labels(Y)))
+    assert np.allclose(got, [[0.5**0.5, 0.5**0.5, 0], [0, 0.5**0.5, 0.5**0.5], [0, 0, 0]])
+
+
+def test_pifa_with_label_features() -> None:
+    a = checks.features((sp.csr_array([[1.0, 0, 0], [0, 1, 0]]), np.array([[1.0], [2]])))
+    b = checks.features((sp.csr_array([[0.0, 0, 1], [0, 3, 0]]), np.array([[5.0], [6]])))
+    assert np.allclose(dense_of(indexing.pifa_with_features(a, b, 0.25)), [[0.25, 0, 0.75, 4], [0, 2.5, 0, 5]])
+    assert np.allclose(dense_of(indexing.pifa_with_features(a, b, [1, 0])), [[1, 0, 0, 1], [0, 3, 0, 6]])
+    assert dense_of(indexing.concatenate(a, b)).shape == (2, 8)
+    with pytest.raises(ParameterError, match="alpha must be"):
+        indexing.pifa_with_features(a, b, [0.5, 0.5, 0.5])
+    with pytest.raises(ParameterError, match="alpha must be"):
+        indexing.pifa_with_features(a, b, 1.5)
+    with pytest.raises(InputError, match="label_features have 2 rows and 3 columns"):
+        indexing.pifa_with_features(a, checks.features(np.ones((2, 3))), 0.5)
+
+
+def test_spectral_follows_dhillon() -> None:
+    rng = np.random.default_rng(0)
+    Y = (rng.random((40, 12)) < 0.3).astype(float)
+    Y[:, 0] = 1
+    got = dense_of(indexing.spectral(checks.labels(Y), dimensions=3))
+    d1, d2 = Y.sum(axis=1), Y.sum(axis=0)
+    _, _, v = np.linalg.svd(Y / np.sqrt(d1)[:, None] / np.sqrt(d2))
+    want = (v[1:4] / np.sqrt(d2)).T
+    sign = np.sign((got * want).sum(axis=0))
+    assert np.allclose(got, want * sign, atol=1e-5)
+    with pytest.raises(ParameterError, match="need more than 25 rows and labels, there are 40 and 12"):
+        indexing.spectral(checks.labels(Y))
+
+
+def blobs(groups: int, each: int, dense: bool, seed: int = 0):
+    """Labels in well separated groups, shuffled; and the group of each."""
+    rng = np.random.default_rng(seed)
+    group = rng.permutation(np.repeat(np.arange(groups), each))
+    Z = np.zeros((groups * each, groups * 5))
+    for label, g in enumerate(group):
+        Z[label, 5 * g : 5 * g + 5] = 1 + 0.3 * rng.random(5)
+        Z[label, rng.integers(0, Z.shape[1])] += 0.2
+    Z = reference.unit_rows(Z)
+    return checks.features(Z if dense else sp.csr_array(Z)), group
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
+@pytest.mark.parametrize("bisect", [True, False], ids=["bisect", "direct"])
+@pytest.mark.parametrize("balanced", [True, False], ids=["balanced", "unbalanced"])
+@pytest.mark.parametrize("spherical", [True, False], ids=["spherical", "kmeans"])
+def test_clustering_finds_groups(dense: bool, bisect: bool, balanced: bool, spherical: bool) -> None:
+    Z, group = blobs(4, 25, dense)
+    pure = []
+    for seed in range(10):  # k-means may start badly: most starts must do
+        tree = indexing.cluster(
+            Z, branching=4, max_leaf=25, max_depth=2, bisect=bisect, balanced=balanced, spherical=spherical, seed=seed
+        )
+        cluster = tree.clusters(1)
+        together = sum(np.bincount(group[cluster == c]).max() for c in np.unique(cluster))
+        pure.append(together / group.size)
+    assert np.median(pure) > 0.7
+    assert max(pure) == 1.0
+
+
+@pytest.mark.parametrize("bisect", [True, False])
+@given(labels=st.integers(2, 120), branching=st.integers(2, 7), max_leaf=st.integers(1, 30), seed=st.integers(0, 5))
+def test_balanced_trees_are_balanced(bisect: bool, labels: int, branching: int, max_leaf: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    Z = checks.features(sp.random_array((labels, 20), density=0.3, rng=rng, dtype=np.float32))
+    tree = indexing.cluster(Z, branching=branching, max_leaf=max_leaf, bisect=bisect, seed=seed)
+    assert tree.n_labels == labels
+    for parent in tree.parents[:-1]:
+        assert np.bincount(parent).max() <= branching
+    sizes = np.bincount(tree.parents[-1])
+    slack = tree.depth if bisect else 2  # cutting in odd shares rounds at every cut
+    assert sizes.max() - sizes.min() <= slack
+    if tree.depth > 1:
+        assert sizes.max() <= max_leaf + slack
+
+
+def test_unbalanced_trees_end_where_leaves_are_small(world: World) -> None:
+    x, y = checks.training_pair(world.X, world.Y)
+    Z = indexing.pifa(x, y)
+    tree = indexing.cluster(Z, branching=5, max_leaf=9, balanced=False, bisect=False)
+    assert np.bincount(tree.parents[-1]).max() <= 9
+    shallow = indexing.cluster(Z, branching=5, max_leaf=9, max_depth=3, balanced=False, bisect=False)
+    assert shallow.depth == 3
+    same = checks.features(sp.csr_array(np.ones((40, 3))))  # nothing to tell apart, and yet it ends
+    for bisect in (True, False):
+        leaves = indexing.cluster(same, branching=2, max_leaf=4, balanced=False, bisect=bisect).parents[-1]
+        assert np.bincount(leaves).max() <= 4
+
+
+@pytest.mark.parametrize("bisect", [True, False])
+def test_threads_do_not_change_the_tree(world: World, bisect: bool) -> None:
+    x, y = checks.training_pair(world.X, world.Y)
+    trees = [
+        indexing.cluster(indexing.pifa(x, y, threads=n), branching=3, max_leaf=5, bisect=bisect, seed=4, threads=n)
+        for n in (1, 2, 8)
+    ]
+    assert trees[0] == trees[1] == trees[2]
+    assert trees[0] != indexing.cluster(indexing.pifa(x, y), branching=3, max_leaf=5, bisect=bisect, seed=5)
+
+
+def test_the_tree_of_a_world_is_its_topics(world: World) -> None:
+    x, y = checks.training_pair(world.X, world.Y)
+    tree = indexing.cluster(indexing.pifa(x, y), branching=6, max_leaf=25, seed=0)
+    cluster = tree.parents[-1]
+    agree = np.mean([
+        np.bincount(world.topics[cluster == c]).max() / (cluster == c).sum() for c in np.unique(cluster)
+    ])
+    chance = np.bincount(world.topics).max() / world.topics.size
+    assert agree > 2 * chance

@@ -1,0 +1,220 @@
+"""The lane-blocked solver against plain optimisation of the same objective."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import carya
+from carya import LabelTree
+
+EXACT = {"tolerance": 0.0, "max_passes": 3000, "threshold": 0.0}
+LOSSES = ["squared-hinge", "hinge", "logistic"]
+
+
+def problem(seed: int, rows: int = 40, columns: int = 15, labels: int = 3, density: float = 0.3):
+    rng = np.random.default_rng(seed)
+    X = rng.random((rows, columns)) * (rng.random((rows, columns)) < density)
+    Y = (rng.random((rows, labels)) < 0.3).astype(np.float32)
+    Y[0] = 1
+    Y[1] = 0
+    return X.astype(np.float32), Y
+
+
+def flat_weights(X, Y, **parameters) -> np.ndarray:
+    """Weights of one-versus-rest, features and bias x labels."""
+    model = carya.XRLinear(max_depth=1, **{**EXACT, **parameters}).fit(X, Y)
+    return model.layers_[0].matrix().toarray().astype(np.float64)
+
+
+def with_bias(X: np.ndarray, bias: float = 1.0) -> np.ndarray:
+    return np.hstack([X, np.full((X.shape[0], 1), bias)]).astype(np.float64)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@given(seed=st.integers(0, 10_000), cost=st.sampled_from([0.1, 1.0, 5.0]), columns=st.integers(1, 30))
+def test_it_finds_the_minimum(loss: str, seed: int, cost: float, columns: int) -> None:
+    X, Y = problem(seed, columns=columns)
+    got = flat_weights(sp.csr_array(X), Y, loss=loss, cost=cost)
+    A = with_bias(X)
+    for label in range(Y.shape[1]):
+        y = 2.0 * Y[:, label] - 1
+        costs = np.full(len(y), cost)
+        found = reference.objective(got[:, label], A, y, costs, loss)
+        if loss == "hinge":  # the optimum need not be unique, and the twin is slow: compare with its value once
+            continue
+        want = reference.minimise(A, y, costs, loss)
+        assert found <= reference.objective(want, A, y, costs, loss) * (1 + 1e-4) + 1e-6
+        assert np.allclose(got[:, label], want, atol=2e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_finds_the_minimum_of_the_hinge(seed: int) -> None:
+    X, Y = problem(seed, rows=25, columns=8)
+    got = flat_weights(sp.csr_array(X), Y, loss="hinge")
+    A = with_bias(X)
+    for label in range(Y.shape[1]):
+        y = 2.0 * Y[:, label] - 1
+        costs = np.ones(len(y))
+        want = reference.objective(reference.minimise(A, y, costs, "hinge"), A, y, costs, "hinge")
+        assert reference.objective(got[:, label], A, y, costs, "hinge") <= want * (1 + 5e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_bias_is_learned(loss: str) -> None:
+    """Rows without features have only the bias: it must go where most of them are. (libpecos' logistic never learns it.)"""
+    X = sp.csr_array(np.eye(30, 3, dtype=np.float32))
+    Y = np.zeros((30, 2), np.float32)
+    Y[:2, 0] = 1
+    Y[:28, 1] = 1
+    weights = flat_weights(X, Y, loss=loss)
+    assert weights[-1, 0] < -0.5
+    assert weights[-1, 1] > 0.5
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_without_bias(loss: str) -> None:
+    X, Y = problem(5)
+    weights = flat_weights(sp.csr_array(X), Y, loss=loss, bias=0.0)
+    assert (weights[-1] == 0).all()
+    if loss == "hinge":
+        return
+    y = 2.0 * Y[:, 0] - 1
+    want = reference.minimise(X.astype(np.float64), y, np.ones(len(y)), loss)
+    assert np.allclose(weights[:-1, 0], want, atol=2e-3)
+
+
+def test_another_bias_value() -> None:
+    X, Y = problem(6)
+    weights = flat_weights(sp.csr_array(X), Y, bias=3.0)
+    y = 2.0 * Y[:, 1] - 1
+    want = reference.minimise(with_bias(X, 3.0), y, np.ones(len(y)), "squared-hinge")
+    assert np.allclose(weights[:-1, 1], want[:-1], atol=2e-3)
+    assert weights[-1, 1] == pytest.approx(3.0 * want[-1], abs=2e-3)
+
+
+@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
+def test_costs_of_positives_and_negatives(loss: str) -> None:
+    X, Y = problem(7)
+    got = flat_weights(sp.csr_array(X), Y, loss=loss, cost=2.0, positive_cost=3.0, negative_cost=0.5)
+    for label in range(Y.shape[1]):
+        y = 2.0 * Y[:, label] - 1
+        want = reference.minimise(with_bias(X), y, np.where(y > 0, 6.0, 1.0), loss)
+        assert np.allclose(got[:, label], want, atol=5e-3)
+
+
+@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
+def test_values_of_y_as_costs(loss: str) -> None:
+    X, Y = problem(8)
+    rng = np.random.default_rng(0)
+    Y = Y * rng.uniform(0.2, 4.0, Y.shape).astype(np.float32)
+    got = flat_weights(sp.csr_array(X), Y, loss=loss, costs="leaf")
+    ignored = flat_weights(sp.csr_array(X), Y, loss=loss)
+    for label in range(Y.shape[1]):
+        y = np.where(Y[:, label] > 0, 1.0, -1.0)
+        want = reference.minimise(with_bias(X), y, np.where(y > 0, Y[:, label], 1.0), loss)
+        assert np.allclose(got[:, label], want, atol=5e-3)
+        plain = reference.minimise(with_bias(X), y, np.ones(len(y)), loss)
+        assert np.allclose(ignored[:, label], plain, atol=5e-3)
+
+
+def test_induced_costs_add_up_the_tree() -> None:
+    X, _ = problem(9, rows=30)
+    Y = np.zeros((30, 4), np.float32)
+    Y[:10, 0] = 2
+    Y[5:15, 1] = 3
+    Y[15:, 2] = 1
+    Y[20:, 3] = 0.5
+    tree = LabelTree([[0, 0], [0, 0, 1, 1]])
+    above = np.stack([Y[:, 0] + Y[:, 1], Y[:, 2] + Y[:, 3]], axis=1)
+    for costs, inner in (("induce", above), ("leaf", (above > 0) * 1.0), ("none", (above > 0) * 1.0)):
+        model = carya.XRLinear(tree=tree, costs=costs, **EXACT).fit(sp.csr_array(X), Y)
+        weights = model.layers_[0].matrix().toarray()
+        for node in range(2):
+            y = np.where(above[:, node] > 0, 1.0, -1.0)
+            want = reference.minimise(with_bias(X), y, np.where(y > 0, inner[:, node], 1.0), "squared-hinge")
+            assert np.allclose(weights[:, node], want, atol=5e-3), (costs, node)
+
+
+@given(seed=st.integers(0, 1000), split=st.integers(0, 15))
+def test_blocks_sparse_or_dense_give_the_same_weights(seed: int, split: int) -> None:
+    X, Y = problem(seed)
+    sparse = flat_weights(sp.csr_array(X), Y)
+    pair = flat_weights((sp.csr_array(X[:, :split]), X[:, split:]), Y) if split < 15 else flat_weights(X, Y)
+    assert np.allclose(pair, sparse, atol=1e-3)
+
+
+@pytest.mark.parametrize("labels", [1, 3, 4, 5, 8, 9, 16, 17, 40])
+def test_a_label_does_not_depend_on_its_block(labels: int) -> None:
+    """Lanes of 4, 8 and 16: the same label alone, or among others, has exactly the same weights."""
+    X, Y = problem(11, rows=60, labels=40)
+    together = carya.XRLinear(max_depth=1, threshold=0.0).fit(sp.csr_array(X), Y[:, :labels])
+    alone = carya.XRLinear(max_depth=1, threshold=0.0).fit(sp.csr_array(X), Y[:, [labels - 1]])
+    got = together.layers_[0].matrix()[:, [labels - 1]].toarray()
+    assert np.array_equal(got, alone.layers_[0].matrix().toarray())
+
+
+def test_threshold_and_most_weights() -> None:
+    X, Y = problem(12, rows=80, columns=40, labels=20)
+    full = flat_weights(sp.csr_array(X), Y, tolerance=0.03, max_passes=20)
+    for threshold in (0.05, 0.3):
+        cut = flat_weights(sp.csr_array(X), Y, tolerance=0.03, max_passes=20, threshold=threshold)
+        want = np.where(np.abs(full) >= threshold, full, 0)
+        want[-1] = full[-1]  # the bias always stays
+        assert np.array_equal(cut, want)
+    few = flat_weights(sp.csr_array(X), Y, tolerance=0.03, max_passes=20, max_weights=5)
+    for label in range(Y.shape[1]):
+        kept = np.flatnonzero(few[:-1, label])
+        assert kept.size == 5
+        assert np.array_equal(few[kept, label], full[kept, label])
+        assert np.abs(np.delete(full[:-1, label], kept)).max() <= np.abs(full[kept, label]).min()
+
+
+def test_a_layer_is_trained_on_its_shortlist_only() -> None:
+    """Teacher negatives: a label sees the rows of its cluster and no others."""
+    X, Y = problem(13, rows=60, labels=6)
+    tree = LabelTree([[0, 0], [0, 0, 0, 1, 1, 1]])
+    model = carya.XRLinear(tree=tree, **EXACT).fit(sp.csr_array(X), Y)
+    weights = model.layers_[1].matrix().toarray()
+    for label in range(6):
+        rows = np.flatnonzero(Y[:, tree.clusters(1) == tree.clusters(1)[label]].any(axis=1))
+        y = 2.0 * Y[rows, label] - 1
+        want = reference.minimise(with_bias(X[rows]), y, np.ones(len(y)), "squared-hinge")
+        assert np.allclose(weights[:, label], want, atol=3e-3)
+
+
+@pytest.mark.parametrize("negatives", ["given", "matcher"])
+def test_positives_outside_the_shortlist_still_count(negatives: str) -> None:
+    """A row that no source brings to a cluster is trained on by the labels it has there, and by no other."""
+    X, Y = problem(14, rows=50, labels=6)
+    tree = LabelTree([[0, 0], [0, 0, 0, 1, 1, 1]])
+    parameters = {"tree": tree, "negatives": negatives, "beam_width": 1, **EXACT}
+    if negatives == "given":
+        listed = np.zeros_like(Y)
+        listed[::3, 0] = 1  # cluster 0 for every third row
+        listed[1::3, 4] = 1
+        model = carya.XRLinear(**parameters).fit(sp.csr_array(X), Y, shortlist=listed)
+        inside = np.stack([listed[:, :3].any(axis=1), listed[:, 3:].any(axis=1)], axis=1)
+    else:
+        model = carya.XRLinear(**parameters).fit(sp.csr_array(X), Y)
+        first = carya.XRLinear.from_layers(LabelTree.flat(2), model.layers_[:1], model.widths_)
+        inside = first.predict(sp.csr_array(X), top_k=1).toarray() > 0
+    weights = model.layers_[1].matrix().toarray()
+    for label in range(6):
+        rows = np.flatnonzero(inside[:, tree.clusters(1)[label]] | (Y[:, label] > 0))
+        y = 2.0 * Y[rows, label] - 1
+        want = reference.minimise(with_bias(X[rows]), y, np.ones(len(y)), "squared-hinge")
+        assert np.allclose(weights[:, label], want, atol=3e-3)
+
+
+def test_labels_without_positives_rank_last() -> None:
+    X, Y = problem(15, labels=5)
+    Y[:, 2] = 0
+    model = carya.XRLinear(max_depth=1).fit(sp.csr_array(X), Y)
+    weights = model.layers_[0].matrix().toarray()
+    assert (weights[:-1, 2] == 0).all()
+    assert weights[-1, 2] == -1

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import carya
+from carya import _core, store
+from carya.errors import ModelFormatError, SaveError
+
+SAVED = store.Saved(
+    "toy",
+    {"alpha": 0.5, "names": ["é", "b"]},
+    {"columns": 3},
+    {
+        "a": np.arange(6, dtype=np.int32).reshape(2, 3),
+        "b": np.array([1.5, -2.5], np.float32),
+        "none": np.zeros((0, 4), np.float32),
+        "long": np.array([2**40], np.int64),
+    },
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    store.save(tmp_path / "toy", SAVED, version="1.2.3")
+    return tmp_path / "toy"
+
+
+@pytest.fixture(scope="module")
+def saved_model(model: carya.XRLinear, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("store") / "model"
+    model.save(place)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (b"", "ef46db3751d8e999"),
+        (b"a", "d24ec4f1a98c6e5b"),
+        (b"as", "1c330fb2d66be179"),
+        (b"asd", "631c37ce72a97393"),
+        (b"asdf", "415872f599cea71e"),
+        (b"Call me Ishmael. Some years ago--never mind how long precisely-", "02a2e85470d6fd96"),
+    ],
+)
+def test_xxh64_is_the_published_one(text: bytes, want: str) -> None:
+    assert f"{_core.xxh64(np.frombuffer(text, np.uint8)):016x}" == want
+
+
+def test_what_goes_in_comes_out(folder: Path) -> None:
+    got = store.load(folder)
+    assert (got.kind, got.parameters, got.shape) == (SAVED.kind, SAVED.parameters, SAVED.shape)
+    assert got.arrays.keys() == SAVED.arrays.keys()
+    for name, array in SAVED.arrays.items():
+        assert got.arrays[name].dtype == array.dtype
+        assert np.array_equal(got.arrays[name], array)
+        assert not got.arrays[name].flags.writeable
+        assert got.arrays[name].size == 0 or got.arrays[name].ctypes.data % 64 == 0
+
+
+def test_the_format_byte_by_byte(folder: Path) -> None:
+    """As docs/format.md says, read with nothing but the standard library and NumPy."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["format"] == 1
+    assert manifest["written_by"] == "carya 1.2.3"
+    raw = (folder / "arrays.bin").read_bytes()
+    [a, b, none, long] = manifest["arrays"]
+    assert (a["name"], a["dtype"], a["shape"], a["offset"]) == ("a", "int32", [2, 3], 0)
+    assert raw[:24] == np.arange(6, dtype="<i4").tobytes()
+    assert (b["offset"], raw[64:72]) == (64, np.array([1.5, -2.5], "<f4").tobytes())
+    assert raw[24:64] == bytes(40)
+    assert (none["shape"], long["offset"]) == ([0, 4], 128)
+    assert len(raw) == 136
+
+
+def edit(folder: Path, change: Callable[[dict], object], *, seal: bool = True) -> None:
+    """Change the manifest, and give it a checksum that fits unless told not to."""
+    file = folder / "manifest.json"
+    manifest = json.loads(file.read_text())
+    change(manifest)
+    if seal:
+        manifest["checksum"] = store._checksum(store._canonical(manifest))
+    file.write_text(json.dumps(manifest))
+
+
+def cut(folder: Path) -> None:
+    file = folder / "arrays.bin"
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def append(folder: Path) -> None:
+    with (folder / "arrays.bin").open("ab") as file:
+        file.write(b"x")
+
+
+def flip(folder: Path, name: str, at: int) -> None:
+    file = folder / name
+    raw = bytearray(file.read_bytes())
+    raw[at] ^= 4
+    file.write_bytes(bytes(raw))
+
+
+ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no manifest": (lambda f: (f / "manifest.json").unlink(), "is not a Carya model"),
+    "no arrays": (lambda f: (f / "arrays.bin").unlink(), "arrays.bin cannot be read"),
+    "empty arrays": (lambda f: (f / "arrays.bin").write_bytes(b""), "arrays.bin cannot be read"),
+    "cut arrays": (cut, "cut short"),
+    "longer arrays": (append, "has 137 bytes, the manifest describes 136"),
+    "flipped bit": (lambda f: flip(f, "arrays.bin", 70), "array 'b' has been altered"),
+    "flipped manifest": (lambda f: edit(f, lambda m: m["shape"].update(columns=4), seal=False), "manifest.json has been altered"),
+    "not JSON": (lambda f: (f / "manifest.json").write_text("{"), "cannot be read"),
+    "not UTF-8": (lambda f: (f / "manifest.json").write_bytes(b"\xff\xfe"), "cannot be read"),
+    "deep JSON": (lambda f: (f / "manifest.json").write_text("[" * 100_000), "cannot be read|not that of"),
+    "a list": (lambda f: (f / "manifest.json").write_text("[1]"), "not that of a Carya model"),
+    "no format": (lambda f: edit(f, lambda m: m.pop("format")), "not that of a Carya model"),
+    "newer format": (lambda f: edit(f, lambda m: m.update(format=2)), "has format 2, this version of Carya reads up to 1: upgrade"),
+    "no kind": (lambda f: edit(f, lambda m: m.pop("kind")), "has no kind"),
+    "no checksum": (lambda f: edit(f, lambda m: m.pop("checksum"), seal=False), "has no checksum"),
+    "huge shape": (lambda f: edit(f, lambda m: m["arrays"][0].update(shape=[2**40, 2**40])), "lies outside it"),
+    "negative shape": (lambda f: edit(f, lambda m: m["arrays"][0].update(shape=[-1])), "unknown type or shape"),
+    "odd shape": (lambda f: edit(f, lambda m: m["arrays"][0].update(shape=["2"])), "unknown type or shape"),
+    "negative offset": (lambda f: edit(f, lambda m: m["arrays"][0].update(offset=-64)), "lies outside it"),
+    "overlap": (lambda f: edit(f, lambda m: m["arrays"][1].update(offset=0)), "lies outside it"),
+    "misaligned": (lambda f: edit(f, lambda m: m["arrays"][1].update(offset=65)), "lies outside it"),
+    "code as type": (lambda f: edit(f, lambda m: m["arrays"][0].update(dtype="object")), "unknown type"),
+    "no array name": (lambda f: edit(f, lambda m: m["arrays"][0].pop("name")), "describes an array badly"),
+    "an array that is none": (lambda f: edit(f, lambda m: m["arrays"].append(3)), "describes an array badly"),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_damaged_folders_are_refused(folder: Path, attack: str) -> None:
+    damage, message = ATTACKS[attack]
+    damage(folder)
+    with pytest.raises(ModelFormatError, match=message):
+        store.load(folder)
+
+
+def test_every_flipped_byte_is_noticed(folder: Path) -> None:
+    for name in ("arrays.bin", "manifest.json"):
+        size = (folder / name).stat().st_size
+        for at in range(0, size, 3 if name == "manifest.json" else 1):
+            flip(folder, name, at)
+            with pytest.raises(ModelFormatError):
+                store.load(folder)
+            flip(folder, name, at)
+    store.load(folder)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_sealed_model_with_wrong_arrays_is_refused_or_safe(saved_model: Path, tmp_path: Path, seed: int, world) -> None:
+    """An attacker who fixes the checksums gets an error or a model that answers something: never a crash."""
+    rng = np.random.default_rng(seed)
+    place = tmp_path / "model"
+    shutil.copytree(saved_model, place)
+    saved = store.load(saved_model)
+    arrays = {name: array.copy() for name, array in saved.arrays.items()}
+    name = rng.choice([name for name, array in arrays.items() if array.size])
+    flat = arrays[name].reshape(-1)
+    at = rng.integers(flat.size)
+    flat[at] = rng.choice([-1, 0, 2**31 - 1, 7, flat.size])
+    store.save(place, store.Saved(saved.kind, saved.parameters, saved.shape, arrays), version="0")
+    try:
+        model = carya.load(place)
+        model.predict(world.X[:20])
+        model.predict_selected(world.X[:20], world.Y[:20])
+    except ModelFormatError as error:
+        assert str(place) in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.shape.update(sparse_features=1),
+        lambda s: s.shape.update(sparse_features="many"),
+        lambda s: s.shape.pop("dense_features"),
+        lambda s: s.shape.update(transforms=["noop"]),
+        lambda s: s.shape.update(transforms=["eval(1)"] * 3),
+        lambda s: s.parameters.update(unknown=1),
+        lambda s: s.arrays.pop("1.offsets"),
+        lambda s: s.arrays.update({"1.dense": np.zeros((3, 3), np.float32)}),
+        lambda s: s.arrays.update({"2.parents": np.zeros(1, np.int32)}),
+        lambda s: s.arrays.update({"1.weights.indptr": np.zeros(4, np.int64)}),
+        lambda s: s.arrays.update({"1.weights.values": np.zeros(4, np.float32)}),
+        lambda s: s.arrays.update({"1.offsets": np.zeros(4, np.int32)}),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(saved_model: Path, tmp_path: Path, change: Callable) -> None:
+    saved = store.load(saved_model)
+    change(saved)
+    store.save(tmp_path / "model", saved, version="0")
+    with pytest.raises(ModelFormatError, match="do not fit together"):
+        carya.load(tmp_path / "model")
+
+
+def test_other_kinds_are_named(folder: Path) -> None:
+    with pytest.raises(ModelFormatError, match="kind 'toy', which this version of Carya does not know"):
+        carya.load(folder)
+
+
+def test_saving_replaces_a_model_and_nothing_else(model: carya.XRLinear, tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "er" / "model"
+    model.save(place)
+    before = store.load(place)
+    model.save(place)
+    assert np.array_equal(before.arrays["1.offsets"], model.layers_[0].offsets)  # still mapped, still readable
+    assert [path.name for path in place.parent.iterdir()] == ["model"]
+
+    other = tmp_path / "mine"
+    other.mkdir()
+    (other / "thesis.txt").write_text("years of work")
+    with pytest.raises(SaveError, match="is not a Carya model; it is left alone"):
+        model.save(other)
+    assert (other / "thesis.txt").read_text() == "years of work"
+    with pytest.raises(SaveError, match="is not a folder"):
+        model.save(other / "thesis.txt")
+    with pytest.raises(OSError, match="thesis.txt"):
+        model.save(other / "thesis.txt" / "model")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    model.save(empty)
+    carya.load(empty)
+
+
+def test_a_failed_save_leaves_the_old_model(model: carya.XRLinear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model.save(tmp_path / "model")
+    before = (tmp_path / "model" / "manifest.json").read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SaveError, match="No space left on device"):
+        model.save(tmp_path / "model")
+    assert (tmp_path / "model" / "manifest.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_without_exchange_the_old_model_is_replaced_in_two_steps(
+    model: carya.XRLinear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store._core, "exchange_paths", lambda a, b: False)
+    model.save(tmp_path / "model")
+    model.save(tmp_path / "model")
+    carya.load(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_read_only_folder_opens(saved_model: Path, tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    shutil.copytree(saved_model, place)
+    for file in place.iterdir():
+        file.chmod(stat.S_IRUSR)
+    place.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert carya.load(place).tree_.n_labels == 150
+    finally:
+        place.chmod(stat.S_IRWXU)
