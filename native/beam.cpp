@@ -93,7 +93,8 @@ BeamSearch::BeamSearch(std::vector<SearchLayer> layers) : layers_(std::move(laye
         if (layer.weights.rows() != sparse_cols()) refuse("has weights for another number of sparse features");
         if (layer.dense.cols != dense_cols() || (dense_cols() > 0 && layer.dense.rows != nodes))
             refuse("has dense weights of another shape");
-        if (static_cast<std::int64_t>(layer.offsets.size()) != nodes) refuse("has another number of offsets than nodes");
+        if (static_cast<std::int64_t>(layer.offsets.size()) != nodes)
+            refuse("has another number of offsets than nodes");
         if (static_cast<std::int64_t>(layer.chunks.size()) != parents + 1 || layer.chunks.front() != 0 ||
             layer.chunks.back() != nodes || !std::is_sorted(layer.chunks.begin(), layer.chunks.end()))
             refuse("has chunks that do not cover its nodes once for each parent");
@@ -238,9 +239,9 @@ void BeamSearch::score_selected(const Query& query, std::span<const std::int32_t
         std::swap(work.scores, work.parent_scores);
         work.scores.resize(nodes.size());
         for (std::size_t i = 0; i < nodes.size(); ++i)
-            work.scores[i] = t == 0 ? layer.transform.first(work.sums[i])
-                                    : layer.transform.join(work.parent_scores[index_of(t - 1, parent_[t][nodes[i]])],
-                                                           work.sums[i]);
+            work.scores[i] =
+                t == 0 ? layer.transform.first(work.sums[i])
+                       : layer.transform.join(work.parent_scores[index_of(t - 1, parent_[t][nodes[i]])], work.sums[i]);
     }
     for (std::size_t i = 0; i < labels.size(); ++i) out[i] = work.scores[index_of(depth - 1, labels[i])];
 }

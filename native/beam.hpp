@@ -17,16 +17,16 @@ struct Transform {
     Kind kind = noop;
     float power = 3.0F;  // p of the hinge forms: exp(-max(0, 1 - h)^p)
 
-    float first(float h) const;              // at the root's children, which have no g
+    float first(float h) const;  // at the root's children, which have no g
     float join(float g, float h) const;
 };
 
 struct SearchLayer {
-    CsrView weights;  // sparse features x positions
-    DenseView dense;  // positions x dense features
-    std::span<const float> offsets;         // one a position
-    std::span<const std::int64_t> chunks;   // parents + 1: the positions of each parent's children
-    std::span<const std::int32_t> order;    // the node at each position
+    CsrView weights;                       // sparse features x positions
+    DenseView dense;                       // positions x dense features
+    std::span<const float> offsets;        // one a position
+    std::span<const std::int64_t> chunks;  // parents + 1: the positions of each parent's children
+    std::span<const std::int32_t> order;   // the node at each position
     Transform transform;
 };
 

@@ -21,9 +21,7 @@ inline std::uint64_t xxh64(const unsigned char* data, std::size_t size) {
         std::memcpy(&x, at, sizeof x);
         return x;
     };
-    const auto round = [](std::uint64_t lane, std::uint64_t input) {
-        return std::rotl(lane + input * p2, 31) * p1;
-    };
+    const auto round = [](std::uint64_t lane, std::uint64_t input) { return std::rotl(lane + input * p2, 31) * p1; };
     const unsigned char* at = data;
     const unsigned char* const end = data + size;
     std::uint64_t hash = p5;

@@ -25,9 +25,7 @@ public:
     }
 
     // Uniform in [0, bound), by multiplication instead of division; bound < 2^32.
-    std::uint32_t below(std::uint32_t bound) {
-        return static_cast<std::uint32_t>(((next() >> 32) * bound) >> 32);
-    }
+    std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(((next() >> 32) * bound) >> 32); }
 
     template <class T>
     void shuffle(T* items, std::uint32_t count) {

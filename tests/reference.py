@@ -53,7 +53,9 @@ def beam_search(model: XRLinear, x: np.ndarray, top_k: int, beam_width: int) -> 
     for t, (layer, h) in enumerate(zip(model.layers_, raw_scores(model, x), strict=True)):
         parents = model.tree_.parents[t]
         scored = [
-            (apply(layer.transform, beam[p], float(h[node])), node) for node, p in enumerate(parents.tolist()) if p in beam
+            (apply(layer.transform, beam[p], float(h[node])), node)
+            for node, p in enumerate(parents.tolist())
+            if p in beam
         ]
         scored.sort(key=lambda item: (-item[0], item[1]))
         beam = {node: score for score, node in scored[: top_k if t == depth - 1 else beam_width]}
@@ -93,14 +95,15 @@ def minimise(X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> np.nd
 
     def gradient(w: np.ndarray) -> np.ndarray:
         margin = y * (X @ w)
-        if loss == "squared-hinge":
-            slope = -2 * np.maximum(0, 1 - margin)
-        else:
-            slope = -1 / (1 + np.exp(margin))
+        slope = -2 * np.maximum(0, 1 - margin) if loss == "squared-hinge" else -1 / (1 + np.exp(margin))
         return w + X.T @ (cost * slope * y)
 
     found = scipy.optimize.minimize(
-        objective, np.zeros(X.shape[1]), (X, y, cost, loss), jac=lambda w, *_: gradient(w), method="L-BFGS-B",
+        objective,
+        np.zeros(X.shape[1]),
+        (X, y, cost, loss),
+        jac=lambda w, *_: gradient(w),
+        method="L-BFGS-B",
         options={"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-9},
     )
     return found.x
@@ -125,7 +128,9 @@ def metrics(Y: np.ndarray, S: np.ndarray | sp.csr_array, k: int, propensity: np.
         return sum(v * d for v, d in zip(values, discount, strict=False))
 
     labelled = [i for i, truth in enumerate(truths) if truth]
-    weighted = [[g / propensity[label] for g, label in zip(row, top, strict=True)] for row, top in zip(gain, tops, strict=True)]
+    weighted = [
+        [g / propensity[label] for g, label in zip(row, top, strict=True)] for row, top in zip(gain, tops, strict=True)
+    ]
     best = [sorted((1 / propensity[label] for label in truth), reverse=True)[:k] for truth in truths]
     found = {label for top, truth in zip(tops, truths, strict=True) for label in top if label in truth}
     return {

@@ -18,7 +18,9 @@ def broken(indptr, indices, data, shape=(2, 3)) -> sp.csr_array:
     """A matrix whose arrays were changed behind SciPy's back."""
     matrix = sp.csr_array(shape, dtype=np.float32)
     matrix.indptr, matrix.indices, matrix.data = (
-        np.array(indptr, np.int32), np.array(indices, np.int32), np.array(data, np.float32),
+        np.array(indptr, np.int32),
+        np.array(indices, np.int32),
+        np.array(data, np.float32),
     )
     return matrix
 
@@ -51,7 +53,10 @@ def broken(indptr, indices, data, shape=(2, 3)) -> sp.csr_array:
         ({"beam_width": "10"}, "got '10'"),
         ({"costs": "yes"}, "'costs' of XRLinear must be 'none', 'induce' or 'leaf', got 'yes'"),
         ({"alpha": -1, "representation": "pifa+lf"}, "'alpha' of XRLinear"),
-        ({"max_leaf": 1, "branching": 2, "negatives": ("teacher",) * 5}, "negatives has 5 values, the tree has 3 layers"),
+        (
+            {"max_leaf": 1, "branching": 2, "negatives": ("teacher",) * 5},
+            "negatives has 5 values, the tree has 3 layers",
+        ),
         ({"max_leaf": 1, "branching": 2, "transform": ("noop",) * 4}, "transform has 4 values, the tree has 3 layers"),
     ],
 )
@@ -142,7 +147,7 @@ def test_questions() -> None:
     model = carya.XRLinear(max_leaf=2).fit(X, Y)
     with pytest.raises(InputError, match="top_k must be an integer of at least 1, got 0"):
         model.predict(X, top_k=0)
-    with pytest.raises(InputError, match="beam_width must be an integer of at least 1, got 1.5"):
+    with pytest.raises(InputError, match=r"beam_width must be an integer of at least 1, got 1\.5"):
         model.predict(X, beam_width=1.5)
     with pytest.raises(InputError, match="candidates is 6 x 3, it must be 6 rows x 4 labels"):
         model.predict_selected(X, Y[:, :3])

@@ -21,7 +21,10 @@ MODELS = {
     "deep": {"branching": 2, "max_leaf": 5},
     "both": {"branching": 4, "max_leaf": 8, "negatives": "both"},
     "as in the paper": {
-        "branching": 4, "max_leaf": 8, "negatives": ("teacher", "both"), "transform": ("l3-hinge", "noop"),
+        "branching": 4,
+        "max_leaf": 8,
+        "negatives": ("teacher", "both"),
+        "transform": ("l3-hinge", "noop"),
     },
     "matcher": {"branching": 4, "max_leaf": 8, "negatives": "matcher", "beam_width": 3},
     "hinge": {"branching": 4, "max_leaf": 8, "loss": "hinge"},
@@ -170,8 +173,14 @@ def test_what_comes_in_is_not_changed(world: World, pair, form: str) -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        sp.csr_matrix, sp.csr_array, sp.csc_array, sp.coo_array, sp.lil_matrix,
-        lambda X: X.astype(np.float64), lambda X: X.toarray(), lambda X: X.toarray().tolist(),
+        sp.csr_matrix,
+        sp.csr_array,
+        sp.csc_array,
+        sp.coo_array,
+        sp.lil_matrix,
+        lambda X: X.astype(np.float64),
+        lambda X: X.toarray(),
+        lambda X: X.toarray().tolist(),
     ],
     ids=["csr_matrix", "csr_array", "csc", "coo", "lil", "float64", "array", "list"],
 )

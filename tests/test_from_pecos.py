@@ -49,8 +49,14 @@ def test_what_is_imported() -> None:
         (lambda m: shutil.rmtree(m / "ranker" / "1.model"), "cannot be read"),
         (lambda m: (m / "ranker" / "1.model" / "W.npz").write_bytes(b"PK\3\4" + bytes(40)), "W.npz cannot be read"),
         (lambda m: truncate(m / "ranker" / "2.model" / "W.npz"), "W.npz cannot be read"),
-        (lambda m: shutil.copy(m / "ranker" / "0.model" / "C.npz", m / "ranker" / "1.model" / "C.npz"), "is not an XR-Linear"),
-        (lambda m: shutil.copy(m / "ranker" / "0.model" / "W.npz", m / "ranker" / "1.model" / "W.npz"), "weights of shape"),
+        (
+            lambda m: shutil.copy(m / "ranker" / "0.model" / "C.npz", m / "ranker" / "1.model" / "C.npz"),
+            "is not an XR-Linear",
+        ),
+        (
+            lambda m: shutil.copy(m / "ranker" / "0.model" / "W.npz", m / "ranker" / "1.model" / "W.npz"),
+            "weights of shape",
+        ),
         (lambda m: rewrite(m / "ranker" / "0.model" / "param.json", bias="one"), "is not an XR-Linear"),
         (lambda m: rewrite(m / "ranker" / "0.model" / "param.json", pred_kwargs={}), "is not an XR-Linear"),
     ],

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import reference
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +9,8 @@ from hypothesis import strategies as st
 from carya import checks, indexing
 from carya.data import World
 from carya.errors import InputError, ParameterError
+
+import reference
 
 
 def dense_of(representation) -> np.ndarray:
@@ -145,8 +146,6 @@ def test_the_tree_of_a_world_is_its_topics(world: World) -> None:
     x, y = checks.training_pair(world.X, world.Y)
     tree = indexing.cluster(indexing.pifa(x, y), branching=6, max_leaf=25, seed=0)
     cluster = tree.parents[-1]
-    agree = np.mean([
-        np.bincount(world.topics[cluster == c]).max() / (cluster == c).sum() for c in np.unique(cluster)
-    ])
+    agree = np.mean([np.bincount(world.topics[cluster == c]).max() / (cluster == c).sum() for c in np.unique(cluster)])
     chance = np.bincount(world.topics).max() / world.topics.size
     assert agree > 2 * chance

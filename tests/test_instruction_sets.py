@@ -27,7 +27,12 @@ print(_core.instruction_set())
 def train(isa: str, folder: Path) -> str:
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", CODE], env=os.environ | {"CARYA_ISA": isa}, cwd=folder, capture_output=True, text=True, check=True
+        [sys.executable, "-c", CODE],
+        env=os.environ | {"CARYA_ISA": isa},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.strip()
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import reference
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +9,16 @@ from hypothesis import strategies as st
 from carya import metrics
 from carya.errors import InputError, ParameterError
 
+import reference
 
-@given(seed=st.integers(0, 10_000), rows=st.integers(1, 12), labels=st.integers(1, 12), k=st.integers(1, 8), sparse=st.booleans())
+
+@given(
+    seed=st.integers(0, 10_000),
+    rows=st.integers(1, 12),
+    labels=st.integers(1, 12),
+    k=st.integers(1, 8),
+    sparse=st.booleans(),
+)
 def test_all_metrics_are_those_of_the_twin(seed: int, rows: int, labels: int, k: int, sparse: bool) -> None:
     rng = np.random.default_rng(seed)
     Y = (rng.random((rows, labels)) < 0.4).astype(np.float32)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import reference
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +11,9 @@ from carya import LabelTree
 from carya.errors import ParameterError
 from carya.layer import Layer, Transform
 from carya.matrices import Csr
+from carya.models.saving import Learned
+
+import reference
 
 TRANSFORMS = ["noop", "sigmoid", "log-sigmoid", "l1-hinge", "l3-hinge", "l2.5-hinge", "log-l2-hinge"]
 
@@ -37,7 +39,7 @@ def random_model(seed: int, sizes: tuple[int, ...], columns: int, dense: int, tr
                 transform=Transform.named(name),
             )
         )
-    return carya.XRLinear.from_layers(tree, layers, (columns, dense), n_jobs=2)
+    return carya.XRLinear.from_learned(Learned(tree, layers, (columns, dense)), n_jobs=2)
 
 
 @st.composite
@@ -52,7 +54,9 @@ def models(draw: st.DrawFn) -> carya.XRLinear:
 def queries(model: carya.XRLinear, seed: int, rows: int = 6):
     """Rows as the model takes them, and all their features side by side."""
     rng = np.random.default_rng(seed)
-    sparse = (rng.integers(0, 3, (rows, model.widths_[0])) * (rng.random((rows, model.widths_[0])) < 0.6)).astype(np.float32)
+    sparse = (rng.integers(0, 3, (rows, model.widths_[0])) * (rng.random((rows, model.widths_[0])) < 0.6)).astype(
+        np.float32
+    )
     dense = rng.integers(-1, 2, (rows, model.widths_[1])).astype(np.float32)
     sparse[0], dense[0] = 0, 0
     X = (sp.csr_array(sparse), dense) if min(model.widths_) else sp.csr_array(sparse) if model.widths_[0] else dense
@@ -116,8 +120,10 @@ def test_ties_go_to_the_lower_label() -> None:
     tree = LabelTree.flat(6)
     order, chunks = tree.children(1)
     weights = Csr.of_scipy(sp.csr_array(np.array([[1, 0, 1, 1, 0, 1]], np.float32)))
-    layer = Layer(weights, np.zeros((6, 0), np.float32), np.zeros(6, np.float32), chunks, order, Transform.named("noop"))
-    model = carya.XRLinear.from_layers(tree, [layer], (1, 0))
+    layer = Layer(
+        weights, np.zeros((6, 0), np.float32), np.zeros(6, np.float32), chunks, order, Transform.named("noop")
+    )
+    model = carya.XRLinear.from_learned(Learned(tree, [layer], (1, 0)))
     labels, scores = model.rank(np.array([2.0]), top_k=5)
     assert labels.tolist() == [0, 2, 3, 5, 1]
     assert scores.tolist() == [2, 2, 2, 2, 0]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import reference
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
 import carya
 from carya import LabelTree
+from carya.models.saving import Learned
+
+import reference
 
 EXACT = {"tolerance": 0.0, "max_passes": 3000, "threshold": 0.0}
 LOSSES = ["squared-hinge", "hinge", "logistic"]
@@ -66,7 +68,7 @@ def test_it_finds_the_minimum_of_the_hinge(seed: int) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_bias_is_learned(loss: str) -> None:
-    """Rows without features have only the bias: it must go where most of them are. (libpecos' logistic never learns it.)"""
+    """Rows without features have only the bias: it must go where most of them are."""
     X = sp.csr_array(np.eye(30, 3, dtype=np.float32))
     Y = np.zeros((30, 2), np.float32)
     Y[:2, 0] = 1
@@ -201,7 +203,7 @@ def test_positives_outside_the_shortlist_still_count(negatives: str) -> None:
         inside = np.stack([listed[:, :3].any(axis=1), listed[:, 3:].any(axis=1)], axis=1)
     else:
         model = carya.XRLinear(**parameters).fit(sp.csr_array(X), Y)
-        first = carya.XRLinear.from_layers(LabelTree.flat(2), model.layers_[:1], model.widths_)
+        first = carya.XRLinear.from_learned(Learned(LabelTree.flat(2), model.layers_[:1], model.widths_))
         inside = first.predict(sp.csr_array(X), top_k=1).toarray() > 0
     weights = model.layers_[1].matrix().toarray()
     for label in range(6):

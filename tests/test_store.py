@@ -115,13 +115,19 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut arrays": (cut, "cut short"),
     "longer arrays": (append, "has 137 bytes, the manifest describes 136"),
     "flipped bit": (lambda f: flip(f, "arrays.bin", 70), "array 'b' has been altered"),
-    "flipped manifest": (lambda f: edit(f, lambda m: m["shape"].update(columns=4), seal=False), "manifest.json has been altered"),
+    "flipped manifest": (
+        lambda f: edit(f, lambda m: m["shape"].update(columns=4), seal=False),
+        "manifest.json has been altered",
+    ),
     "not JSON": (lambda f: (f / "manifest.json").write_text("{"), "cannot be read"),
     "not UTF-8": (lambda f: (f / "manifest.json").write_bytes(b"\xff\xfe"), "cannot be read"),
     "deep JSON": (lambda f: (f / "manifest.json").write_text("[" * 100_000), "cannot be read|not that of"),
     "a list": (lambda f: (f / "manifest.json").write_text("[1]"), "not that of a Carya model"),
     "no format": (lambda f: edit(f, lambda m: m.pop("format")), "not that of a Carya model"),
-    "newer format": (lambda f: edit(f, lambda m: m.update(format=2)), "has format 2, this version of Carya reads up to 1: upgrade"),
+    "newer format": (
+        lambda f: edit(f, lambda m: m.update(format=2)),
+        "has format 2, this version of Carya reads up to 1: upgrade",
+    ),
     "no kind": (lambda f: edit(f, lambda m: m.pop("kind")), "has no kind"),
     "no checksum": (lambda f: edit(f, lambda m: m.pop("checksum"), seal=False), "has no checksum"),
     "huge shape": (lambda f: edit(f, lambda m: m["arrays"][0].update(shape=[2**40, 2**40])), "lies outside it"),
@@ -156,7 +162,9 @@ def test_every_flipped_byte_is_noticed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_sealed_model_with_wrong_arrays_is_refused_or_safe(saved_model: Path, tmp_path: Path, seed: int, world) -> None:
+def test_a_sealed_model_with_wrong_arrays_is_refused_or_safe(
+    saved_model: Path, tmp_path: Path, seed: int, world
+) -> None:
     """An attacker who fixes the checksums gets an error or a model that answers something: never a crash."""
     rng = np.random.default_rng(seed)
     place = tmp_path / "model"
@@ -222,7 +230,7 @@ def test_saving_replaces_a_model_and_nothing_else(model: carya.XRLinear, tmp_pat
     assert (other / "thesis.txt").read_text() == "years of work"
     with pytest.raises(SaveError, match="is not a folder"):
         model.save(other / "thesis.txt")
-    with pytest.raises(OSError, match="thesis.txt"):
+    with pytest.raises(OSError, match=r"thesis\.txt"):
         model.save(other / "thesis.txt" / "model")
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -230,7 +238,9 @@ def test_saving_replaces_a_model_and_nothing_else(model: carya.XRLinear, tmp_pat
     carya.load(empty)
 
 
-def test_a_failed_save_leaves_the_old_model(model: carya.XRLinear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_leaves_the_old_model(
+    model: carya.XRLinear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model.save(tmp_path / "model")
     before = (tmp_path / "model" / "manifest.json").read_bytes()
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -17,7 +19,7 @@ def test_levels_children_and_clusters() -> None:
     assert tree.level_sizes == (1, 2, 3, 5)
     assert tree.depth == 3
     order, chunks = tree.children(3)
-    assert [order[a:b].tolist() for a, b in zip(chunks, chunks[1:], strict=False)] == [[1, 4], [2, 3], [0]]
+    assert [order[a:b].tolist() for a, b in itertools.pairwise(chunks)] == [[1, 4], [2, 3], [0]]
     assert tree.clusters(0).tolist() == [0] * 5
     assert tree.clusters(1).tolist() == [1, 1, 0, 0, 1]
     assert tree.clusters(2).tolist() == [2, 0, 1, 1, 0]

@@ -83,8 +83,9 @@ void register_matrix(nb::module_& m) {
         "data"_a.noconvert(), "The XXH64 checksum of some bytes.");
 
     m.def(
-        "exchange_paths", [](const std::string& a, const std::string& b) { return exchange_paths(a.c_str(), b.c_str()); },
-        "a"_a, "b"_a, "Swap two paths in one step; False where the system cannot.");
+        "exchange_paths",
+        [](const std::string& a, const std::string& b) { return exchange_paths(a.c_str(), b.c_str()); }, "a"_a, "b"_a,
+        "Swap two paths in one step; False where the system cannot.");
 
     m.def("thread_count", &thread_count, "n_jobs"_a, "Threads to use for n_jobs; -1 is all cores of this process.");
     m.def("instruction_set", [] { return std::string(kernels().name); }, "The instruction set the kernels use here.");

@@ -92,8 +92,8 @@ void register_search(nb::module_& m) {
                     self.check(query.view);
                     BeamSearch::Work work;
                     const CsrView& x = query.view.sparse;
-                    for (const Scored& best : self.search().rank({x.indices, x.values, query.view.dense.data}, top_k,
-                                                                 beam_width, work)) {
+                    for (const Scored& best :
+                         self.search().rank({x.indices, x.values, query.view.dense.data}, top_k, beam_width, work)) {
                         labels.push_back(best.node);
                         scores.push_back(best.score);
                     }

@@ -52,9 +52,9 @@ void register_train(nb::module_& m) {
 
     m.def(
         "train_layers",
-        [](const CheckedFeatures& features, const std::vector<const Problem*>& problems, Loss loss,
-           float positive_cost, float negative_cost, bool own_costs, float bias, float tolerance, int max_passes,
-           float threshold, std::int64_t max_weights, std::uint64_t seed, int threads, nb::object report) {
+        [](const CheckedFeatures& features, const std::vector<const Problem*>& problems, Loss loss, float positive_cost,
+           float negative_cost, bool own_costs, float bias, float tolerance, int max_passes, float threshold,
+           std::int64_t max_weights, std::uint64_t seed, int threads, nb::object report) {
             SolverOptions options;
             options.loss = loss;
             options.positive_cost = positive_cost;

@@ -54,8 +54,7 @@ private:
             for (std::size_t m = 0; m < side.size(); ++m) members[side[m]].push_back(static_cast<std::int32_t>(m));
             parts = {left, piece.parts - left};
         } else {
-            const auto side = split_in_many(piece.group, piece.parts, options_.split, random, threads,
-                                            monitor_.stop);
+            const auto side = split_in_many(piece.group, piece.parts, options_.split, random, threads, monitor_.stop);
             members.resize(piece.parts);
             for (std::size_t m = 0; m < side.size(); ++m) members[side[m]].push_back(static_cast<std::int32_t>(m));
             parts.assign(piece.parts, 1);

@@ -13,7 +13,7 @@ namespace carya {
 
 struct PartitionOptions {
     SplitOptions split;
-    bool bisect = true;  // reach B parts by splits in two; otherwise B centres at once
+    bool bisect = true;          // reach B parts by splits in two; otherwise B centres at once
     std::int64_t stop_size = 0;  // clusters of at most so many labels are not split any more; 0 splits all
     std::uint64_t seed = 0;
 };

@@ -29,8 +29,7 @@ float centre_scale(const Centre& sum, std::int64_t members, bool spherical) {
 std::vector<std::uint8_t> split_in_two(const Group& group, double share, const SplitOptions& options, Random random,
                                        int threads, const std::atomic<bool>& stop) {
     const std::int64_t size = group.size();
-    const auto first_size =
-        std::clamp<std::int64_t>(std::llround(share * static_cast<double>(size)), 1, size - 1);
+    const auto first_size = std::clamp<std::int64_t>(std::llround(share * static_cast<double>(size)), 1, size - 1);
     const std::uint32_t one = random.below(static_cast<std::uint32_t>(size));
     std::uint32_t other = random.below(static_cast<std::uint32_t>(size - 1));
     other += other >= one;
@@ -58,17 +57,17 @@ std::vector<std::uint8_t> split_in_two(const Group& group, double share, const S
         if (!by_score) {  // to the nearer centre; two equal centres cannot tell, then by order as if balanced
             double middle = 0.0;
             if (!options.spherical)
-                middle = 0.5 * (sums[1].squared_length() * scale1 * scale1 - sums[0].squared_length() * scale0 * scale0);
+                middle =
+                    0.5 * (sums[1].squared_length() * scale1 * scale1 - sums[0].squared_length() * scale0 * scale0);
             std::int64_t ones = 0;
             for (std::int64_t m = 0; m < size; ++m) ones += next[m] = score[m] > static_cast<float>(middle);
             by_score = ones == 0 || ones == size;
         }
         if (by_score) {
             std::iota(order.begin(), order.end(), 0);
-            std::nth_element(order.begin(), order.begin() + first_size, order.end(),
-                             [&](std::int32_t a, std::int32_t b) {
-                                 return score[a] != score[b] ? score[a] < score[b] : a < b;
-                             });
+            std::nth_element(
+                order.begin(), order.begin() + first_size, order.end(),
+                [&](std::int32_t a, std::int32_t b) { return score[a] != score[b] ? score[a] < score[b] : a < b; });
             std::fill(next.begin(), next.end(), 1);
             for (std::int64_t i = 0; i < first_size; ++i) next[order[i]] = 0;
         }
@@ -179,9 +178,8 @@ void assign_balanced(const std::vector<float>& score, std::int64_t size, int par
     }
     std::vector<std::int32_t> order(size);
     std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-        return regret[a] != regret[b] ? regret[a] > regret[b] : a < b;
-    });
+    std::sort(order.begin(), order.end(),
+              [&](std::int32_t a, std::int32_t b) { return regret[a] != regret[b] ? regret[a] > regret[b] : a < b; });
     const std::int64_t small = size / parts;
     std::int64_t large_left = size % parts;  // parts that hold one more
     std::vector<std::int64_t> filled(parts, 0);

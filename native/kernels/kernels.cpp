@@ -6,12 +6,12 @@
 
 namespace carya {
 
-#define CARYA_DECLARE(isa)                                                                                        \
-    namespace isa {                                                                                               \
-    void lane_pass(int, const LaneProblem&, LaneState&, const std::uint32_t*, std::int64_t, std::int64_t,         \
-                   std::int64_t);                                                                                 \
-    float dot(const float*, const float*, std::int64_t);                                                          \
-    void add_scaled(float*, const float*, float, std::int64_t);                                                   \
+#define CARYA_DECLARE(isa)                                                                                \
+    namespace isa {                                                                                       \
+    void lane_pass(int, const LaneProblem&, LaneState&, const std::uint32_t*, std::int64_t, std::int64_t, \
+                   std::int64_t);                                                                         \
+    float dot(const float*, const float*, std::int64_t);                                                  \
+    void add_scaled(float*, const float*, float, std::int64_t);                                           \
     }
 
 CARYA_DECLARE(baseline)

@@ -42,12 +42,12 @@ struct LaneProblem {
 // What one pass over the rows hands to the next, per lane. `offset` is the bias as it enters a score.
 struct alignas(64) LaneState {
     float offset[kMaxLanes];
-    float sum[kMaxLanes];         // of y * alpha over all rows
+    float sum[kMaxLanes];            // of y * alpha over all rows
     float old_stiffness[kMaxLanes];  // of the last pass: sum of 1/Q, and of offset/Q, over rows that can move
     float old_anchor[kMaxLanes];
-    float stiffness[kMaxLanes];   // of this pass so far
+    float stiffness[kMaxLanes];  // of this pass so far
     float anchor[kMaxLanes];
-    float gain[kMaxLanes];        // of the dual objective in this pass
+    float gain[kMaxLanes];         // of the dual objective in this pass
     std::int32_t live[kMaxLanes];  // -1 while the lane is being solved, else 0
 };
 

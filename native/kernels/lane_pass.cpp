@@ -40,7 +40,7 @@ constexpr std::int64_t kOffsetEvery = 16;
 constexpr bool offset_is_feature(Loss loss) { return loss == Loss::hinge; }
 
 template <int N>
-struct Row {  // one row as its lanes see it
+struct Row {                          // one row as its lanes see it
     typename Lanes<N>::Float margin;  // y (w.x + o), the row's unshared features left out
     typename Lanes<N>::Float alpha;
     typename Lanes<N>::Float cost;

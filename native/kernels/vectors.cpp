@@ -11,7 +11,8 @@ float dot(const float* a, const float* b, std::int64_t count) {
     std::int64_t i = 0;
     for (; i + 32 <= count; i += 32)
         for (int k = 0; k < 2; ++k)
-            sums[k] += *reinterpret_cast<const Vector*>(a + i + 16 * k) * *reinterpret_cast<const Vector*>(b + i + 16 * k);
+            sums[k] +=
+                *reinterpret_cast<const Vector*>(a + i + 16 * k) * *reinterpret_cast<const Vector*>(b + i + 16 * k);
     sums[0] += sums[1];
     float total = 0.0F;
     for (int l = 0; l < 16; ++l) total += sums[0][l];

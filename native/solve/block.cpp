@@ -78,10 +78,10 @@ void BlockSolver::mark_positives(const Block& block) {
     }
 }
 
-// With alpha = 0 everywhere a squared-hinge row is content exactly where the offset alone gives it margin 1, at o_i = y_i. Those
-// are the first anchors (kernels/lane_pass.cpp), so the first offset already is the best one for rows without features
-// in common. A logistic row is never content with alpha = 0: there the offset starts at the log-odds of the label, and
-// the rows not yet visited count with the alpha they would have under it.
+// With alpha = 0 everywhere a squared-hinge row is content exactly where the offset alone gives it margin 1, at o_i =
+// y_i. Those are the first anchors (kernels/lane_pass.cpp), so the first offset already is the best one for rows
+// without features in common. A logistic row is never content with alpha = 0: there the offset starts at the log-odds
+// of the label, and the rows not yet visited count with the alpha they would have under it.
 void BlockSolver::start(const Block& block) {
     state_ = {};
     const auto rows = positive_.size();

@@ -17,12 +17,12 @@ struct SolverOptions {
     Loss loss = Loss::squared_hinge;
     float positive_cost = 1.0F;
     float negative_cost = 1.0F;
-    float bias = 1.0F;         // value of the constant feature; 0 is none
-    float tolerance = 0.03F;   // a label is done when a pass gains less than this share of all gained so far
+    float bias = 1.0F;        // value of the constant feature; 0 is none
+    float tolerance = 0.03F;  // a label is done when a pass gains less than this share of all gained so far
     int max_passes = 20;
-    float threshold = 0.1F;    // smaller weights are dropped
+    float threshold = 0.1F;        // smaller weights are dropped
     std::int64_t max_weights = 0;  // most weights a label keeps, the largest; 0 is no limit
-    bool own_costs = false;    // the values of the positives multiply their costs
+    bool own_costs = false;        // the values of the positives multiply their costs
     std::uint64_t seed = 0;
 };
 
@@ -35,8 +35,8 @@ struct Weight {
 struct Block {
     const LocalRows* rows = nullptr;
     const Features* features = nullptr;
-    const CsrView* positives = nullptr;  // row l lists the training rows of label l, with their costs
-    std::span<const std::int32_t> labels;  // at most 16 of them
+    const CsrView* positives = nullptr;        // row l lists the training rows of label l, with their costs
+    std::span<const std::int32_t> labels;      // at most 16 of them
     std::span<const std::uint32_t> positions;  // of those labels in the layer
     // Rows of this parent that are there only as positives of some children: other lanes do not see them. May be empty.
     std::span<const std::uint8_t> only_positive;

@@ -13,8 +13,8 @@ namespace carya {
 // Features are renumbered 0, 1, ... and only those that two or more rows share get a number: a feature of one row needs
 // no weight during the descent (kernels/lane_pass.cpp) and is kept apart as `single`.
 struct LocalRows {
-    std::vector<std::int32_t> row_ids;   // ascending
-    std::vector<std::int64_t> offsets;   // into columns and values
+    std::vector<std::int32_t> row_ids;  // ascending
+    std::vector<std::int64_t> offsets;  // into columns and values
     Buffer<std::uint32_t> columns;
     Buffer<float> values;
     std::vector<std::uint32_t> features;  // what each number stands for

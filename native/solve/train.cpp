@@ -126,8 +126,8 @@ private:
             gatherer.gather(features_, every, rows);
             return;
         }
-        const auto listed = layer.shortlist.indices.subspan(layer.shortlist.begin(task.parent),
-                                                            layer.shortlist.length(task.parent));
+        const auto listed =
+            layer.shortlist.indices.subspan(layer.shortlist.begin(task.parent), layer.shortlist.length(task.parent));
         std::vector<std::int32_t> positives;
         for (const std::uint32_t position : trainable(layer, task.parent)) {
             const std::int32_t label = layer.order[position];

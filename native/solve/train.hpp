@@ -13,12 +13,12 @@ namespace carya {
 
 struct LayerProblem {
     std::int64_t level = 0;  // of the tree; with the seed and the parent it decides the order of the rows
-    CsrView positives;  // labels x training rows; values are costs
+    CsrView positives;       // labels x training rows; values are costs
     // The labels grouped by parent: parent p has labels order[chunks[p]] ... order[chunks[p + 1] - 1]. The index into
     // `order` is a label's position, and positions are the columns of the weights.
     std::span<const std::int32_t> order;
     std::span<const std::int64_t> chunks;
-    CsrView shortlist;      // parents x training rows: which rows each parent's labels are trained on
+    CsrView shortlist;       // parents x training rows: which rows each parent's labels are trained on
     bool every_row = false;  // instead of a shortlist, all rows for every parent
 };
 

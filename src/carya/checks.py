@@ -35,11 +35,13 @@ def features(X: FeaturesLike, name: str = "X") -> Features:
     if isinstance(X, tuple):
         if len(X) != 2 or not sp.issparse(X[0]) or sp.issparse(X[1]):
             raise InputError(f"{name} is a tuple: it must be a pair of a sparse matrix and a dense array")
-        return Features.of(_sparse(X[0], f"the sparse block of {name}"), _dense(X[1], f"the dense block of {name}"), name)
+        return Features.of(
+            _sparse(X[0], f"the sparse block of {name}"), _dense(X[1], f"the dense block of {name}"), name
+        )
     if sp.issparse(X):
         return Features.of(_sparse(X, name), name=name)
     dense = _dense(X, name)
-    return Features.of(_no_columns(dense.shape[0]), dense, name)
+    return Features.of(Csr.empty(dense.shape[0]), dense, name)
 
 
 def features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X") -> Features:
@@ -48,24 +50,22 @@ def features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X") -> 
     A sparse matrix may stand for dense columns and an array for sparse ones; a pair must match block by block.
     """
     if isinstance(X, tuple):
-        given = features(X, name)
-        for have, want, block in zip(given.widths, widths, ("sparse", "dense"), strict=True):
+        pair = features(X, name)
+        for have, want, block in zip(pair.widths, widths, ("sparse", "dense"), strict=True):
             if have != want:
                 raise InputError(f"{name} has {have} {block} columns, the model was trained on {want}")
-        return given
-    columns = X.shape[1] if sp.issparse(X) else None
-    dense = None if columns is not None else _dense(X, name)
-    columns = dense.shape[1] if dense is not None else columns
-    if columns != sum(widths):
-        raise InputError(f"{name} has {columns} columns, the model was trained on {sum(widths)}")
+        return pair
+    given: Any = X if sp.issparse(X) else _dense(X, name)
+    if given.ndim != 2 or given.shape[1] != sum(widths):
+        raise InputError(f"{name} has {given.shape[-1]} columns, the model was trained on {sum(widths)}")
     if 0 not in widths:
         raise InputError(
             f"{name} must be a pair (sparse, dense) of {widths[0]} and {widths[1]} columns, as the model was trained on"
         )
     if widths[0] == 0:
-        return Features.of(_no_columns(X.shape[0]) if dense is None else _no_columns(dense.shape[0]),
-                           _dense(X.toarray(), name) if dense is None else dense, name)
-    return Features.of(_sparse(X if dense is None else sp.csr_array(dense), name), name=name)
+        dense = _dense(given.toarray(), name) if sp.issparse(given) else given
+        return Features.of(Csr.empty(given.shape[0]), dense, name)
+    return Features.of(_sparse(given if sp.issparse(given) else sp.csr_array(given), name), name=name)
 
 
 def labels(Y: LabelsLike, name: str = "Y") -> Csr:
@@ -73,10 +73,7 @@ def labels(Y: LabelsLike, name: str = "Y") -> Csr:
 
     Explicit zeros are dropped; negative values are refused.
     """
-    if sp.issparse(Y):
-        matrix = _sparse(Y, name)
-    else:
-        matrix = Csr.of_scipy(sp.csr_array(_dense(Y, name)), name)
+    matrix = _sparse(Y if sp.issparse(Y) else sp.csr_array(_dense(Y, name)), name)
     if matrix.values.size and matrix.values.min() <= 0:
         if matrix.values.min() < 0:
             raise InputError(f"{name} has negative values; a label is present (above 0) or absent")
@@ -105,10 +102,6 @@ def positive_int(value: object, name: str) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1:
         return int(value)
     raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
-
-
-def _no_columns(rows: int) -> Csr:
-    return Csr.of(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 0)
 
 
 def _float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:
@@ -142,24 +135,17 @@ def _sparse(X: Any, name: str) -> Csr:
             raise InputError(f"{name} is not a valid matrix: {error}") from None
     if X.shape[1] > np.iinfo(np.int32).max:
         raise InputError(f"{name} has {X.shape[1]} columns, more than 2147483647")
-    arrays = (
-        np.ascontiguousarray(X.indptr, np.int64),
-        np.ascontiguousarray(X.indices, np.int32),
-        _float32(X.data, name),
-    )
-    _structure(arrays, X.shape, name)
-    if not X.has_canonical_format:  # unsorted or repeated columns
-        tidy = sp.csr_array((arrays[2].copy(), arrays[1].copy(), arrays[0].copy()), shape=X.shape)
-        tidy.sum_duplicates()
-        return Csr.of_scipy(tidy, name)
-    return Csr.of(*arrays, X.shape[1], name)
-
-
-def _structure(arrays: tuple[NDArray[Any], ...], shape: tuple[int, int], name: str) -> None:
-    """Refuse offsets and columns that point outside the matrix, before any code relies on them."""
-    if len(arrays[0]) != shape[0] + 1:
-        raise InputError(f"{name} has {len(arrays[0])} row offsets for {shape[0]} rows")
-    try:
-        _core.Csr(*arrays, shape[1], name, False)
+    indptr = np.ascontiguousarray(X.indptr, np.int64)
+    indices = np.ascontiguousarray(X.indices, np.int32)
+    values = _float32(X.data, name)
+    if indptr.size != X.shape[0] + 1:
+        raise InputError(f"{name} has {indptr.size} row offsets for {X.shape[0]} rows")
+    try:  # before any code relies on offsets and columns
+        _core.Csr(indptr, indices, values, X.shape[1], name, sorted=False)
     except ValueError as error:
         raise InputError(str(error)) from None
+    if not X.has_canonical_format:  # unsorted or repeated columns
+        tidy = sp.csr_array((values.copy(), indices.copy(), indptr.copy()), shape=X.shape)
+        tidy.sum_duplicates()
+        return Csr.of_scipy(tidy, name)
+    return Csr.of(indptr, indices, values, X.shape[1], name)

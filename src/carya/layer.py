@@ -96,7 +96,7 @@ class Layer:
         position = np.empty_like(self.order)
         position[self.order] = np.arange(self.order.size, dtype=np.int32)
         blocks = [self.weights.to_scipy(), sp.csr_array(self.dense.T), sp.csr_array(self.offsets[None, :])]
-        return sp.vstack(blocks, format="csc")[:, position]
+        return sp.csc_array(sp.vstack(blocks, format="csc")[:, position])
 
     @cached_property
     def native(self) -> _core.SearchLayer:

@@ -6,7 +6,7 @@ User input becomes these in :mod:`carya.checks`; everything between the phases i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -52,6 +52,17 @@ class Csr:
         return cls(indptr, indices, values, cols, native)
 
     @classmethod
+    def of_triple(cls, arrays: tuple[Any, Any, Any], cols: int) -> Self:
+        """A matrix from the (indptr, indices, values) that kernels give."""
+        indptr, indices, values = arrays
+        return cls.of(indptr, indices, values, cols)
+
+    @classmethod
+    def empty(cls, rows: int) -> Self:
+        """Rows without columns."""
+        return cls.of(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 0)
+
+    @classmethod
     def of_scipy(cls, matrix: sp.csr_array, name: str = "matrix") -> Self:
         """The same matrix; its arrays are shared where their types already fit."""
         return cls.of(
@@ -77,11 +88,11 @@ class Csr:
 
     def transpose(self) -> Csr:
         """Columns as rows."""
-        return Csr.of(*_core.transpose(self.native), cols=self.rows)
+        return Csr.of_triple(_core.transpose(self.native), self.rows)
 
     def merge_columns(self, to: NDArray[np.int32], cols: int) -> Csr:
         """Column c added into column to[c] of a matrix with `cols` columns."""
-        return Csr.of(*_core.merge_columns(self.native, to, cols), cols=cols)
+        return Csr.of_triple(_core.merge_columns(self.native, to, cols), cols)
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,7 @@ class Real(Rule):
         """Whether the value is such a number."""
         if not isinstance(value, numbers.Real) or isinstance(value, bool) or not math.isfinite(value):
             return False
-        return value > self.low if self.above else value >= self.low
+        return float(value) > self.low if self.above else float(value) >= self.low
 
 
 class Choice(Rule):

@@ -30,7 +30,7 @@ class Searcher:
 
         A query without features gets no labels.
         """
-        return self._search.predict(queries.native, top_k, beam_width, threads, report)  # type: ignore[return-value]
+        return self._search.predict(queries.native, top_k, beam_width, threads, report)
 
     def shortlist(self, queries: Features, *, beam_width: int, threads: int, report: Report = None) -> Csr:
         """What the beam holds after the last layer, queries x nodes."""
@@ -43,8 +43,10 @@ class Searcher:
 
     def rank(self, query: Features, *, top_k: int, beam_width: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Labels and scores of one query, best first."""
-        return self._search.rank(query.native, top_k, beam_width)  # type: ignore[return-value]
+        return self._search.rank(query.native, top_k, beam_width)
 
-    def selected(self, queries: Features, candidates: Csr, *, threads: int, report: Report = None) -> NDArray[np.float32]:
+    def selected(
+        self, queries: Features, candidates: Csr, *, threads: int, report: Report = None
+    ) -> NDArray[np.float32]:
         """The score of every candidate, whether a beam would have reached it or not."""
         return self._search.selected(queries.native, candidates.native, threads, report)

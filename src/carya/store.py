@@ -126,12 +126,16 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     return manifest
 
 
-def _map_array(
-    place: Path, mapped: NDArray[np.uint8], entry: object, after: int
-) -> tuple[str, NDArray[Any], int]:
+def _map_array(place: Path, mapped: NDArray[np.uint8], entry: object, after: int) -> tuple[str, NDArray[Any], int]:
     """One array, which must lie behind the last one, be inside the file and have its checksum."""
     match entry:
-        case {"name": str(name), "dtype": str(dtype), "shape": list(shape), "offset": int(offset), "checksum": str(checksum)}:
+        case {
+            "name": str(name),
+            "dtype": str(dtype),
+            "shape": list(shape),
+            "offset": int(offset),
+            "checksum": str(checksum),
+        }:
             pass
         case _:
             raise ModelFormatError(f"{place}: {_MANIFEST} describes an array badly")
@@ -166,7 +170,7 @@ def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[dict[s
                     "checksum": _checksum(raw),
                 }
             )
-            file.write(memoryview(raw))
+            file.write(raw.data)
         _flush(file)
     return entries
 

@@ -105,7 +105,9 @@ class LabelTree:
             matrix.sum_duplicates()
             matrix.eliminate_zeros()
             if matrix.shape[1] != above:
-                raise InputError(f"indexing matrix {level} has {matrix.shape[1]} columns, level {level - 1} {above} nodes")
+                raise InputError(
+                    f"indexing matrix {level} has {matrix.shape[1]} columns, level {level - 1} {above} nodes"
+                )
             if (np.diff(matrix.indptr) != 1).any():
                 row = int(np.flatnonzero(np.diff(matrix.indptr) != 1)[0])
                 raise InputError(f"row {row} of indexing matrix {level} must have exactly one entry")

@@ -50,7 +50,9 @@ def demo(
     for i in range(200):
         model.rank(Xt[[i % test_rows]], top_k=10)
     one = (time.perf_counter() - started) / 200
-    console.print(f"Ranked {test_rows:,} rows at {each * 1e6:.0f} µs a row in batch, {one * 1e6:.0f} µs one at a time.\n")
+    console.print(
+        f"Ranked {test_rows:,} rows at {each * 1e6:.0f} µs a row in batch, {one * 1e6:.0f} µs one at a time.\n"
+    )
 
     scores = carya.metrics.report(Yt, S, k=(1, 3, 5), propensity=carya.metrics.propensities(Y))
     table = Table("metric", "@1", "@3", "@5", title=f"On {test_rows:,} rows it has not seen")

@@ -26,7 +26,9 @@ def pii(labels: Csr) -> Features:
     return Features.of(_unit_rows(positives), name="the label representation")
 
 
-def pifa(features: Features, labels: Csr, *, keep: int | None = None, threads: int = 1, report: Report = None) -> Features:
+def pifa(
+    features: Features, labels: Csr, *, keep: int | None = None, threads: int = 1, report: Report = None
+) -> Features:
     """Positive instance feature aggregation: the sum of the features of a label's rows, scaled to length 1.
 
     Parameters
@@ -39,7 +41,7 @@ def pifa(features: Features, labels: Csr, *, keep: int | None = None, threads: i
     """
     positives = labels.transpose()
     sparse, dense = _core.aggregate_positives(features.native, positives.native, keep or 0, threads, report)
-    return Features.of(Csr.of(*sparse, cols=features.sparse.cols), dense, "the label representation")
+    return Features.of(Csr.of_triple(sparse, features.sparse.cols), dense, "the label representation")
 
 
 def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) -> Features:
@@ -55,7 +57,12 @@ def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) ->
         The weight of PIFA, for all labels or one by one.
     """
     weight = np.asarray(alpha, np.float64)
-    if weight.shape not in ((), (aggregated.rows,)) or not np.isfinite(weight).all() or weight.min() < 0 or weight.max() > 1:
+    if (
+        weight.shape not in ((), (aggregated.rows,))
+        or not np.isfinite(weight).all()
+        or weight.min() < 0
+        or weight.max() > 1
+    ):
         raise ParameterError(f"alpha must be a number between 0 and 1, or {aggregated.rows} of them, one a label")
     if aggregated.widths != own.widths or aggregated.rows != own.rows:
         raise InputError(
@@ -97,7 +104,7 @@ def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
             f"spectral representations of {dimensions} dimensions need more than {dimensions + 1} rows and labels, "
             f"there are {matrix.shape[0]} and {matrix.shape[1]}"
         )
-    by_row, by_label = (_inverse_root(np.asarray(matrix.sum(axis=axis)).ravel()) for axis in (1, 0))
+    by_row, by_label = (_inverse_root(np.asarray(matrix.sum(axis=axis), np.float64).ravel()) for axis in (1, 0))
     scaled = sp.diags_array(by_row) @ matrix @ sp.diags_array(by_label)
     start = np.random.default_rng(seed).standard_normal(min(scaled.shape))
     _, strength, vectors = svds(scaled, k=dimensions + 1, v0=start, which="LM")
@@ -107,8 +114,7 @@ def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
     largest = np.abs(chosen).argmax(axis=1)
     chosen = chosen * np.sign(chosen[np.arange(len(chosen)), largest])[:, None]
     dense = np.ascontiguousarray((by_label[:, None] * chosen.T).astype(np.float32))
-    empty = Csr.of(np.zeros(labels.cols + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 0)
-    return Features.of(empty, dense, "the label representation")
+    return Features.of(Csr.empty(labels.cols), dense, "the label representation")
 
 
 def _inverse_root(degrees: NDArray[np.float64]) -> NDArray[np.float64]:

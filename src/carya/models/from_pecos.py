@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from carya.errors import ModelFormatError
 from carya.layer import Layer, Transform
 from carya.matrices import Csr
+from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
 from carya.tree import LabelTree
 
@@ -43,10 +44,8 @@ def import_pecos(path: str | os.PathLike[str]) -> XRLinear:
             for level, (setting, matrix) in enumerate(zip(settings, weights, strict=True), 1)
         ]
         inner = settings[0]["pred_kwargs"]["only_topk"] if depth > 1 else 10
-        return XRLinear.from_layers(
-            tree,
-            layers,
-            (layers[0].weights.rows, 0),
+        return XRLinear.from_learned(
+            Learned(tree, layers, (layers[0].weights.rows, 0)),
             beam_width=int(inner),
             transform=[layer.transform.name for layer in layers],
         )

@@ -6,10 +6,11 @@ import os
 
 from carya import store
 from carya.errors import ModelFormatError
-from carya.models import xr_linear
+from carya.models.saving import KIND
+from carya.models.xr_linear import XRLinear
 
 
-def load(path: str | os.PathLike[str]) -> xr_linear.XRLinear:
+def load(path: str | os.PathLike[str]) -> XRLinear:
     """Open a saved model: memory-mapped, read-only, checked.
 
     Raises
@@ -18,9 +19,11 @@ def load(path: str | os.PathLike[str]) -> xr_linear.XRLinear:
         If the folder is not a whole, unaltered model of a kind this version knows.
     """
     saved = store.load(path)
-    if saved.kind != xr_linear.KIND:
-        raise ModelFormatError(f"{path} holds a model of kind {saved.kind!r}, which this version of Carya does not know")
+    if saved.kind != KIND:
+        raise ModelFormatError(
+            f"{path} holds a model of kind {saved.kind!r}, which this version of Carya does not know"
+        )
     try:
-        return xr_linear.XRLinear.from_saved(saved)
+        return XRLinear.from_saved(saved)
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None

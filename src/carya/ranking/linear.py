@@ -87,7 +87,7 @@ class LinearRanker:
         )
         return [
             Layer(
-                weights=Csr.of(*weights, cols=problem.order.size),
+                weights=Csr.of_triple(weights, problem.order.size),
                 dense=dense,
                 offsets=offsets,
                 chunks=problem.chunks,

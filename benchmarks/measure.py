@@ -1,0 +1,99 @@
+"""What every run of a comparison shares: reading features, precision, latency, sizes, memory.
+
+Runs in the peers' environments too, so it needs nothing but NumPy and SciPy of any version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+KS = (1, 3, 5)
+TOP_K = 10
+BEAM_WIDTH = 10
+
+
+def load(folder, dense=0):
+    """X, Y, X_test, Y_test of a feature folder as float32 CSR; with `dense`, X are pairs (sparse, dense)."""
+
+    def read(name):
+        matrix = sp.csr_matrix(sp.load_npz(Path(folder) / name)).astype(np.float32)
+        matrix.sort_indices()
+        return matrix
+
+    X, Y, Xt, Yt = (read(f"{kind}.{part}.npz") for part in ("train", "test") for kind in "XY")
+    if dense:
+        X, Xt = ((block, project(block, dense)) for block in (X, Xt))
+    return X, Y, Xt, Yt
+
+
+def project(X, columns):
+    """A dense block for the rows of X: a fixed random projection, rows of length 1."""
+    rng = np.random.default_rng(12345)
+    out = np.zeros((X.shape[0], columns), np.float32)
+    step = 100_000  # the projection matrix in slices, to keep memory down
+    for first in range(0, X.shape[1], step):
+        block = X[:, first : first + step]
+        out += block @ rng.standard_normal((block.shape[1], columns)).astype(np.float32)
+    return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-12)
+
+
+def precision(Y_test, scores):
+    """P@1, 3, 5 in percent of a CSR of scores."""
+    scores = sp.csr_matrix(scores)
+    hits = np.zeros(max(KS))
+    for row in range(Y_test.shape[0]):
+        first, last = scores.indptr[row : row + 2]
+        best = scores.indices[first:last][np.argsort(-scores.data[first:last], kind="stable")][: max(KS)]
+        truth = Y_test.indices[Y_test.indptr[row] : Y_test.indptr[row + 1]]
+        hits[: len(best)] += np.isin(best, truth)
+    found = np.cumsum(hits) / Y_test.shape[0] * 100
+    return {f"P@{k}": found[k - 1] / k for k in KS}
+
+
+def latency(ask, rows, count=1500):
+    """Median and 99th percentile of one-row calls in milliseconds, a tenth left out as warm-up."""
+    times = []
+    for row in range(min(rows, count)):
+        started = time.perf_counter()
+        ask(row)
+        times.append(time.perf_counter() - started)
+    kept = np.array(times[len(times) // 10 :]) * 1e3
+    return {"one_row_ms": float(np.median(kept)), "one_row_ms_p99": float(np.percentile(kept, 99))}
+
+
+def folder_bytes(path):
+    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+
+
+def peak_mb():
+    """The largest resident set this process has had."""
+    scale = 1024 * 1024 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
+
+
+def reset_peak():
+    """Forget the peak so far, where the system allows it (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_since_reset_mb():
+    """The largest resident set since reset_peak, or since the start elsewhere."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return peak_mb()
+
+
+def emit(result):
+    """One run's result as the last line of standard output."""
+    print(json.dumps(result), flush=True)

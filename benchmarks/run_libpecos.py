@@ -1,0 +1,68 @@
+"""One run of libpecos on a feature folder, in an environment of its own: the options are those of run_carya.py."""
+
+import argparse
+import tempfile
+import time
+
+import numpy as np
+import scipy.sparse as sp
+from pecos.xmc import Indexer, LabelEmbeddingFactory
+from pecos.xmc.xlinear.model import XLinearModel
+
+import measure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("features")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--negatives", choices=["teacher", "both"], default="teacher")
+    parser.add_argument("--dense", type=int, default=0)
+    arguments = parser.parse_args()
+    X, Y, Xt, Yt = measure.load(arguments.features, arguments.dense)
+    if arguments.dense:  # libpecos takes one matrix
+        X, Xt = (sp.hstack([block[0], sp.csr_matrix(block[1])], format="csr", dtype=np.float32) for block in (X, Xt))
+
+    measure.reset_peak()
+    started = time.perf_counter()
+    Z = LabelEmbeddingFactory.create(Y, X, method="pifa")
+    chain = Indexer.gen(
+        Z,
+        indexer_type="hierarchicalkmeans",
+        nr_splits=32,
+        max_leaf_size=100,
+        threads=arguments.threads,
+        seed=arguments.seed,
+    )
+    indexed = time.perf_counter()
+    scheme = {"teacher": "tfn", "both": "tfn+man"}[arguments.negatives]
+    model = XLinearModel.train(X, Y, C=chain, threshold=0.1, threads=arguments.threads, negative_sampling_scheme=scheme)
+    ended = time.perf_counter()
+    result = {
+        "index_s": indexed - started,
+        "train_s": ended - indexed,
+        "total_s": ended - started,
+        "train_peak_mb": measure.peak_since_reset_mb(),
+    }
+    asked = {"beam_size": measure.BEAM_WIDTH, "only_topk": measure.TOP_K}
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(folder)
+        result["model_bytes"] = measure.folder_bytes(folder)
+        del model
+        started = time.perf_counter()
+        model = XLinearModel.load(folder, is_predict_only=True)
+        result["load_s"] = time.perf_counter() - started
+        model.predict(Xt[:50], threads=arguments.threads, **asked)
+        started = time.perf_counter()
+        S = model.predict(Xt, threads=arguments.threads, **asked)
+        result["batch_ms"] = (time.perf_counter() - started) / Xt.shape[0] * 1e3
+        result.update(measure.precision(Yt, S))
+        single = [Xt[i] for i in range(min(Xt.shape[0], 1500))]
+        result.update(measure.latency(lambda row: model.predict(single[row], threads=1, **asked), Xt.shape[0]))
+    result["peak_mb"] = measure.peak_mb()
+    measure.emit(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""From a user's parameters to a label tree: which representation, which clustering."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from carya import checks
+from carya.checks import FeaturesLike
+from carya.errors import InputError
+from carya.indexing import clustering, representations
+from carya.matrices import Csr, Features
+from carya.progress import Progress
+from carya.tree import LabelTree
+
+#: The representations, by name.
+REPRESENTATIONS = ("pifa", "pii", "pifa+lf", "pifa-concat-lf", "lf", "spectral")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Indexer:
+    """Phase 1 with its settings; :meth:`build` makes the tree. The parameters are those of :class:`carya.XRLinear`."""
+
+    branching: int
+    max_leaf: int
+    max_depth: int | None
+    representation: str
+    alpha: float | ArrayLike
+    index_features: int | None
+    clustering: str
+    balanced: bool
+    bisect: bool
+    seed: int
+
+    def build(
+        self,
+        features: Features,
+        labels: Csr,
+        label_features: FeaturesLike | None,
+        *,
+        threads: int,
+        progress: Progress,
+    ) -> LabelTree:
+        """The tree over the labels of some training rows.
+
+        Parameters
+        ----------
+        features : Features, n rows
+        labels : Csr, n rows x labels; values weigh the rows
+        label_features : anything `checks.features` takes, one row a label, or None
+        """
+        own = self._own_features(label_features, labels.cols)
+        if self.clustering == "random":
+            return clustering.random_tree(
+                labels.cols,
+                branching=self.branching,
+                max_leaf=self.max_leaf,
+                max_depth=self.max_depth,
+                seed=self.seed,
+            )
+        if self.max_depth == 1 or labels.cols <= self.max_leaf:
+            return LabelTree.flat(labels.cols)
+        with progress.stage("represent the labels") as report:
+            if self.representation == "lf" and own is not None:
+                representation = own
+            elif self.representation == "pii":
+                representation = representations.pii(labels)
+            elif self.representation == "spectral":
+                representation = representations.spectral(labels, seed=self.seed)
+            else:
+                representation = representations.pifa(
+                    features, labels, keep=self.index_features, threads=threads, report=report
+                )
+                if self.representation == "pifa+lf" and own is not None:
+                    representation = representations.pifa_with_features(representation, own, self.alpha)
+                elif self.representation == "pifa-concat-lf" and own is not None:
+                    representation = representations.concatenate(representation, own)
+        with progress.stage("build the label tree") as report:
+            return clustering.cluster(
+                representation,
+                branching=self.branching,
+                max_leaf=self.max_leaf,
+                max_depth=self.max_depth,
+                spherical=self.clustering == "spherical",
+                balanced=self.balanced,
+                bisect=self.bisect,
+                seed=self.seed,
+                threads=threads,
+                report=report,
+            )
+
+    def _own_features(self, label_features: FeaturesLike | None, n_labels: int) -> Features | None:
+        """The labels' own features, if they are wanted; wanted and missing, or given and unwanted, is an error."""
+        wanted = "lf" in self.representation.replace("-", "+").split("+")
+        if label_features is None:
+            if wanted:
+                raise InputError(f"representation={self.representation!r} needs label_features in fit")
+            return None
+        if not wanted:
+            raise InputError(f"label_features are given but representation={self.representation!r} does not use them")
+        own = checks.features(label_features, "label_features")
+        if own.rows != n_labels:
+            raise InputError(f"label_features have {own.rows} rows, Y has {n_labels} labels")
+        return own

@@ -1,0 +1,82 @@
+"""Algorithm 2 of the paper: every layer is the matcher of the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from carya import matching
+from carya.layer import Layer, Transform
+from carya.matching import Negatives
+from carya.matrices import Csr, Features
+from carya.progress import Progress
+from carya.ranking import LinearRanker, Problem
+from carya.search import Searcher
+from carya.tree import LabelTree
+
+
+def train_layers(
+    features: Features,
+    labels: Csr,
+    tree: LabelTree,
+    ranker: LinearRanker,
+    *,
+    costs: str,
+    negatives: Sequence[Negatives],
+    given: Csr | None,
+    transforms: Sequence[Transform],
+    beam_width: int,
+    threads: int,
+    progress: Progress,
+) -> list[Layer]:
+    """The layers of a tree, from the root down.
+
+    A layer with matcher negatives needs the layers above it trained; all others are trained together, as one pool of
+    work, which keeps every thread busy while the few large problems near the root are solved.
+
+    Parameters
+    ----------
+    negatives, transforms
+        One for each layer.
+    given : Csr, rows x labels, or None
+        The user's shortlist, for negatives that ask for it.
+    """
+    targets = matching.level_targets(labels, tree, costs=costs)
+    given_targets = None if given is None else matching.level_targets(given, tree)
+    layers: list[Layer] = []
+    pending: list[Problem] = []
+
+    def train_pending() -> None:
+        first, last = len(layers) + 1, len(layers) + len(pending)
+        which = f"layer {first}" if first == last else f"layers {first}–{last}"
+        with progress.stage(f"train {which} of {tree.depth}") as report:
+            layers.extend(ranker.train(features, pending, threads=threads, report=report))
+        pending.clear()
+
+    def match(level: int) -> Csr:
+        if pending:
+            train_pending()
+        with progress.stage(f"match for layer {level}") as report:
+            return Searcher(layers).shortlist(features, beam_width=beam_width, threads=threads, report=report)
+
+    for level in range(1, tree.depth + 1):
+        wanted = negatives[level - 1]
+        sources = []  # none at the root: its children are trained on all rows
+        if level > 1 and "teacher" in wanted:
+            sources.append(targets[level - 2])
+        if level > 1 and "given" in wanted and given_targets is not None:
+            sources.append(given_targets[level - 2])
+        if level > 1 and "matcher" in wanted:
+            sources.append(match(level))
+        order, chunks = tree.children(level)
+        pending.append(
+            Problem(
+                level=level,
+                targets=targets[level - 1],
+                shortlist=matching.shortlist(sources) if sources else None,
+                order=order,
+                chunks=chunks,
+                transform=transforms[level - 1],
+            )
+        )
+    train_pending()
+    return layers

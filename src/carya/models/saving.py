@@ -1,0 +1,93 @@
+"""What of an XR-Linear model goes into a saved folder, and back. docs/format.md specifies the arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya.errors import InputError, ModelFormatError
+from carya.layer import Layer, Transform
+from carya.matrices import Csr
+from carya.store import Saved
+from carya.tree import LabelTree
+
+KIND = "xr-linear"
+_ARRAYS_PER_LAYER = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """All that training an XR-Linear model finds out.
+
+    Attributes
+    ----------
+    tree : LabelTree
+    layers : list of Layer
+    widths : tuple of int
+        How many features are sparse, how many dense.
+    """
+
+    tree: LabelTree
+    layers: Sequence[Layer]
+    widths: tuple[int, int]
+
+
+def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
+    """The content of a model folder."""
+    shape = {
+        "sparse_features": learned.widths[0],
+        "dense_features": learned.widths[1],
+        "transforms": [layer.transform.name for layer in learned.layers],
+    }
+    arrays: dict[str, NDArray[Any]] = {}
+    for level, (layer, parents) in enumerate(zip(learned.layers, learned.tree.parents, strict=True), 1):
+        arrays |= {
+            f"{level}.parents": parents,
+            f"{level}.weights.indptr": layer.weights.indptr,
+            f"{level}.weights.positions": layer.weights.indices,
+            f"{level}.weights.values": layer.weights.values,
+            f"{level}.dense": layer.dense,
+            f"{level}.offsets": layer.offsets,
+        }
+    plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in parameters.items()}
+    return Saved(KIND, plain, shape, arrays)
+
+
+def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
+    """What was learned, and the parameters; raises ModelFormatError if the parts do not fit together."""
+    try:
+        widths = (int(saved.shape["sparse_features"]), int(saved.shape["dense_features"]))
+        transforms = [Transform.named(name) for name in saved.shape["transforms"]]
+        tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(transforms) + 1)])
+        layers = [_layer(saved, tree, level, widths, transform) for level, transform in enumerate(transforms, 1)]
+        if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers):
+            raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
+    parameters = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.parameters.items()}
+    return Learned(tree, layers, widths), parameters
+
+
+def _layer(saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform) -> Layer:
+    order, chunks = tree.children(level)
+    indptr, dense = saved.arrays[f"{level}.weights.indptr"], saved.arrays[f"{level}.dense"]
+    if indptr.size != widths[0] + 1 or dense.shape != (order.size, widths[1]):
+        raise InputError(f"layer {level} has weights of another shape")
+    return Layer(
+        weights=Csr.of(
+            indptr,
+            saved.arrays[f"{level}.weights.positions"],
+            saved.arrays[f"{level}.weights.values"],
+            order.size,
+            f"the weights of layer {level}",
+        ),
+        dense=dense,
+        offsets=saved.arrays[f"{level}.offsets"],
+        chunks=chunks,
+        order=order,
+        transform=transform,
+    )

@@ -1,0 +1,146 @@
+// The kernels against plain loops, without Python: what a cross-compiled build can run under emulation.
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <vector>
+
+#include "../../native/beam.hpp"
+#include "../../native/cluster/partition.hpp"
+#include "../../native/cluster/represent.hpp"
+#include "../../native/kernels/kernels.hpp"
+#include "../../native/random.hpp"
+#include "../../native/solve/train.hpp"
+
+namespace {
+
+using namespace carya;
+
+int failures = 0;
+
+void expect(bool ok, const char* what) {
+    if (ok) return;
+    std::printf("FAILED: %s\n", what);
+    ++failures;
+}
+
+float uniform(Random& random) { return static_cast<float>(random.below(1U << 20)) / static_cast<float>(1U << 20); }
+
+void test_dot() {
+    Random random(1);
+    for (int size = 0; size < 130; ++size)
+        for (int shift = 0; shift < 3; ++shift) {  // misaligned too
+            std::vector<float> a(size + shift), b(size + shift);
+            for (float& x : a) x = uniform(random);
+            for (float& x : b) x = uniform(random);
+            double want = 0.0;
+            for (int i = shift; i < size + shift; ++i) want += static_cast<double>(a[i]) * b[i];
+            const float got = kernels().dot(a.data() + shift, b.data() + shift, size);
+            expect(std::fabs(got - want) < 1e-4 * (1.0 + want), "dot");
+        }
+}
+
+// Rows of a small world: label l has features 3l, 3l + 1, 3l + 2 and noise.
+struct World {
+    Csr x;
+    Csr positives;
+    std::vector<float> dense;
+};
+
+World make_world(int rows, int labels) {
+    Random random(7);
+    World world;
+    world.x.cols = 3 * labels + 10;
+    world.positives.cols = rows;
+    std::vector<std::vector<std::int32_t>> of_label(labels);
+    for (int row = 0; row < rows; ++row) {
+        const auto label = static_cast<std::int32_t>(random.below(labels));
+        of_label[label].push_back(row);
+        for (int i = 0; i < 3; ++i) {
+            if (random.below(4) == 0) continue;
+            world.x.indices.push_back(3 * label + i);
+            world.x.values.push_back(0.5F);
+        }
+        world.x.indices.push_back(3 * labels + static_cast<std::int32_t>(random.below(10)));
+        world.x.values.push_back(0.3F);
+        world.x.indptr.push_back(static_cast<std::int64_t>(world.x.indices.size()));
+        for (int j = 0; j < 5; ++j) world.dense.push_back(uniform(random) - 0.5F);
+    }
+    for (const auto& list : of_label) {
+        for (const std::int32_t row : list) {
+            world.positives.indices.push_back(row);
+            world.positives.values.push_back(1.0F);
+        }
+        world.positives.indptr.push_back(static_cast<std::int64_t>(world.positives.indices.size()));
+    }
+    return world;
+}
+
+void test_train_and_rank(int threads, Loss loss) {
+    constexpr int kRows = 400;
+    constexpr int kLabels = 37;
+    const World world = make_world(kRows, kLabels);
+    const Features features{world.x.view(), {world.dense.data(), kRows, 5}};
+    features.sparse.check("x");
+
+    Monitor monitor;
+    const Representation z = aggregate_positives(features, world.positives.view(), 8, threads, monitor);
+    const Features representation{z.sparse.view(), {z.dense.data(), kLabels, 5}};
+    Monitor tree_monitor;
+    const int branching[] = {3, 4};
+    const auto levels = partition(representation, branching, {}, threads, tree_monitor);
+    expect(levels.size() == 2, "two levels");
+
+    std::vector<std::int32_t> order(kLabels);
+    std::iota(order.begin(), order.end(), 0);
+    const std::vector<std::int64_t> chunks{0, kLabels};
+    LayerProblem problem;
+    problem.positives = world.positives.view();
+    problem.order = order;
+    problem.chunks = chunks;
+    problem.every_row = true;
+    SolverOptions options;
+    options.loss = loss;
+    Monitor train_monitor;
+    std::vector<LayerWeights> layers = train_layers(features, {&problem, 1}, options, threads, train_monitor);
+    expect(train_monitor.done <= train_monitor.total, "progress");
+
+    SearchLayer layer;
+    layer.weights = layers[0].weights.view();
+    layer.dense = {layers[0].dense.data(), kLabels, 5};
+    layer.offsets = layers[0].offsets;
+    layer.chunks = chunks;
+    layer.order = order;
+    const BeamSearch search({layer});
+    const Csr best = search.predict(features, 1, 10, threads, nullptr);
+    int right = 0;
+    for (int label = 0; label < kLabels; ++label)
+        for (std::int64_t e = world.positives.indptr[label]; e < world.positives.indptr[label + 1]; ++e)
+            right += best.indices[world.positives.indices[e]] == label;
+    expect(right > kRows * 9 / 10, "nine of ten rows find their label");
+}
+
+void test_errors_come_out_of_threads() {
+    bool caught = false;
+    try {
+        parallel_for(100, 4, nullptr, [](int, std::int64_t task) {
+            if (task == 50) throw std::runtime_error("task 50");
+        });
+    } catch (const std::runtime_error&) {
+        caught = true;
+    }
+    expect(caught, "an exception leaves a parallel loop");
+}
+
+}  // namespace
+
+int main() {
+    std::printf("kernels: %s\n", carya::kernels().name);
+    test_dot();
+    for (const carya::Loss loss : {carya::Loss::squared_hinge, carya::Loss::hinge, carya::Loss::logistic})
+        for (const int threads : {1, 3}) test_train_and_rank(threads, loss);
+    test_errors_come_out_of_threads();
+    std::printf(failures == 0 ? "all right\n" : "%d failures\n", failures);
+    return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
