@@ -2,17 +2,19 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
 
 namespace carya {
 
 #define CARYA_DECLARE(isa)                                                                                \
     namespace isa {                                                                                       \
+    void lane_start(int, const LaneProblem&, LaneState&, std::int64_t);                                   \
     void lane_pass(int, const LaneProblem&, LaneState&, const std::uint32_t*, std::int64_t, std::int64_t, \
                    std::int64_t);                                                                         \
+    void mark_large(int, const float*, std::int64_t, float, std::uint16_t*);                              \
     float dot(const float*, const float*, std::int64_t);                                                  \
     void add_scaled(float*, const float*, float, std::int64_t);                                           \
-    }
+    }                                                                                                     \
+    constexpr Kernels kernels_##isa{#isa, isa::lane_start, isa::lane_pass, isa::mark_large, isa::dot, isa::add_scaled};
 
 CARYA_DECLARE(baseline)
 #ifdef CARYA_X86
@@ -22,12 +24,13 @@ CARYA_DECLARE(avx512)
 
 namespace {
 
-constexpr Kernels kSets[] = {
+constexpr const Kernels* kSets[] = {
+    // the fastest first
 #ifdef CARYA_X86
-    {"avx512", avx512::lane_pass, avx512::dot, avx512::add_scaled},
-    {"avx2", avx2::lane_pass, avx2::dot, avx2::add_scaled},
+    &kernels_avx512,
+    &kernels_avx2,
 #endif
-    {"baseline", baseline::lane_pass, baseline::dot, baseline::add_scaled},
+    &kernels_baseline,
 };
 
 bool runs_here([[maybe_unused]] const char* name) {
@@ -41,9 +44,9 @@ bool runs_here([[maybe_unused]] const char* name) {
 
 const Kernels& choose() {
     const char* wanted = std::getenv("CARYA_ISA");
-    for (const Kernels& set : kSets)
-        if (runs_here(set.name) && (!wanted || !*wanted || std::strcmp(wanted, set.name) == 0)) return set;
-    return kSets[std::size(kSets) - 1];
+    for (const Kernels* set : kSets)
+        if (runs_here(set->name) && (!wanted || !*wanted || std::strcmp(wanted, set->name) == 0)) return *set;
+    return kernels_baseline;
 }
 
 }  // namespace

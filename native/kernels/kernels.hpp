@@ -53,9 +53,14 @@ struct alignas(64) LaneState {
 
 struct Kernels {
     const char* name;
+    // Sets old_stiffness and old_anchor as they are before the first pass, with alpha = 0 everywhere. For the logistic
+    // loss `offset` must hold where the descent is to start.
+    void (*lane_start)(int lanes, const LaneProblem& problem, LaneState& state, std::int64_t rows);
     // Visits rows order[begin..end) of a pass over `rows` rows. `lanes` is 4, 8 or 16.
     void (*lane_pass)(int lanes, const LaneProblem& problem, LaneState& state, const std::uint32_t* order,
                       std::int64_t begin, std::int64_t end, std::int64_t rows);
+    // Bit l of masks[i] says whether |values[i * lanes + l]| >= threshold, for each of `count` rows of lanes.
+    void (*mark_large)(int lanes, const float* values, std::int64_t count, float threshold, std::uint16_t* masks);
     float (*dot)(const float* a, const float* b, std::int64_t count);
     // out[j] += scale * x[j]
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);

@@ -174,7 +174,7 @@ void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, st
         stiffness += give;
         anchor += give * offset;
         const Float delta = seen ? step.alpha - row.alpha : zero;
-        if (!L::any(delta != 0.0F)) continue;
+        if (!L::any(delta != zero)) continue;
         gain += step.curvature * delta * delta * 0.5F;
         L::at(p.alpha + std::int64_t{r} * N) = row.alpha + delta;
         const Float signed_delta = y * delta;
@@ -190,34 +190,73 @@ void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, st
     L::at(state.gain) = gain;
 }
 
-template <int N, Loss loss>
-void pass_any_costs(const LaneProblem& p, LaneState& state, const std::uint32_t* order, std::int64_t begin,
-                    std::int64_t end, std::int64_t rows) {
-    if (p.costs)
-        pass<N, loss, true>(p, state, order, begin, end, rows);
-    else
-        pass<N, loss, false>(p, state, order, begin, end, rows);
+// With alpha = 0 a squared-hinge row is content exactly where the offset alone gives it margin 1, at o_i = y_i: those
+// are the first anchors, so the first offset already is the best one for rows without features in common. A logistic
+// row is never content with alpha = 0: rows not yet visited count with the alpha they would have under the first
+// offset.
+template <int N, Loss loss, bool own_costs>
+void start(const LaneProblem& p, LaneState& state, std::int64_t rows) {
+    using L = Lanes<N>;
+    using Float = typename L::Float;
+    const Float one = L::same(1.0F);
+    const Float zero = L::same(0.0F);
+    const Float offset = L::at(state.offset);
+    Float stiffness = zero;
+    Float anchor = zero;
+    for (std::int64_t r = 0; r < rows; ++r) {
+        const auto positive = L::spread(p.positive[r]);
+        const Float y = positive ? one : -one;
+        Row<N> row;
+        row.norm = p.norms[r];
+        set_costs<N, loss, own_costs>(row, p, static_cast<std::uint32_t>(r), positive);
+        Float give = row.inverse;
+        Float pull = y * give;
+        if constexpr (loss == Loss::logistic) {
+            const Float share = 1.0F / (1.0F + L::exp(y * offset));
+            give = 1.0F / (row.norm + 1.0F / (row.cost * share * (1.0F - share)));
+            pull = give * offset + y * row.cost * share;
+        }
+        const auto seen = p.member ? L::spread(p.member[r]) : L::spread(0xFFFF);
+        stiffness += seen ? give : zero;
+        anchor += seen ? pull : zero;
+    }
+    L::at(state.old_stiffness) = stiffness;
+    L::at(state.old_anchor) = anchor;
 }
 
-template <int N>
-void pass_any_loss(const LaneProblem& p, LaneState& state, const std::uint32_t* order, std::int64_t begin,
-                   std::int64_t end, std::int64_t rows) {
-    switch (p.loss) {
-        case Loss::squared_hinge: return pass_any_costs<N, Loss::squared_hinge>(p, state, order, begin, end, rows);
-        case Loss::hinge: return pass_any_costs<N, Loss::hinge>(p, state, order, begin, end, rows);
-        case Loss::logistic: return pass_any_costs<N, Loss::logistic>(p, state, order, begin, end, rows);
+// Calls body<lanes, loss, own_costs>() for the values a problem has.
+template <class Body>
+void for_kind(int lanes, const LaneProblem& p, const Body& body) {
+    const auto with_costs = [&]<int N, Loss loss>() {
+        p.costs ? body.template operator()<N, loss, true>() : body.template operator()<N, loss, false>();
+    };
+    const auto with_loss = [&]<int N>() {
+        switch (p.loss) {
+            case Loss::squared_hinge: return with_costs.template operator()<N, Loss::squared_hinge>();
+            case Loss::hinge: return with_costs.template operator()<N, Loss::hinge>();
+            case Loss::logistic: return with_costs.template operator()<N, Loss::logistic>();
+        }
+    };
+    switch (lanes) {
+        case 4: return with_loss.template operator()<4>();
+        case 8: return with_loss.template operator()<8>();
+        default: return with_loss.template operator()<16>();
     }
 }
 
 }  // namespace
 
+void lane_start(int lanes, const LaneProblem& problem, LaneState& state, std::int64_t rows) {
+    if (offset_is_feature(problem.loss)) return;  // it starts at 0, as any other weight
+    for_kind(lanes, problem,
+             [&]<int N, Loss loss, bool own_costs>() { start<N, loss, own_costs>(problem, state, rows); });
+}
+
 void lane_pass(int lanes, const LaneProblem& problem, LaneState& state, const std::uint32_t* order, std::int64_t begin,
                std::int64_t end, std::int64_t rows) {
-    switch (lanes) {
-        case 4: return pass_any_loss<4>(problem, state, order, begin, end, rows);
-        case 8: return pass_any_loss<8>(problem, state, order, begin, end, rows);
-        default: return pass_any_loss<16>(problem, state, order, begin, end, rows);
-    }
+    for_kind(lanes, problem, [&]<int N, Loss loss, bool own_costs>() {
+        pass<N, loss, own_costs>(problem, state, order, begin, end, rows);
+    });
 }
 
 }  // namespace carya::CARYA_ISA

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
 
 #ifndef CARYA_ISA
 #error "compile the kernels with -DCARYA_ISA=<name>"
@@ -45,11 +48,25 @@ struct Lanes {
         return (bit & static_cast<std::int32_t>(bits)) != 0;
     }
 
-    static inline bool any(Mask m) {
-        std::int32_t seen = 0;
-        for (int l = 0; l < N; ++l) seen |= m[l];
-        return seen != 0;
+    // The reverse of spread. Compilers do not see that this is one or two instructions.
+    static inline std::uint32_t gather(Mask m) {
+#if defined(__AVX512F__)
+        if constexpr (N == 16) return _mm512_test_epi32_mask((__m512i)m, (__m512i)m);
+#endif
+#if defined(__SSE2__)
+        __m128 part[N / 4];
+        __builtin_memcpy(part, &m, sizeof m);
+        std::uint32_t bits = 0;
+        for (int i = 0; i < N / 4; ++i) bits |= static_cast<std::uint32_t>(_mm_movemask_ps(part[i])) << (4 * i);
+        return bits;
+#else
+        std::uint32_t bits = 0;
+        for (int l = 0; l < N; ++l) bits |= static_cast<std::uint32_t>(m[l] & (1 << l));
+        return bits;
+#endif
     }
+
+    static inline bool any(Mask m) { return gather(m) != 0; }
 
     static inline Float max(Float a, Float b) { return a > b ? a : b; }
     static inline Float min(Float a, Float b) { return a < b ? a : b; }

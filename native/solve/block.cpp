@@ -1,7 +1,9 @@
 #include "block.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "../random.hpp"
@@ -18,7 +20,8 @@ void BlockSolver::solve(const Block& block, std::vector<Weight>& weights, float*
     const LocalRows& rows = *block.rows;
     const auto count = static_cast<std::size_t>(rows.rows());
     const std::int64_t dense_cols = block.features->dense.cols;
-    lanes_ = lanes_for(block.labels.size());
+    labels_ = block.labels.size();
+    lanes_ = lanes_for(labels_);
 
     problem_ = {};
     problem_.offsets = rows.offsets.data();
@@ -38,7 +41,7 @@ void BlockSolver::solve(const Block& block, std::vector<Weight>& weights, float*
     problem_.alpha = alpha_.zeros(count * lanes_);
 
     mark_positives(block);
-    start(block);
+    start();
     descend(block);
     collect(block, weights);
     for (std::size_t l = 0; l < block.labels.size(); ++l) {
@@ -78,48 +81,22 @@ void BlockSolver::mark_positives(const Block& block) {
     }
 }
 
-// With alpha = 0 everywhere a squared-hinge row is content exactly where the offset alone gives it margin 1, at o_i =
-// y_i. Those are the first anchors (kernels/lane_pass.cpp), so the first offset already is the best one for rows
-// without features in common. A logistic row is never content with alpha = 0: there the offset starts at the log-odds
-// of the label, and the rows not yet visited count with the alpha they would have under it.
-void BlockSolver::start(const Block& block) {
+void BlockSolver::start() {
     state_ = {};
-    const auto rows = positive_.size();
-    for (std::size_t l = 0; l < block.labels.size(); ++l) {
-        state_.live[l] = -1;
-        if (options_.loss == Loss::hinge) continue;  // its offset starts at 0, as any other weight
-        const auto is_positive = [&](std::size_t r) { return (positive_[r] >> l & 1U) != 0; };
-        const auto is_member = [&](std::size_t r) { return !problem_.member || (member_[r] >> l & 1U) != 0; };
-        double log_odds = 0.0;
-        if (options_.loss == Loss::logistic) {
-            std::size_t yes = 0;
-            std::size_t no = 0;
-            for (std::size_t r = 0; r < rows; ++r)
-                if (is_member(r)) ++(is_positive(r) ? yes : no);
-            log_odds = std::log((static_cast<double>(yes) + 0.5) / (static_cast<double>(no) + 0.5));
-        }
-        double stiffness = 0.0;
-        double anchor = 0.0;
-        for (std::size_t r = 0; r < rows; ++r) {
-            if (!is_member(r)) continue;
-            const bool yes = is_positive(r);
-            const double cost = problem_.costs ? problem_.costs[r * lanes_ + l]
-                                               : (yes ? options_.positive_cost : options_.negative_cost);
-            const double norm = block.rows->norms[r];
-            if (options_.loss == Loss::logistic) {
-                const double p = 1.0 / (1.0 + std::exp(yes ? log_odds : -log_odds));
-                const double give = 1.0 / (norm + 1.0 / (cost * p * (1.0 - p)));
-                stiffness += give;
-                anchor += give * log_odds + (yes ? cost * p : -cost * p);
-            } else {
-                const double give = 1.0 / (norm + 0.5 / cost);
-                stiffness += give;
-                anchor += yes ? give : -give;
+    std::fill_n(state_.live, labels_, -1);
+    const auto rows = static_cast<std::int64_t>(positive_.size());
+    if (options_.loss == Loss::logistic && options_.bias > 0.0F) {
+        for (std::size_t l = 0; l < labels_; ++l) {
+            double yes = 0.5;
+            double no = 0.5;
+            for (std::int64_t r = 0; r < rows; ++r) {
+                if (problem_.member && !(member_[r] >> l & 1U)) continue;
+                (positive_[r] >> l & 1U ? yes : no) += 1.0;
             }
+            state_.offset[l] = static_cast<float>(std::log(yes / no));
         }
-        state_.old_stiffness[l] = static_cast<float>(stiffness);
-        state_.old_anchor[l] = static_cast<float>(anchor);
     }
+    kernels().lane_start(lanes_, problem_, state_, rows);
 }
 
 // Passes over the rows, each in a new random order, until no lane gains any more.
@@ -156,21 +133,29 @@ void BlockSolver::descend(const Block& block) {
 void BlockSolver::collect(const Block& block, std::vector<Weight>& weights) {
     const LocalRows& rows = *block.rows;
     const std::size_t from = weights.size();
-    const auto labels = block.labels.size();
-    const float threshold = options_.threshold;
-    const auto keep = [&](std::uint32_t feature, std::size_t lane, float value) {
-        if (std::fabs(value) >= threshold && value != 0.0F) weights.push_back({feature, block.positions[lane], value});
-    };
+    // With threshold 0 all weights stay but those that are exactly 0.
+    const float least = std::max(options_.threshold, std::numeric_limits<float>::min());
+    masks_.resize(std::max(rows.features.size(), positive_.size()));
+    kernels().mark_large(lanes_, problem_.weights, static_cast<std::int64_t>(rows.features.size()), least,
+                         masks_.data());
     for (std::size_t f = 0; f < rows.features.size(); ++f)
-        for (std::size_t l = 0; l < labels; ++l) keep(rows.features[f], l, problem_.weights[f * lanes_ + l]);
+        for (unsigned mask = masks_[f]; mask != 0; mask &= mask - 1) {
+            const auto lane = static_cast<std::size_t>(std::countr_zero(mask));
+            if (lane < labels_)
+                weights.push_back({rows.features[f], block.positions[lane], problem_.weights[f * lanes_ + lane]});
+        }
     for (std::size_t r = 0; r < positive_.size(); ++r) {
+        if (rows.largest_single[r] == 0.0F) continue;
         const float* alpha = problem_.alpha + r * lanes_;
-        const float most = *std::max_element(alpha, alpha + labels);
-        if (most * std::sqrt(rows.unshared[r]) < threshold || most == 0.0F) continue;
-        for (std::int64_t e = rows.single_offsets[r]; e < rows.single_offsets[r + 1]; ++e)
-            for (std::size_t l = 0; l < labels; ++l)
-                keep(rows.single_features[e], l,
-                     (positive_[r] >> l & 1U) ? alpha[l] * rows.single_values[e] : -alpha[l] * rows.single_values[e]);
+        const float enough = least / rows.largest_single[r];
+        for (std::size_t l = 0; l < labels_; ++l) {
+            if (alpha[l] < enough) continue;
+            const float signed_alpha = (positive_[r] >> l & 1U) ? alpha[l] : -alpha[l];
+            for (std::int64_t e = rows.single_offsets[r]; e < rows.single_offsets[r + 1]; ++e) {
+                const float value = signed_alpha * rows.single_values[e];
+                if (std::fabs(value) >= least) weights.push_back({rows.single_features[e], block.positions[l], value});
+            }
+        }
     }
     if (options_.max_weights > 0) keep_largest(weights, from);
 }

@@ -54,14 +54,15 @@ public:
 
 private:
     void mark_positives(const Block& block);
-    void start(const Block& block);
+    void start();
     void descend(const Block& block);
     void collect(const Block& block, std::vector<Weight>& weights);
     void keep_largest(std::vector<Weight>& weights, std::size_t from);
 
     const SolverOptions& options_;
     const std::atomic<bool>& stop_;
-    int lanes_ = 0;
+    std::size_t labels_ = 0;
+    int lanes_ = 0;  // labels_ rounded up to 4, 8 or 16
     LaneProblem problem_{};
     LaneState state_{};
     Buffer<float> weights_;
@@ -70,6 +71,7 @@ private:
     Buffer<float> costs_;
     std::vector<std::uint16_t> positive_;
     std::vector<std::uint16_t> member_;
+    std::vector<std::uint16_t> masks_;
     std::vector<std::uint32_t> order_;
 };
 

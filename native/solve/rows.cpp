@@ -1,5 +1,8 @@
 #include "rows.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "../kernels/kernels.hpp"
 
 namespace carya {
@@ -36,6 +39,7 @@ void RowGatherer::gather(const Features& all, std::span<const std::int32_t> row_
     out.single_offsets.assign(1, 0);
     out.single_features.clear();
     out.single_values.clear();
+    out.largest_single.assign(rows, 0.0F);
     out.norms.assign(rows, 0.0F);
     out.unshared.assign(rows, 0.0F);
     std::int64_t filled = 0;
@@ -52,6 +56,7 @@ void RowGatherer::gather(const Features& all, std::span<const std::int32_t> row_
                 values[filled++] = value;
             } else {
                 unshared += value * value;
+                out.largest_single[r] = std::max(out.largest_single[r], std::fabs(value));
                 out.single_features.push_back(static_cast<std::uint32_t>(x.indices[e]));
                 out.single_values.push_back(value);
             }

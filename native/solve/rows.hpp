@@ -21,6 +21,7 @@ struct LocalRows {
     std::vector<std::int64_t> single_offsets;
     std::vector<std::uint32_t> single_features;
     std::vector<float> single_values;
+    std::vector<float> largest_single;  // of each row, by size; 0 without singles
     std::vector<float> norms;
     std::vector<float> unshared;
 

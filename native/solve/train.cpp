@@ -55,8 +55,7 @@ public:
                          [&](std::size_t a, std::size_t b) { return tasks_[a].work > tasks_[b].work; });
         parallel_for(static_cast<std::int64_t>(tasks_.size()), threads_, &monitor_,
                      [&](int worker, std::int64_t i) { solve(tasks_[by_work[i]], workers[worker]); });
-        parallel_for(static_cast<std::int64_t>(layers_.size()), threads_, &monitor_,
-                     [&](int, std::int64_t layer) { assemble(layer); });
+        for (std::size_t t = 0; t < layers_.size(); ++t) assemble(t);
         return std::move(results_);
     }
 
@@ -183,31 +182,39 @@ private:
         if (task.shared && --task.shared->users == 0) task.shared->rows = LocalRows();
     }
 
-    // Sorts the weights of a layer by feature. Tasks are taken by position, so positions come out sorted too.
-    void assemble(std::int64_t layer) {
+    // Sorts the weights of a layer by feature. Tasks are taken by position, so positions come out sorted too. Every
+    // thread sorts a range of the features, reading all weights: they are read in order, but written at random.
+    void assemble(std::size_t layer) {
         std::vector<Task*> tasks;
         for (Task& task : tasks_)
-            if (task.layer == static_cast<std::size_t>(layer)) tasks.push_back(&task);
+            if (task.layer == layer) tasks.push_back(&task);
         std::sort(tasks.begin(), tasks.end(), [](const Task* a, const Task* b) {
             return a->parent != b->parent ? a->parent < b->parent : a->first < b->first;
         });
         Csr& out = results_[layer].weights;
         out.cols = static_cast<std::int64_t>(layers_[layer].order.size());
-        out.indptr.assign(features_.sparse.cols + 1, 0);
-        for (const Task* task : tasks)
-            for (const Weight& weight : task->weights) ++out.indptr[weight.feature + 1];
+        const std::int64_t features = features_.sparse.cols;
+        out.indptr.assign(features + 1, 0);
+        const auto each_range = [&](const auto& body) {
+            parallel_for(threads_, threads_, &monitor_, [&](int, std::int64_t part) {
+                const auto first = static_cast<std::uint32_t>(features * part / threads_);
+                const auto last = static_cast<std::uint32_t>(features * (part + 1) / threads_);
+                for (const Task* task : tasks)
+                    for (const Weight& weight : task->weights)
+                        if (weight.feature >= first && weight.feature < last) body(weight);
+            });
+        };
+        each_range([&](const Weight& weight) { ++out.indptr[weight.feature + 1]; });
         std::partial_sum(out.indptr.begin(), out.indptr.end(), out.indptr.begin());
         out.indices.resize(out.indptr.back());
         out.values.resize(out.indptr.back());
         std::vector<std::int64_t> next(out.indptr.begin(), out.indptr.end() - 1);
-        for (Task* task : tasks) {
-            for (const Weight& weight : task->weights) {
-                const std::int64_t to = next[weight.feature]++;
-                out.indices[to] = static_cast<std::int32_t>(weight.label);
-                out.values[to] = weight.value;
-            }
-            task->weights = {};
-        }
+        each_range([&](const Weight& weight) {
+            const std::int64_t to = next[weight.feature]++;
+            out.indices[to] = static_cast<std::int32_t>(weight.label);
+            out.values[to] = weight.value;
+        });
+        for (Task* task : tasks) task->weights = {};
     }
 
     const Features& features_;
