@@ -138,7 +138,7 @@ def test_shortlists() -> None:
     with pytest.raises(InputError, match="negatives='given' needs a shortlist in fit"):
         carya.XRLinear(negatives="given", max_leaf=1).fit(X, Y)
     with pytest.raises(InputError, match="a shortlist is given but negatives='teacher' does not use it"):
-        carya.XRLinear(max_leaf=1).fit(X, Y, shortlist=Y)
+        carya.XRLinear(negatives="teacher", max_leaf=1).fit(X, Y, shortlist=Y)
     with pytest.raises(InputError, match="shortlist is 6 x 3, it must be 6 x 4 as Y is"):
         carya.XRLinear(negatives="teacher+given", max_leaf=1).fit(X, Y, shortlist=Y[:, :3])
 

@@ -70,7 +70,7 @@ def test_an_error_in_the_report_stops_training() -> None:
     original = xr_linear.Progress
     xr_linear.Progress = Boom
     try:
-        with pytest.raises(RuntimeError, match="no more of train layers"):
+        with pytest.raises(RuntimeError, match="no more of train layer"):
             model.fit(X, Y)
     finally:
         xr_linear.Progress = original

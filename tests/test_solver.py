@@ -180,7 +180,7 @@ def test_a_layer_is_trained_on_its_shortlist_only() -> None:
     """Teacher negatives: a label sees the rows of its cluster and no others."""
     X, Y = problem(13, rows=60, labels=6)
     tree = LabelTree([[0, 0], [0, 0, 0, 1, 1, 1]])
-    model = carya.XRLinear(tree=tree, **EXACT).fit(sp.csr_array(X), Y)
+    model = carya.XRLinear(tree=tree, negatives="teacher", **EXACT).fit(sp.csr_array(X), Y)
     weights = model.layers_[1].matrix().toarray()
     for label in range(6):
         rows = np.flatnonzero(Y[:, tree.clusters(1) == tree.clusters(1)[label]].any(axis=1))

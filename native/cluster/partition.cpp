@@ -9,7 +9,7 @@ namespace {
 // Part of a cluster on its way to being cut into `parts` pieces. Pieces stay in order, so siblings stay together.
 struct Piece {
     Group group;
-    int parts;
+    int parts = 0;
 };
 
 class Partitioner {
@@ -59,12 +59,13 @@ private:
             for (std::size_t m = 0; m < side.size(); ++m) members[side[m]].push_back(static_cast<std::int32_t>(m));
             parts.assign(piece.parts, 1);
         }
-        for (std::size_t s = 0; s < members.size(); ++s) {
-            if (members[s].empty()) continue;
+        out.resize(members.size());
+        parallel_for(static_cast<std::int64_t>(members.size()), threads, nullptr, [&](int, std::int64_t s) {
             // A side may have come out smaller than the number of parts it was to have.
             const int most = static_cast<int>(std::min<std::size_t>(parts[s], members[s].size()));
-            out.push_back({subgroup(piece.group, members[s]), most});
-        }
+            if (most > 0) out[s] = {subgroup(piece.group, members[s]), most};
+        });
+        std::erase_if(out, [](const Piece& child) { return child.group.size() == 0; });
         return out;
     }
 

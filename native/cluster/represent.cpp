@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "../buffer.hpp"
 #include "../kernels/kernels.hpp"
@@ -37,16 +38,20 @@ public:
         }
     }
 
-    // Leaves the `keep` largest columns (all if 0) in ascending order.
+    // Leaves the `keep` largest columns (all if 0), ties to the lower column, in ascending order.
     std::vector<std::int32_t>& select(std::int64_t keep) {
-        const float* sums = sums_.data();
         if (keep > 0 && static_cast<std::int64_t>(touched_.size()) > keep) {
+            const float* sums = sums_.data();
+            sizes_.clear();
+            for (const std::int32_t column : touched_) sizes_.push_back(std::fabs(sums[column]));
+            std::nth_element(sizes_.begin(), sizes_.begin() + (keep - 1), sizes_.end(), std::greater<>());
+            const float least = sizes_[keep - 1];
+            const auto large = [&](std::int32_t column) { return std::fabs(sums[column]) > least; };
+            const auto tied = std::partition(touched_.begin(), touched_.end(), large);
+            const auto rest = std::partition(tied, touched_.end(),
+                                             [&](std::int32_t column) { return std::fabs(sums[column]) == least; });
             const auto cut = touched_.begin() + keep;
-            std::nth_element(touched_.begin(), cut, touched_.end(), [sums](std::int32_t a, std::int32_t b) {
-                const float x = std::fabs(sums[a]);
-                const float y = std::fabs(sums[b]);
-                return x != y ? x > y : a < b;
-            });
+            std::nth_element(tied, cut, rest);
             clear(cut, touched_.end());
             touched_.erase(cut, touched_.end());
         }
@@ -80,6 +85,7 @@ private:
     Buffer<std::uint8_t> seen_;
     std::int64_t known_ = 0;
     std::vector<std::int32_t> touched_;
+    std::vector<float> sizes_;
 };
 
 }  // namespace

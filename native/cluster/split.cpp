@@ -78,17 +78,16 @@ std::vector<std::uint8_t> split_in_two(const Group& group, double share, const S
                 counts[s] = 0;
             }
         }
-        std::int64_t moved = 0;
-        for (std::int64_t m = 0; m < size; ++m) {
-            if (side[m] == next[m]) continue;
-            if (side[m] < 2) {
-                sums[side[m]].add(group, m, -1.0F);
-                --counts[side[m]];
+        parallel_for(2, threads, nullptr, [&](int, std::int64_t s) {
+            for (std::int64_t m = 0; m < size; ++m) {
+                if (side[m] == next[m] || (side[m] != s && next[m] != s)) continue;
+                const int sign = next[m] == s ? 1 : -1;
+                sums[s].add(group, m, static_cast<float>(sign));
+                counts[s] += sign;
             }
-            sums[next[m]].add(group, m, 1.0F);
-            ++counts[next[m]];
-            ++moved;
-        }
+        });
+        std::int64_t moved = 0;
+        for (std::int64_t m = 0; m < size; ++m) moved += side[m] != next[m];
         side = next;
         if (static_cast<double>(moved) <= options.min_moved * static_cast<double>(size)) break;
     }

@@ -12,9 +12,11 @@ namespace carya {
                    std::int64_t);                                                                         \
     void mark_large(int, const float*, std::int64_t, float, std::uint16_t*);                              \
     float dot(const float*, const float*, std::int64_t);                                                  \
+    float sparse_dot(const std::uint32_t*, const float*, std::int64_t, const float*);                     \
     void add_scaled(float*, const float*, float, std::int64_t);                                           \
     }                                                                                                     \
-    constexpr Kernels kernels_##isa{#isa, isa::lane_start, isa::lane_pass, isa::mark_large, isa::dot, isa::add_scaled};
+    constexpr Kernels kernels_##isa{#isa,     isa::lane_start, isa::lane_pass, isa::mark_large,           \
+                                    isa::dot, isa::sparse_dot, isa::add_scaled};
 
 CARYA_DECLARE(baseline)
 #ifdef CARYA_X86
@@ -25,7 +27,7 @@ CARYA_DECLARE(avx512)
 namespace {
 
 constexpr const Kernels* kSets[] = {
-    // the fastest first
+// the fastest first
 #ifdef CARYA_X86
     &kernels_avx512,
     &kernels_avx2,

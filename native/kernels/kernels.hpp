@@ -62,6 +62,8 @@ struct Kernels {
     // Bit l of masks[i] says whether |values[i * lanes + l]| >= threshold, for each of `count` rows of lanes.
     void (*mark_large)(int lanes, const float* values, std::int64_t count, float threshold, std::uint16_t* masks);
     float (*dot)(const float* a, const float* b, std::int64_t count);
+    // The same of a sparse vector with a dense one. Columns are below 2^31.
+    float (*sparse_dot)(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x);
     // out[j] += scale * x[j]
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
 };

@@ -80,7 +80,7 @@ class XRLinear(Parameterised):
 
     # Phase 2: matching.
     negatives: str | Sequence[str] = parameter(
-        "teacher",
+        ("teacher", "both"),
         PerLayer(Parsed(Negatives.named, NEGATIVES)),
         "which rows a label is trained on besides its own: teacher, those of its siblings' labels; matcher, those the "
         "layers above bring to its cluster; both; given, those of the labels in fit's shortlist",
@@ -108,7 +108,9 @@ class XRLinear(Parameterised):
         None, Either(Integer(1), Choice(None)), "the most weights of sparse features a label keeps, the largest"
     )
     transform: str | Sequence[str] = parameter(
-        "l3-hinge", PerLayer(Parsed(Transform.named, TRANSFORMS)), "how scores join along a path of the tree"
+        ("l3-hinge", "l4-hinge"),
+        PerLayer(Parsed(Transform.named, TRANSFORMS)),
+        "how scores join along a path of the tree",
     )
 
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads; -1 is all cores")
