@@ -29,6 +29,14 @@ class World:
         The topic of each label: the tree that indexing should find.
     label_words : ndarray of int, shape (labels, 12)
         The words that speak for each label.
+
+    Examples
+    --------
+    >>> world = generate(100, 20, seed=7)
+    >>> world.label_words.shape
+    (20, 12)
+    >>> world.label_name(0).startswith("topic 0 · ")
+    True
     """
 
     X: sp.csr_array
@@ -96,6 +104,11 @@ def generate(
         On average; every row has at least one.
     features_per_row : int
         Words drawn for a row; some are the same.
+
+    Examples
+    --------
+    >>> generate(100, 20, labels_per_row=2.0, seed=7).Y.shape
+    (100, 20)
     """
     rng = np.random.default_rng(seed)
     n_topics = max(1, round(np.sqrt(n_labels) / 2))

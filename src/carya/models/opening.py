@@ -17,6 +17,16 @@ def load(path: str | os.PathLike[str]) -> XRLinear:
     ------
     ModelFormatError
         If the folder is not a whole, unaltered model of a kind this version knows.
+
+    Examples
+    --------
+    >>> import tempfile, carya
+    >>> X, Y = carya.data.make_world(300, 30, seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     carya.XRLinear().fit(X, Y).save(f"{folder}/model")
+    ...     model = carya.load(f"{folder}/model")
+    >>> model.tree_.n_labels
+    30
     """
     saved = store.load(path)
     if saved.kind != KIND:
