@@ -18,14 +18,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from rich.console import Console
+from rich.table import Table
+
 from carya import checks
 from carya.data import make_world
 from carya.indexing.clustering import cluster
 from carya.indexing.representations import pifa
 from carya.matching import level_targets
 from compare import run
-from rich.console import Console
-from rich.table import Table
 
 TEST_ROWS = 1000
 FEATURES = [20_000, 500_000, 2_000_000]

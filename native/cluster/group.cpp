@@ -10,26 +10,31 @@ namespace carya {
 
 namespace {
 
-// Copies the rows of some labels. number[f] is the new number of feature f plus 1, 0 where it is left out.
-template <class Offsets, class Columns, class Values>
-void copy_rows(const std::vector<std::int32_t>& members, const Offsets& offsets, const Columns& columns,
-               const Values& values, const std::vector<std::uint32_t>& number, std::size_t entries, Group& out) {
-    out.offsets.resize(members.size() + 1);
-    out.columns.resize(entries + 1);  // every entry is written, then kept or overwritten: cheaper than a branch
-    out.values.resize(entries + 1);
-    std::uint32_t* new_columns = out.columns.data();
-    float* new_values = out.values.data();
+// Entries a feature below which a group gets a copy of its own. (Measured: 8 to 24 do equally well, 1 is slower.)
+constexpr std::int64_t kSparse = 16;
+
+// The group's entries with new numbers: number[f] is that of feature f plus 1, 0 where it is left out.
+template <class Columns, class Values>
+void renumber(Group& group, const Columns& columns, const Values& values, const std::vector<std::uint32_t>& number,
+              std::size_t count, std::int64_t width) {
+    auto entries = std::make_shared<Entries>();
+    entries->width = width;
+    entries->columns.resize(count + 1);  // every entry is written, then kept or overwritten: cheaper than a branch
+    entries->values.resize(count + 1);
+    std::uint32_t* new_columns = entries->columns.data();
+    float* new_values = entries->values.data();
     std::int64_t used = 0;
-    for (std::size_t m = 0; m < members.size(); ++m) {
-        const std::int64_t last = offsets[members[m] + 1];
-        for (std::int64_t e = offsets[members[m]]; e < last; ++e) {
+    for (Group::Row& row : group.rows) {
+        const std::int64_t begin = used;
+        for (std::int64_t e = row.begin; e < row.end; ++e) {
             const std::uint32_t n = number[columns[e]];
             new_columns[used] = n - 1;
             new_values[used] = values[e];
             used += n != 0;
         }
-        out.offsets[m + 1] = used;
+        row = {begin, used};
     }
+    group.entries = std::move(entries);
 }
 
 }  // namespace
@@ -40,47 +45,58 @@ Group whole(const Features& representation) {
     out.dense = representation.dense;
     out.labels.resize(z.rows());
     std::iota(out.labels.begin(), out.labels.end(), 0);
+    out.rows.reserve(z.rows());
+    for (std::int64_t label = 0; label < z.rows(); ++label) out.rows.push_back({z.begin(label), z.end(label)});
     std::vector<std::uint32_t> number(z.cols, 0);
     for (const std::int32_t column : z.indices) ++number[column];
     // Common features first, in powers of two: most entries then fall into the part of a centre that stays in cache.
     constexpr int kSizes = 33;
-    std::size_t entries = 0;
+    std::size_t count = 0;
     std::uint32_t first[kSizes] = {};
-    for (const std::uint32_t count : number) {
-        if (count < 2) continue;
-        entries += count;
-        ++first[kSizes - 1 - std::bit_width(count)];
+    for (const std::uint32_t n : number) {
+        if (n < 2) continue;
+        count += n;
+        ++first[kSizes - 1 - std::bit_width(n)];
     }
     std::exclusive_scan(std::begin(first), std::end(first), std::begin(first), 0U);
     for (std::uint32_t& n : number) n = n > 1 ? ++first[kSizes - 1 - std::bit_width(n)] : 0;
-    out.width = first[kSizes - 1];
-    copy_rows(out.labels, z.indptr, z.indices, z.values, number, entries, out);
+    renumber(out, z.indices, z.values, number, count, first[kSizes - 1]);
     return out;
 }
 
 Group subgroup(const Group& group, const std::vector<std::int32_t>& members) {
     Group out;
     out.dense = group.dense;
+    out.entries = group.entries;
     out.labels.reserve(members.size());
-    std::vector<std::uint32_t> number(group.width, 0);  // how many members have the feature, then its number + 1
+    out.rows.reserve(members.size());
+    std::int64_t entries = 0;
     for (const std::int32_t member : members) {
+        const Group::Row row = group.rows[member];
         out.labels.push_back(group.labels[member]);
-        for (std::int64_t e = group.offsets[member]; e < group.offsets[member + 1]; ++e) ++number[group.columns[e]];
+        out.rows.push_back(row);
+        entries += row.end - row.begin;
     }
-    std::size_t entries = 0;
+    if (entries >= kSparse * group.entries->width) return out;
+
+    const std::vector<std::uint32_t>& columns = group.entries->columns;
+    std::vector<std::uint32_t> number(group.entries->width, 0);  // of labels with the feature, then its new number + 1
+    for (const Group::Row& row : out.rows)
+        for (std::int64_t e = row.begin; e < row.end; ++e) ++number[columns[e]];
+    std::size_t count = 0;
     std::uint32_t used = 0;
     for (std::uint32_t& n : number) {
-        if (n > 1) entries += n;
+        if (n > 1) count += n;
         n = n > 1 ? ++used : 0;
     }
-    out.width = used;
-    copy_rows(members, group.offsets, group.columns, group.values, number, entries, out);
+    renumber(out, columns, group.entries->values, number, count, used);
     return out;
 }
 
 void Centre::add(const Group& group, std::int64_t member, float scale) {
-    for (std::int64_t e = group.offsets[member]; e < group.offsets[member + 1]; ++e)
-        sparse[group.columns[e]] += scale * group.values[e];
+    const Entries& entries = *group.entries;
+    for (std::int64_t e = group.rows[member].begin; e < group.rows[member].end; ++e)
+        sparse[entries.columns[e]] += scale * entries.values[e];
     const std::int64_t cols = group.dense.cols;
     if (cols > 0) kernels().add_scaled(dense.data(), group.dense.row(group.labels[member]), scale, cols);
 }
@@ -93,10 +109,11 @@ double Centre::squared_length() const {
 }
 
 float similarity(const Group& group, std::int64_t member, const Centre& centre) {
-    const std::int64_t first = group.offsets[member];
+    const Group::Row row = group.rows[member];
     const std::int64_t cols = group.dense.cols;
-    float sum = kernels().sparse_dot(group.columns.data() + first, group.values.data() + first,
-                                     group.offsets[member + 1] - first, centre.sparse.data());
+    float sum =
+        kernels().sparse_dot(group.entries->columns.data() + row.begin, group.entries->values.data() + row.begin,
+                             row.end - row.begin, centre.sparse.data());
     if (cols > 0) sum += kernels().dot(group.dense.row(group.labels[member]), centre.dense.data(), cols);
     return sum;
 }

@@ -2,21 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "../matrix.hpp"
 
 namespace carya {
 
-// Sparse parts are copied with features renumbered, and features of a single label dropped: they tell no two labels
-// apart, and near the leaves they are most of all entries. Dense parts stay where they are.
-struct Group {
-    std::vector<std::int32_t> labels;  // ascending
-    std::vector<std::int64_t> offsets{0};
+// Sparse rows with features renumbered, common ones first, and features of a single label dropped: they tell no two
+// labels apart, and near the leaves they are most of all entries.
+struct Entries {
     std::vector<std::uint32_t> columns;
     std::vector<float> values;
     std::int64_t width = 0;  // features in use
-    DenseView dense;         // of all labels
+};
+
+// Groups share entries with the group they come from until those hold many features for few entries: to copy costs as
+// much as several rounds of k-means, and gains little before. Dense parts stay where they are.
+struct Group {
+    struct Row {
+        std::int64_t begin;
+        std::int64_t end;
+    };
+
+    std::vector<std::int32_t> labels;  // ascending
+    std::vector<Row> rows;             // where the entries of each label lie
+    std::shared_ptr<const Entries> entries;
+    DenseView dense;  // of all labels
 
     std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
 };
@@ -31,7 +43,7 @@ struct Centre {
     std::vector<float> sparse;
     std::vector<float> dense;
 
-    explicit Centre(const Group& group) : sparse(group.width), dense(group.dense.cols) {}
+    explicit Centre(const Group& group) : sparse(group.entries->width), dense(group.dense.cols) {}
     void add(const Group& group, std::int64_t member, float scale);
     double squared_length() const;
 };

@@ -19,7 +19,7 @@ public:
     void begin(std::int64_t cols) {
         if (known_ < cols) {
             sums_.zeros(cols);
-            seen_.zeros(cols);
+            seen_.zeros(cols / 64 + 1);
             known_ = cols;
         }
         touched_.clear();
@@ -27,11 +27,12 @@ public:
 
     void add(const CsrView& x, std::int64_t row, float scale) {
         float* sums = sums_.reserve(known_);
-        std::uint8_t* seen = seen_.reserve(known_);
+        std::uint64_t* seen = seen_.reserve(known_ / 64 + 1);
         for (std::int64_t e = x.begin(row); e < x.end(row); ++e) {
             const std::int32_t column = x.indices[e];
-            if (!seen[column]) {
-                seen[column] = 1;
+            const std::uint64_t bit = std::uint64_t{1} << (column & 63);
+            if (!(seen[column >> 6] & bit)) {
+                seen[column >> 6] |= bit;
                 touched_.push_back(column);
             }
             sums[column] += scale * x.values[e];
@@ -74,15 +75,15 @@ public:
 private:
     void clear(std::vector<std::int32_t>::iterator from, std::vector<std::int32_t>::iterator to) {
         float* sums = sums_.reserve(known_);
-        std::uint8_t* seen = seen_.reserve(known_);
+        std::uint64_t* seen = seen_.reserve(known_ / 64 + 1);
         for (auto column = from; column != to; ++column) {
             sums[*column] = 0.0F;
-            seen[*column] = 0;
+            seen[*column >> 6] = 0;  // whose other columns are cleared too, now or with the rest
         }
     }
 
     Buffer<float> sums_;
-    Buffer<std::uint8_t> seen_;
+    Buffer<std::uint64_t> seen_;  // a bit a column: stays in the nearest cache
     std::int64_t known_ = 0;
     std::vector<std::int32_t> touched_;
     std::vector<float> sizes_;

@@ -101,7 +101,7 @@ namespace {
 class Centres {
 public:
     Centres(const Group& group, int parts)
-        : group_(group), parts_(parts), sparse_(group.width * parts), counts_(parts, 0), scale_(parts, 0.0F) {
+        : group_(group), parts_(parts), sparse_(group.entries->width * parts), counts_(parts, 0), scale_(parts, 0.0F) {
         for (int part = 0; part < parts; ++part) dense_.emplace_back(group.dense.cols, 0.0F);
     }
 
@@ -113,8 +113,9 @@ public:
 
     void add(std::int64_t member, std::uint32_t part, int sign) {
         const auto scale = static_cast<float>(sign);
-        for (std::int64_t e = group_.offsets[member]; e < group_.offsets[member + 1]; ++e)
-            sparse_[static_cast<std::size_t>(group_.columns[e]) * parts_ + part] += scale * group_.values[e];
+        const Entries& entries = *group_.entries;
+        for (std::int64_t e = group_.rows[member].begin; e < group_.rows[member].end; ++e)
+            sparse_[static_cast<std::size_t>(entries.columns[e]) * parts_ + part] += scale * entries.values[e];
         const float* x = group_.dense.row(group_.labels[member]);
         for (std::size_t j = 0; j < dense_[part].size(); ++j) dense_[part][j] += scale * x[j];
         counts_[part] += sign;
@@ -136,9 +137,10 @@ public:
 
     void score(std::int64_t member, float* out) const {
         std::fill_n(out, parts_, 0.0F);
-        for (std::int64_t e = group_.offsets[member]; e < group_.offsets[member + 1]; ++e) {
-            const float* centre = sparse_.data() + static_cast<std::size_t>(group_.columns[e]) * parts_;
-            const float value = group_.values[e];
+        const Entries& entries = *group_.entries;
+        for (std::int64_t e = group_.rows[member].begin; e < group_.rows[member].end; ++e) {
+            const float* centre = sparse_.data() + static_cast<std::size_t>(entries.columns[e]) * parts_;
+            const float value = entries.values[e];
             for (int part = 0; part < parts_; ++part) out[part] += value * centre[part];
         }
         const float* x = group_.dense.row(group_.labels[member]);
