@@ -28,19 +28,25 @@ public:
     void add(const CsrView& x, std::int64_t row, float scale) {
         float* sums = sums_.reserve(known_);
         std::uint64_t* seen = seen_.reserve(known_ / 64 + 1);
-        for (std::int64_t e = x.begin(row); e < x.end(row); ++e) {
-            const std::int32_t column = x.indices[e];
-            const std::uint64_t bit = std::uint64_t{1} << (column & 63);
-            if (!(seen[column >> 6] & bit)) {
-                seen[column >> 6] |= bit;
-                touched_.push_back(column);
-            }
-            sums[column] += scale * x.values[e];
+        const std::size_t before = touched_.size();
+        touched_.resize(before + static_cast<std::size_t>(x.length(row)));
+        std::int32_t* next = touched_.data() + before;
+        const std::int32_t* columns = x.indices.data() + x.begin(row);
+        const float* values = x.values.data() + x.begin(row);
+        const std::int64_t count = x.length(row);
+        for (std::int64_t e = 0; e < count; ++e) {
+            const std::int32_t column = columns[e];
+            const std::uint64_t word = seen[column >> 6];
+            *next = column;  // kept if it is new; a branch would be wrong every other time
+            next += ~(word >> (column & 63)) & 1;
+            seen[column >> 6] = word | std::uint64_t{1} << (column & 63);
+            sums[column] += scale * values[e];
         }
+        touched_.resize(static_cast<std::size_t>(next - touched_.data()));
     }
 
     // Leaves the `keep` largest columns (all if 0), ties to the lower column, in ascending order.
-    std::vector<std::int32_t>& select(std::int64_t keep) {
+    const std::vector<std::int32_t>& select(std::int64_t keep) {
         if (keep > 0 && static_cast<std::int64_t>(touched_.size()) > keep) {
             const float* sums = sums_.data();
             sizes_.clear();
@@ -89,6 +95,23 @@ private:
     std::vector<float> sizes_;
 };
 
+// The rows of a label lie anywhere: ask for those to come while this one is added.
+void ask_for(const CsrView& x, const CsrView& positives, std::int64_t e) {
+    constexpr std::int64_t offsets_ahead = 16;
+    constexpr std::int64_t rows_ahead = 8;
+    const auto count = static_cast<std::int64_t>(positives.indices.size());
+    if (e + offsets_ahead < count) __builtin_prefetch(&x.indptr[positives.indices[e + offsets_ahead]]);
+    if (e + rows_ahead < count) {
+        const std::int64_t first = x.begin(positives.indices[e + rows_ahead]);
+        const std::int32_t* indices = x.indices.data() + first;
+        const float* values = x.values.data() + first;
+        for (int line = 0; line < 2; ++line) {
+            __builtin_prefetch(indices + 16 * line);
+            __builtin_prefetch(values + 16 * line);
+        }
+    }
+}
+
 }  // namespace
 
 Representation aggregate_positives(const Features& features, const CsrView& positives, std::int64_t keep, int threads,
@@ -111,14 +134,16 @@ Representation aggregate_positives(const Features& features, const CsrView& posi
             sums.begin(features.sparse.cols);
             for (std::int64_t e = positives.begin(label); e < positives.end(label); ++e) {
                 const std::int32_t row = positives.indices[e];
+                ask_for(features.sparse, positives, e);
                 sums.add(features.sparse, row, positives.values[e]);
                 if (dense_cols > 0)
                     kernels().add_scaled(dense, features.dense.row(row), positives.values[e], dense_cols);
             }
+            const std::vector<std::int32_t>& kept = sums.select(keep);
             double length = sums.squared_length();
             if (dense_cols > 0) length += kernels().dot(dense, dense, dense_cols);
             const float scale = length > 0.0 ? static_cast<float>(1.0 / std::sqrt(length)) : 0.0F;
-            for (const std::int32_t column : sums.select(keep)) {
+            for (const std::int32_t column : kept) {
                 part.indices.push_back(column);
                 part.values.push_back(sums[column] * scale);
             }

@@ -15,8 +15,7 @@ struct Representation {
 };
 
 // Row l is the sum over the positives i of label l of value(l, i) * x_i, scaled to length 1; zero without positives.
-// With keep > 0 only the `keep` largest sparse entries of each label stay, ties to the lower feature: the length is
-// not restored, so labels spread over many features weigh less.
+// With keep > 0 only the `keep` largest sparse entries of each label stay, ties to the lower feature.
 Representation aggregate_positives(const Features& features, const CsrView& positives, std::int64_t keep, int threads,
                                    Monitor& monitor);
 

@@ -67,7 +67,7 @@ class XRLinear(Parameterised):
         "the weight of pifa in pifa+lf, between 0 and 1",
     )
     index_features: int | None = parameter(
-        512,
+        384,
         Either(Integer(1), Choice(None)),
         "how many features represent a label when clustering, the largest; None is all",
     )
@@ -100,7 +100,7 @@ class XRLinear(Parameterised):
     )
     bias: float = parameter(1.0, Real(0), "the value of a constant feature; 0 is none")
     tolerance: float = parameter(
-        0.01, Real(0), "a label is solved when a pass over its rows gains less than this share of all gained so far"
+        0.005, Real(0), "a label is solved when a pass over its rows gains less than this share of all gained so far"
     )
     max_passes: int = parameter(20, Integer(1), "the most passes over a label's rows")
     threshold: float = parameter(0.1, Real(0), "smaller weights of sparse features are dropped")
