@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -16,10 +17,17 @@ constexpr std::int64_t kRowsPerTask = 32;
 float hinge_exponent(float h, float power) {
     const float short_of = std::max(0.0F, 1.0F - h);
     if (power == 3.0F) return -short_of * short_of * short_of;
+    if (power == 4.0F) return -(short_of * short_of) * (short_of * short_of);
     return -std::pow(short_of, power);
 }
 
 float log_sigmoid(float h) { return h < 0.0F ? h - std::log1p(std::exp(h)) : -std::log1p(std::exp(-h)); }
+
+// Infinities and what is no number at all would upset the sorting, and whoever reads the scores.
+float as_number(float score) {
+    constexpr float most = std::numeric_limits<float>::max();
+    return score >= -most ? std::min(score, most) : -most;
+}
 
 bool better(const Scored& a, const Scored& b) { return a.score != b.score ? a.score > b.score : a.node < b.node; }
 
@@ -170,8 +178,9 @@ std::span<const Scored> BeamSearch::rank(const Query& query, std::int64_t top_k,
         const float* raw = work.sums.data();
         for (std::size_t i = 0; i < work.beam.size(); ++i)
             for (std::int64_t at = work.ranges[i].first; at < work.ranges[i].second; ++at, ++raw)
-                work.candidates.push_back({layer.order[at], t == 0 ? layer.transform.first(*raw)
-                                                                   : layer.transform.join(work.beam[i].score, *raw)});
+                work.candidates.push_back(
+                    {layer.order[at],
+                     as_number(t == 0 ? layer.transform.first(*raw) : layer.transform.join(work.beam[i].score, *raw))});
         keep_best(work.candidates, t + 1 == layers_.size() ? top_k : beam_width);
         std::swap(work.beam, work.candidates);
     }
@@ -181,6 +190,10 @@ std::span<const Scored> BeamSearch::rank(const Query& query, std::int64_t top_k,
 Csr BeamSearch::predict(const Features& queries, std::int64_t top_k, std::int64_t beam_width, int threads,
                         Monitor* monitor) const {
     const std::int64_t rows = queries.rows();
+    std::int64_t widest = 0;
+    for (std::size_t c = 0; c + 1 < layers_.back().chunks.size(); ++c)
+        widest = std::max(widest, layers_.back().chunks[c + 1] - layers_.back().chunks[c]);
+    if (beam_width < n_labels()) top_k = std::min(top_k, beam_width * widest);  // no query can get more
     top_k = std::min(top_k, n_labels());
     Csr out;
     out.cols = n_labels();
@@ -239,9 +252,9 @@ void BeamSearch::score_selected(const Query& query, std::span<const std::int32_t
         std::swap(work.scores, work.parent_scores);
         work.scores.resize(nodes.size());
         for (std::size_t i = 0; i < nodes.size(); ++i)
-            work.scores[i] =
+            work.scores[i] = as_number(
                 t == 0 ? layer.transform.first(work.sums[i])
-                       : layer.transform.join(work.parent_scores[index_of(t - 1, parent_[t][nodes[i]])], work.sums[i]);
+                       : layer.transform.join(work.parent_scores[index_of(t - 1, parent_[t][nodes[i]])], work.sums[i]));
     }
     for (std::size_t i = 0; i < labels.size(); ++i) out[i] = work.scores[index_of(depth - 1, labels[i])];
 }

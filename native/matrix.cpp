@@ -53,7 +53,7 @@ void DenseView::check(const char* name) const {
 }
 
 void Features::check_dense(const std::string& name) const {
-    if (dense.cols > 0 && dense.rows != sparse.rows())
+    if (dense.rows != sparse.rows())
         refuse(name, "has a sparse block of " + std::to_string(sparse.rows()) + " rows and a dense block of " +
                          std::to_string(dense.rows));
     dense.check(name.c_str());

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -84,13 +85,17 @@ void parallel_for(std::int64_t tasks, int threads, Monitor* monitor,
     const int spawned = monitor ? workers : workers - 1;
     std::vector<std::thread> pool;
     pool.reserve(spawned);
-    for (int i = 0; i < spawned; ++i)
-        pool.emplace_back([&loop, worker = monitor ? i : i + 1] {
-            loop.work(worker);
-            loop.finished();
-        });
-    if (monitor)
-        loop.watch(spawned);
+    try {
+        for (int i = 0; i < spawned; ++i)
+            pool.emplace_back([&loop, worker = monitor ? i : i + 1] {
+                loop.work(worker);
+                loop.finished();
+            });
+    } catch (const std::system_error&) {
+        // The system has no more threads to give: those there are do all the work.
+    }
+    if (monitor && !pool.empty())
+        loop.watch(static_cast<int>(pool.size()));
     else
         loop.work(0);
     for (std::thread& thread : pool) thread.join();

@@ -22,6 +22,8 @@ void each_row(std::int64_t rows, int threads, const std::function<void(std::int6
 }  // namespace
 
 TopK row_topk(const CsrView& matrix, std::int64_t k, int threads) {
+    if (k < 1 || k > std::max<std::int64_t>(matrix.cols, 1))
+        throw std::invalid_argument("k must be between 1 and the number of columns");
     TopK out;
     out.columns.assign(matrix.rows() * k, -1);
     out.values.assign(matrix.rows() * k, 0.0F);

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import carya
 from carya import checks, indexing
 from carya.data import World
 from carya.errors import InputError, ParameterError
@@ -48,14 +49,18 @@ def test_pii_is_the_rows_of_a_label() -> None:
 def test_pifa_with_label_features() -> None:
     a = checks.features((sp.csr_array([[1.0, 0, 0], [0, 1, 0]]), np.array([[1.0], [2]])))
     b = checks.features((sp.csr_array([[0.0, 0, 1], [0, 3, 0]]), np.array([[5.0], [6]])))
-    assert np.allclose(dense_of(indexing.pifa_with_features(a, b, 0.25)), [[0.25, 0, 0.75, 4], [0, 2.5, 0, 5]])
-    assert np.allclose(dense_of(indexing.pifa_with_features(a, b, [1, 0])), [[1, 0, 0, 1], [0, 3, 0, 6]])
+    own = reference.unit_rows(np.array([[0, 0, 1, 5.0], [0, 3, 0, 6]]))
+    both = np.array([[1, 0, 0, 1.0], [0, 1, 0, 2]])
+    assert np.allclose(dense_of(indexing.pifa_with_features(a, b, 0.25)), 0.25 * both + 0.75 * own)
+    assert np.allclose(dense_of(indexing.pifa_with_features(a, b, [1, 0])), np.stack([both[0], own[1]]))
     assert dense_of(indexing.concatenate(a, b)).shape == (2, 8)
     with pytest.raises(ParameterError, match="alpha must be"):
         indexing.pifa_with_features(a, b, [0.5, 0.5, 0.5])
     with pytest.raises(ParameterError, match="alpha must be"):
         indexing.pifa_with_features(a, b, 1.5)
-    with pytest.raises(InputError, match="label_features have 2 rows and 3 columns"):
+    with pytest.raises(
+        InputError, match="label_features have 2 rows, 0 sparse and 3 dense columns; .* 2, 3 and 1, as X"
+    ):
         indexing.pifa_with_features(a, checks.features(np.ones((2, 3))), 0.5)
 
 
@@ -69,8 +74,19 @@ def test_spectral_follows_dhillon() -> None:
     want = (v[1:4] / np.sqrt(d2)).T
     sign = np.sign((got * want).sum(axis=0))
     assert np.allclose(got, want * sign, atol=1e-5)
-    with pytest.raises(ParameterError, match="need more than 25 rows and labels, there are 40 and 12"):
-        indexing.spectral(checks.labels(Y))
+    assert dense_of(indexing.spectral(checks.labels(Y))).shape == (12, 10)
+    with pytest.raises(ParameterError, match="need at least 3 rows and labels, there are 40 and 2"):
+        indexing.spectral(checks.labels(Y[:, :2]))
+
+
+def test_lengths_do_not_matter_to_spherical_clustering() -> None:
+    Z, group = blobs(4, 15, dense=True)
+    long = Z.dense * np.random.default_rng(0).uniform(0.01, 100, (60, 1)).astype(np.float32)
+    Y = np.eye(60)
+    for seed in range(3):
+        model = carya.XRLinear(representation="lf", branching=4, max_leaf=15, max_depth=2, seed=seed)
+        tree = model.fit(np.eye(60), Y, label_features=long).tree_
+        assert len(set(zip(tree.clusters(1), group, strict=True))) <= 6
 
 
 def blobs(groups: int, each: int, dense: bool, seed: int = 0):

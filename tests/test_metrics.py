@@ -63,6 +63,12 @@ def test_propensities_follow_jain() -> None:
     assert got == pytest.approx([1 / (1 + scale * (n + 2.6) ** -0.6) for n in (50, 5, 0)])
 
 
+def test_propensities_of_tiny_sets_stay_between_0_and_1() -> None:
+    for rows in (1, 2, 3):
+        got = metrics.propensities(np.ones((rows, 2)))
+        assert ((got > 0) & (got <= 1)).all()
+
+
 def test_bad_input() -> None:
     Y = np.eye(3)
     with pytest.raises(InputError, match="Y_true is 3 x 3, S is 2 x 3"):
@@ -73,6 +79,14 @@ def test_bad_input() -> None:
         metrics.psp(Y, Y, propensity=[1, 2])
     with pytest.raises(InputError, match="S contains NaN"):
         metrics.precision(Y, np.full((3, 3), np.nan))
+    for wrong in ((-1, 5), (0, 5), 0):
+        with pytest.raises(InputError, match="k must be an integer of at least 1"):
+            metrics.report(Y, Y, k=wrong)
+    assert metrics.report(Y, Y, k=1) == metrics.report(Y, Y, k=[1])
+    with pytest.raises(InputError, match="propensity must be 3 numbers above 0"):
+        metrics.report(Y, Y, propensity="inverse")
+    with pytest.raises(ParameterError, match="no metric 3"):
+        metrics.scorer(3)
     with pytest.raises(ParameterError, match="k must name"):
         metrics.report(Y, Y, k=())
     with pytest.raises(ParameterError, match="no metric 'p@1'; did you mean 'P@1'"):

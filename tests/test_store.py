@@ -225,8 +225,14 @@ def test_saving_replaces_a_model_and_nothing_else(model: carya.XRLinear, tmp_pat
     other = tmp_path / "mine"
     other.mkdir()
     (other / "thesis.txt").write_text("years of work")
-    with pytest.raises(SaveError, match="is not a Carya model; it is left alone"):
+    with pytest.raises(SaveError, match="is not a Carya model, or holds other files too; it is left alone"):
         model.save(other)
+    (other / "manifest.json").write_text('{"name": "my web app"}')  # others have files of that name
+    with pytest.raises(SaveError, match="left alone"):
+        model.save(other)
+    (place / "notes.txt").write_text("beside a model")
+    with pytest.raises(SaveError, match="left alone"):
+        model.save(place)
     assert (other / "thesis.txt").read_text() == "years of work"
     with pytest.raises(SaveError, match="is not a folder"):
         model.save(other / "thesis.txt")

@@ -17,6 +17,8 @@ void register_index(nb::module_& m) {
             Representation out;
             {
                 const nb::gil_scoped_release released;
+                if (positives.view.cols != features.view.rows())
+                    throw std::invalid_argument("the labels have another number of rows than the features");
                 out = aggregate_positives(features.view, positives.view, keep, threads, monitor);
             }
             return nb::make_tuple(give(std::move(out.sparse)),

@@ -12,7 +12,7 @@ inline constexpr int kMaxLanes = 16;
 
 enum class Loss : int { squared_hinge, hinge, logistic };
 
-// One parent's training rows and up to 16 of its children, one child a lane (solve/lanes.cpp says what is solved).
+// One parent's training rows and up to 16 of its children, one child a lane (lane_pass.cpp says what is solved).
 struct LaneProblem {
     // The rows: a local CSR over the features that at least two of them share, and a dense block.
     const std::int64_t* offsets;

@@ -37,6 +37,8 @@ namespace {
 // How often the offset follows the rows. Every row costs a division for nothing; rarely, and o lags behind.
 constexpr std::int64_t kOffsetEvery = 16;
 
+constexpr int kMostNewton = 40;  // steps of a logistic row; rows of length 1 take three or four
+
 constexpr bool offset_is_feature(Loss loss) { return loss == Loss::hinge; }
 
 template <int N>
@@ -72,17 +74,29 @@ inline Step<N> best_alpha(const Row<N>& row) {
         const Float next = L::min(L::max(row.alpha - gradient * row.inverse, zero), row.cost);
         return {next, zero, L::same(row.norm)};
     } else {
-        // alpha = C s(t), s the logistic function, where t solves t + Q (C s(t) - alpha) + margin = 0: an increasing
-        // function of t with slope at least 1, so Newton from the present margin is safe.
+        // alpha = C s(t), s the logistic function, where t solves t + Q (C s(t) - alpha) + margin = 0. The left side
+        // grows with t and has its root between the two bounds; long rows make it steep around 0 and flat elsewhere,
+        // where Newton steps jump to and fro, so that a step of more than half the way between the bounds goes to their
+        // middle.
         const Float margin = row.margin + row.alpha * row.unshared;
         const Float fixed = margin - row.norm * row.alpha;
-        Float t = L::max(L::min(-margin, L::same(30.0F)), L::same(-30.0F));
-        Float s = zero;
-        for (int step = 0; step < 4; ++step) {
-            s = 1.0F / (1.0F + L::exp(-t));
-            t = t - (t + row.norm * row.cost * s + fixed) / (1.0F + row.norm * row.cost * s * (1.0F - s));
+        const Float rise = row.norm * row.cost;
+        Float high = -fixed;
+        Float low = high - rise;
+        Float t = L::max(L::min(-margin, high), low);
+        for (int step = 0; step < kMostNewton; ++step) {
+            const Float s = 1.0F / (1.0F + L::exp(-t));
+            const Float value = t + rise * s + fixed;
+            high = value > 0.0F ? t : high;
+            low = value > 0.0F ? low : t;
+            const Float newton = t - value / (1.0F + rise * s * (1.0F - s));
+            const Float half = 0.5F * (high - low);
+            const Float next = (newton - t <= half) & (t - newton <= half) ? newton : low + half;
+            const Float moved = L::max(next - t, t - next);
+            t = next;
+            if (!L::any(moved > 1e-5F * (1.0F + L::max(t, -t)))) break;
         }
-        s = 1.0F / (1.0F + L::exp(-t));
+        const Float s = 1.0F / (1.0F + L::exp(-t));
         const Float curvature = row.norm + 1.0F / L::max(row.cost * s * (1.0F - s), L::same(1e-12F));
         return {row.cost * s, 1.0F / curvature, curvature};
     }

@@ -17,8 +17,8 @@ struct SolverOptions {
     Loss loss = Loss::squared_hinge;
     float positive_cost = 1.0F;
     float negative_cost = 1.0F;
-    float bias = 1.0F;        // value of the constant feature; 0 is none
-    float tolerance = 0.03F;  // a label is done when a pass gains less than this share of all gained so far
+    float bias = 1.0F;         // value of the constant feature; 0 is none
+    float tolerance = 0.005F;  // a label is done when a pass gains less than this share of all gained so far
     int max_passes = 20;
     float threshold = 0.1F;        // smaller weights are dropped
     std::int64_t max_weights = 0;  // most weights a label keeps, the largest; 0 is no limit

@@ -28,7 +28,7 @@ struct LocalRows {
     std::int64_t rows() const { return static_cast<std::int64_t>(row_ids.size()); }
 };
 
-// Builds LocalRows; holds the two arrays over all features that this needs, so keep one a thread.
+// Builds LocalRows; holds an array over all features, so keep one a thread.
 class RowGatherer {
 public:
     void gather(const Features& all, std::span<const std::int32_t> row_ids, LocalRows& out);

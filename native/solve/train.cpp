@@ -10,6 +10,8 @@ namespace carya {
 
 namespace {
 
+constexpr float kNever = -1e4F;  // the offset of labels without positives: behind all others, and still a number
+
 // The rows of a parent whose blocks are spread over several tasks: gathered by the first to come, freed by the last.
 struct SharedRows {
     std::once_flag gathered;
@@ -43,7 +45,7 @@ public:
         plan();
         results_.resize(layers_.size());
         for (std::size_t t = 0; t < layers_.size(); ++t) {
-            results_[t].offsets.assign(layers_[t].order.size(), options_.bias > 0.0F ? -1.0F : 0.0F);
+            results_[t].offsets.assign(layers_[t].order.size(), kNever);
             results_[t].dense.assign(layers_[t].order.size() * features_.dense.cols, 0.0F);
         }
         std::vector<Worker> workers;
@@ -182,6 +184,8 @@ private:
         if (task.shared && --task.shared->users == 0) task.shared->rows = LocalRows();
     }
 
+    static constexpr std::int64_t kMostRanges = 16;  // threads beyond that would only read the same again
+
     // Sorts the weights of a layer by feature. Tasks are taken by position, so positions come out sorted too. Every
     // thread sorts a range of the features, reading all weights: they are read in order, but written at random.
     void assemble(std::size_t layer) {
@@ -196,9 +200,10 @@ private:
         const std::int64_t features = features_.sparse.cols;
         out.indptr.assign(features + 1, 0);
         const auto each_range = [&](const auto& body) {
-            parallel_for(threads_, threads_, &monitor_, [&](int, std::int64_t part) {
-                const auto first = static_cast<std::uint32_t>(features * part / threads_);
-                const auto last = static_cast<std::uint32_t>(features * (part + 1) / threads_);
+            const std::int64_t parts = std::min<std::int64_t>(threads_, kMostRanges);
+            parallel_for(parts, threads_, &monitor_, [&](int, std::int64_t part) {
+                const auto first = static_cast<std::uint32_t>(features * part / parts);
+                const auto last = static_cast<std::uint32_t>(features * (part + 1) / parts);
                 for (const Task* task : tasks)
                     for (const Weight& weight : task->weights)
                         if (weight.feature >= first && weight.feature < last) body(weight);

@@ -9,13 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from carya import data, indexing, metrics
+    from carya import data, errors, indexing, metrics
     from carya.models.opening import load
     from carya.models.xr_linear import XRLinear
     from carya.tree import LabelTree
     from carya.version import __version__
 
-__all__ = ["LabelTree", "XRLinear", "__version__", "data", "indexing", "load", "metrics"]
+__all__ = ["LabelTree", "XRLinear", "__version__", "data", "errors", "indexing", "load", "metrics"]
 
 _HOMES = {
     "LabelTree": "carya.tree",

@@ -22,6 +22,11 @@ FeaturesLike = Any
 LabelsLike = Any
 
 
+#: Beyond that the squared length of a row is no float32 number any more.
+_LARGEST_FEATURE = 1e15
+_MOST = 2**31 - 1
+
+
 def features(X: FeaturesLike, name: str = "X") -> Features:
     """Features from a sparse matrix, an array, or a pair (sparse, dense) of them.
 
@@ -32,6 +37,8 @@ def features(X: FeaturesLike, name: str = "X") -> Features:
     name : str
         What messages call it.
     """
+    if isinstance(X, list) and any(sp.issparse(block) for block in X):
+        raise InputError(f"{name} is a list of matrices: a pair (sparse, dense) must be a tuple")
     if isinstance(X, tuple):
         if len(X) != 2 or not sp.issparse(X[0]) or sp.issparse(X[1]):
             raise InputError(f"{name} is a tuple: it must be a pair of a sparse matrix and a dense array")
@@ -56,14 +63,16 @@ def features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X") -> 
                 raise InputError(f"{name} has {have} {block} columns, the model was trained on {want}")
         return pair
     given: Any = X if sp.issparse(X) else _dense(X, name)
-    if given.ndim != 2 or given.shape[1] != sum(widths):
-        raise InputError(f"{name} has {given.shape[-1]} columns, the model was trained on {sum(widths)}")
+    if given.ndim != 2:
+        raise InputError(f"{name} has {given.ndim} dimensions, it must have 2")
+    if given.shape[1] != sum(widths):
+        raise InputError(f"{name} has {given.shape[1]} columns, the model was trained on {sum(widths)}")
     if 0 not in widths:
         raise InputError(
             f"{name} must be a pair (sparse, dense) of {widths[0]} and {widths[1]} columns, as the model was trained on"
         )
     if widths[0] == 0:
-        dense = _dense(given.toarray(), name) if sp.issparse(given) else given
+        dense = _sparse(given, name).to_scipy().toarray() if sp.issparse(given) else given
         return Features.of(Csr.empty(given.shape[0]), dense, name)
     return Features.of(_sparse(given if sp.issparse(given) else sp.csr_array(given), name), name=name)
 
@@ -83,6 +92,15 @@ def labels(Y: LabelsLike, name: str = "Y") -> Csr:
     return matrix
 
 
+def pattern(matrix: LabelsLike, name: str) -> Csr:
+    """Where a matrix has entries, all of them 1: stored ones of a sparse matrix, others than 0 of an array."""
+    if not sp.issparse(matrix):
+        return _sparse(sp.csr_array(_dense(matrix, name) != 0), name)
+    ones = matrix.copy()
+    ones.data = np.ones(ones.data.shape, np.float32)
+    return _sparse(ones, name).with_values(1)
+
+
 def training_pair(X: FeaturesLike, Y: LabelsLike) -> tuple[Features, Csr]:
     """Features and labels of the same rows, with at least one row, feature and positive."""
     x, y = features(X), labels(Y)
@@ -94,13 +112,16 @@ def training_pair(X: FeaturesLike, Y: LabelsLike) -> tuple[Features, Csr]:
         raise InputError("X has no columns")
     if y.values.size == 0:
         raise InputError("Y has no positive entries: there is nothing to learn")
+    for largest in (np.abs(block).max(initial=0) for block in (x.sparse.values, x.dense)):
+        if largest > _LARGEST_FEATURE:
+            raise InputError(f"X has values up to {largest:g}, above {_LARGEST_FEATURE:g}: scale its columns or rows")
     return x, y
 
 
 def positive_int(value: object, name: str) -> int:
-    """A whole number of at least 1."""
+    """A whole number of at least 1; beyond what kernels count with, it is as good as the largest they do."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1:
-        return int(value)
+        return min(int(value), _MOST)
     raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
@@ -123,19 +144,33 @@ def _dense(X: Any, name: str) -> NDArray[np.float32]:
     return _float32(array, name)
 
 
+def _check_coordinates(X: Any, name: str) -> None:
+    for axis, coordinates in enumerate(X.coords):
+        if len(coordinates) != len(X.data):
+            raise InputError(f"{name} has coordinates and values of different lengths")
+        if coordinates.size and (coordinates.min() < 0 or coordinates.max() >= X.shape[axis]):
+            raise InputError(f"{name} has an entry outside its {X.shape[0]} rows and {X.shape[1]} columns")
+
+
 def _sparse(X: Any, name: str) -> Csr:
     if X.ndim != 2:
         raise InputError(f"{name} has {X.ndim} dimensions, it must have 2")
     if X.format != "csr":
         try:
+            # Before SciPy's own conversion runs over a broken matrix.
             if hasattr(X, "check_format"):
-                X.check_format(full_check=True)  # before SciPy's own conversion runs over a broken matrix
+                X.check_format(full_check=True)
+            elif X.format == "coo":
+                _check_coordinates(X, name)
             X = X.tocsr()
         except (ValueError, IndexError) as error:
             raise InputError(f"{name} is not a valid matrix: {error}") from None
     if X.shape[1] > np.iinfo(np.int32).max:
         raise InputError(f"{name} has {X.shape[1]} columns, more than 2147483647")
     indptr = np.ascontiguousarray(X.indptr, np.int64)
+    if X.indices.size and (X.indices.min() < 0 or X.indices.max() >= X.shape[1]):  # before a cast folds them
+        outside = X.indices.min() if X.indices.min() < 0 else X.indices.max()
+        raise InputError(f"{name} has an entry in column {outside}, outside its {X.shape[1]} columns")
     indices = np.ascontiguousarray(X.indices, np.int32)
     values = _float32(X.data, name)
     if indptr.size != X.shape[0] + 1:

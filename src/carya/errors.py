@@ -8,8 +8,7 @@
     ├── InputError (ValueError)                      X, Y, a tree or candidates cannot be used
     ├── NotFittedError (ValueError, AttributeError)  the model has not been trained
     ├── ModelFormatError (ValueError)                a saved model cannot be read
-    ├── SaveError (OSError)                          a model cannot be written there
-    └── MissingExtraError (ImportError)              an optional dependency is not installed
+    └── SaveError (OSError)                          a model cannot be written there
 
 Each is also the error a Python user would expect, so ``except ValueError`` works.
 """
@@ -19,7 +18,6 @@ from __future__ import annotations
 __all__ = [
     "CaryaError",
     "InputError",
-    "MissingExtraError",
     "ModelFormatError",
     "NotFittedError",
     "ParameterError",
@@ -54,7 +52,3 @@ class ModelFormatError(CaryaError, ValueError):
 
 class SaveError(CaryaError, OSError):
     """A model cannot be written to the given place."""
-
-
-class MissingExtraError(CaryaError, ImportError):
-    """A feature needs a package that is not installed; the message names the pip line."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +16,8 @@ from carya.errors import ParameterError
 from carya.matrices import Csr
 
 #: What names of transforms may be, for messages.
-NAMES = "'noop', 'sigmoid', 'log-sigmoid', 'l<p>-hinge' or 'log-l<p>-hinge' with a number above 0 for <p>"
+NAMES = "'noop', 'sigmoid', 'log-sigmoid', 'l<p>-hinge' or 'log-l<p>-hinge' with a number between 0 and 1000 for <p>"
+_MOST_POWER = 1000
 _HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-hinge")
 
 
@@ -48,7 +50,7 @@ class Transform:
         if name in ("noop", "sigmoid", "log-sigmoid"):
             return cls(name.replace("-", "_"))
         match = _HINGE.fullmatch(name)
-        if match is None or float(match[2]) <= 0:
+        if match is None or not 0 < float(match[2]) < _MOST_POWER:
             raise ParameterError(f"there is no transform {name!r}; it must be {NAMES}")
         return cls("log_hinge" if match[1] else "hinge", float(match[2]))
 
@@ -56,7 +58,8 @@ class Transform:
     def name(self) -> str:
         """The name it is known by."""
         if "hinge" in self.kind:
-            return f"{'log-' if self.kind.startswith('log') else ''}l{self.power:g}-hinge"
+            power = np.format_float_positional(self.power, trim="-")
+            return f"{'log-' if self.kind.startswith('log') else ''}l{power}-hinge"
         return self.kind.replace("_", "-")
 
 
@@ -85,6 +88,9 @@ class Layer:
     chunks: NDArray[np.int64] = field(repr=False)
     order: NDArray[np.int32] = field(repr=False)
     transform: Transform
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "native"}
 
     @property
     def n_nodes(self) -> int:

@@ -52,10 +52,10 @@ class Csr:
         return cls(indptr, indices, values, cols, native)
 
     @classmethod
-    def of_triple(cls, arrays: tuple[Any, Any, Any], cols: int) -> Self:
+    def of_triple(cls, arrays: tuple[Any, Any, Any], cols: int, name: str = "matrix") -> Self:
         """A matrix from the (indptr, indices, values) that kernels give."""
         indptr, indices, values = arrays
-        return cls.of(indptr, indices, values, cols)
+        return cls.of(indptr, indices, values, cols, name)
 
     @classmethod
     def empty(cls, rows: int) -> Self:
@@ -72,6 +72,9 @@ class Csr:
             matrix.shape[1],
             name,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).of, (self.indptr, self.indices, self.values, self.cols)
 
     @property
     def rows(self) -> int:
@@ -92,7 +95,7 @@ class Csr:
 
     def merge_columns(self, to: NDArray[np.int32], cols: int) -> Csr:
         """Column c added into column to[c] of a matrix with `cols` columns."""
-        return Csr.of_triple(_core.merge_columns(self.native, to, cols), cols)
+        return Csr.of_triple(_core.merge_columns(self.native, to, cols), cols, "the sum of some columns")
 
 
 @dataclass(frozen=True, eq=False)

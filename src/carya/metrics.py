@@ -115,13 +115,13 @@ def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> _Floats:
     """
     labels = checks.labels(Y_train, "Y_train")
     counts = np.bincount(labels.indices, minlength=labels.cols)
-    scale = (np.log(max(labels.rows, 1)) - 1) * (b + 1) ** a
+    scale = max(np.log(max(labels.rows, 1)) - 1, 0.0) * (b + 1) ** a
     weight: _Floats = 1 / (1 + scale * (counts + b) ** -a)
     return weight
 
 
 def report(
-    Y_true: Any, S: Any, k: Iterable[int] = (1, 3, 5), *, propensity: ArrayLike | None = None
+    Y_true: Any, S: Any, k: int | Iterable[int] = (1, 3, 5), *, propensity: ArrayLike | None = None
 ) -> dict[str, float]:
     """All metrics at several k.
 
@@ -135,7 +135,7 @@ def report(
     >>> report([[1, 0, 1]], [[0.9, 0.2, 0.1]], k=[2])["P@2"]
     0.5
     """
-    ks = sorted(set(k))
+    ks = sorted({checks.positive_int(one, "k") for one in ([k] if isinstance(k, int) else k)})
     if not ks:
         raise ParameterError("k must name at least one rank")
     ranking = _Ranking(Y_true, S, max(ks), propensity)
@@ -160,10 +160,10 @@ def scorer(name: str, *, propensity: ArrayLike | None = None) -> Callable[[Any, 
     >>> scorer("P@1")(carya.XRLinear().fit(X, Y), X, Y) > 0.8
     True
     """
-    metric, _, at = name.partition("@")
+    metric, _, at = str(name).partition("@")
     if metric not in _METRICS or not at.isdigit() or int(at) < 1:
         known = [f"{known}@{at or 1}" for known in _METRICS]
-        raise ParameterError(f"there is no metric {name!r}{hint(name, known) or '; try P@1'}")
+        raise ParameterError(f"there is no metric {name!r}{hint(str(name), known) or '; try P@1'}")
     if metric.startswith("PS") and propensity is None:
         raise ParameterError(f"{name} needs propensity=carya.metrics.propensities(Y_train)")
     k = int(at)
@@ -178,7 +178,7 @@ class _Ranking:
     """The first labels of every row, which of them are right, and what follows from that."""
 
     def __init__(self, Y_true: Any, S: Any, k: int, propensity: ArrayLike | None = None) -> None:
-        checks.positive_int(k, "k")
+        k = checks.positive_int(k, "k")
         self.truth = checks.labels(Y_true, "Y_true")
         scores = _scores(S)
         if (self.truth.rows, self.truth.cols) != (scores.rows, scores.cols):
@@ -187,13 +187,17 @@ class _Ranking:
                 "they must have the same shape"
             )
         threads = _core.thread_count(-1)
+        k = min(k, max(scores.cols, 1))  # there are no more ranks than labels
         self.top, _ = _core.row_topk(scores.native, k, threads)
         self.hits = _core.contains(self.truth.native, self.top, threads).astype(np.float64)
         self.sizes = np.diff(self.truth.indptr)
         self.discount = 1 / np.log2(np.arange(2, k + 2))
         self.weights: _Floats | None = None
         if propensity is not None:
-            p = np.asarray(propensity, np.float64)
+            try:
+                p = np.asarray(propensity, np.float64)
+            except (TypeError, ValueError):
+                p = np.zeros(0)
             if p.shape != (self.truth.cols,) or not (p > 0).all() or not np.isfinite(p).all():
                 raise InputError(f"propensity must be {self.truth.cols} numbers above 0, one a label")
             self.weights = 1 / p
@@ -232,7 +236,7 @@ class _Ranking:
         gained = self.hits[:, :k] * self.weights[np.maximum(self.top[:, :k], 0)]
         own = self.weights[self.truth.indices].astype(np.float32)
         ideal = Csr.of(self.truth.indptr, self.truth.indices, own, self.truth.cols)
-        _, best = _core.row_topk(ideal.native, k, _core.thread_count(-1))
+        _, best = _core.row_topk(ideal.native, min(k, self.hits.shape[1]), _core.thread_count(-1))
         return gained, best.astype(np.float64)
 
 

@@ -2,7 +2,7 @@
 
 An estimator is a dataclass whose fields are made with :func:`parameter`. Values are stored untouched, as scikit-learn
 asks, and checked by :meth:`Parameterised.check_parameters` when the estimator is fitted. The same fields feed the
-command line and the parameter page.
+parameter page.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import dataclasses
 import difflib
 import math
 import numbers
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 from carya.errors import ParameterError, UnknownParameterError
 
@@ -29,9 +29,10 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class Integer(Rule):
-    """A whole number of at least `low`."""
+    """A whole number of at least `low`, and within what the kernels count with."""
 
     low: int
+    high: int = 2**31 - 1
 
     @property
     def text(self) -> str:  # type: ignore[override]
@@ -40,26 +41,31 @@ class Integer(Rule):
 
     def allows(self, value: object) -> bool:
         """Whether the value is such an integer."""
-        return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= self.low
+        return (
+            isinstance(value, numbers.Integral) and not isinstance(value, bool) and self.low <= int(value) <= self.high
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Real(Rule):
-    """A finite number of at least `low`, or above it."""
+    """A finite number of at least `low`, or above it, and of at most `most`."""
 
     low: float
     above: bool = False
+    most: float = math.inf
 
     @property
     def text(self) -> str:  # type: ignore[override]
         """The rule in words."""
+        if math.isfinite(self.most):
+            return f"a number between {self.low:g} and {self.most:g}"
         return f"a number {'above' if self.above else 'of at least'} {self.low:g}"
 
     def allows(self, value: object) -> bool:
         """Whether the value is such a number."""
         if not isinstance(value, numbers.Real) or isinstance(value, bool) or not math.isfinite(value):
             return False
-        return float(value) > self.low if self.above else float(value) >= self.low
+        return (float(value) > self.low if self.above else float(value) >= self.low) and float(value) <= self.most
 
 
 class Choice(Rule):
@@ -71,8 +77,8 @@ class Choice(Rule):
         self.text = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is one of them."""
-        return any(type(value) is type(known) and value == known for known in self.values)
+        """Whether the value is one of them; NumPy's scalars count as Python's."""
+        return any(type(plain(value)) is type(known) and plain(value) == known for known in self.values)
 
 
 class Either(Rule):
@@ -148,6 +154,11 @@ def per_layer(value: str | Sequence[str], depth: int, name: str) -> list[str]:
     return list(value)
 
 
+def plain(value: Any) -> Any:
+    """A NumPy scalar as Python's; anything else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
+
+
 def parameter(default: Any, rule: Rule, doc: str) -> Any:
     """A dataclass field that knows what it may be and what it is for."""
     return dataclasses.field(default=default, metadata={"rule": rule, "doc": doc})
@@ -160,12 +171,19 @@ def hint(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {spelled[close[0]]!r}?" if close else ""
 
 
+def _same(value: object, default: object) -> bool:
+    return value is default or (type(value) is type(default) and value == default)
+
+
 class Parameterised:
     """An estimator in scikit-learn's sense whose parameters are the fields of its dataclass.
 
     It follows the conventions (``get_params``, ``set_params``, tags) without inheriting from scikit-learn, whose
     import would take longer than to open a model and answer.
     """
+
+    #: What others call the parameters, for messages.
+    names_elsewhere: ClassVar[Mapping[str, str]] = {}
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Refuse parameters that do not exist, with a hint."""
@@ -182,7 +200,9 @@ class Parameterised:
         known = [field.name for field in cls.parameters()]
         for name in names:
             if name not in known:
-                raise UnknownParameterError(f"{cls.__name__} has no parameter {name!r}{hint(name, known)}")
+                elsewhere = cls.names_elsewhere.get(name)
+                advice = f"; it is called {elsewhere} here" if elsewhere else hint(name, known)
+                raise UnknownParameterError(f"{cls.__name__} has no parameter {name!r}{advice}")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name, as in scikit-learn."""
@@ -199,7 +219,7 @@ class Parameterised:
         changed = [
             f"{field.name}={getattr(self, field.name)!r}"
             for field in self.parameters()
-            if getattr(self, field.name) is not field.default and getattr(self, field.name) != field.default
+            if not _same(getattr(self, field.name), field.default)
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 

@@ -113,6 +113,8 @@ def _read_manifest(place: Path) -> dict[str, Any]:
         raise ModelFormatError(f"{place}: {_MANIFEST} cannot be read: {error}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
         raise ModelFormatError(f"{place}: {_MANIFEST} is not that of a Carya model")
+    if manifest["format"] < 1:
+        raise ModelFormatError(f"{place} has format {manifest['format']}, which never was one")
     if manifest["format"] > FORMAT:
         raise ModelFormatError(
             f"{place} has format {manifest['format']}, this version of Carya reads up to {FORMAT}: upgrade Carya"
@@ -191,8 +193,19 @@ def _refuse_foreign(place: Path) -> None:
         raise SaveError(f"{place} is not a place for a model: give the path of a folder")
     if place.is_symlink() or (place.exists() and not place.is_dir()):
         raise SaveError(f"{place} exists and is not a folder")
-    if place.is_dir() and not (place / _MANIFEST).is_file() and any(place.iterdir()):
-        raise SaveError(f"{place} exists and is not a Carya model; it is left alone, give another path")
+    if place.is_dir() and any(place.iterdir()) and not _is_model(place):
+        raise SaveError(f"{place} exists and is not a Carya model, or holds other files too; it is left alone")
+
+
+def _is_model(place: Path) -> bool:
+    """Whether a folder holds a model, whole or damaged, and nothing else."""
+    if {entry.name for entry in place.iterdir()} - {_MANIFEST, _ARRAYS}:
+        return False
+    try:
+        manifest = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(manifest, dict) and {"format", "kind", "arrays", "checksum"} <= manifest.keys()
 
 
 def _move_into_place(beside: Path, place: Path) -> None:

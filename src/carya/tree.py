@@ -35,12 +35,15 @@ class LabelTree:
     """
 
     def __init__(self, parents: Sequence[ArrayLike]) -> None:
-        if len(parents) == 0:
-            raise InputError("a label tree needs at least one level")
+        if not isinstance(parents, Sequence) or len(parents) == 0:
+            raise InputError(f"a label tree needs a list of at least one level, got {parents!r}")
         above = 1
         checked = []
         for level, given in enumerate(parents, 1):
-            array = np.asarray(given)
+            try:
+                array = np.asarray(given)
+            except ValueError:  # a ragged list
+                array = np.zeros(0)
             if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
                 raise InputError(f"the parents of level {level} must be a list of at least one integer")
             if array.min() < 0 or array.max() >= above:
@@ -64,6 +67,8 @@ class LabelTree:
         >>> LabelTree.flat(5)
         LabelTree(1 → 5 labels)
         """
+        if not isinstance(n_labels, (int, np.integer)) or n_labels < 1:
+            raise InputError(f"n_labels must be an integer of at least 1, got {n_labels!r}")
         return cls([np.zeros(n_labels, np.int32)])
 
     @classmethod
@@ -98,6 +103,8 @@ class LabelTree:
         >>> LabelTree.from_chain([[[1], [1]], sp.csr_array([[1, 0], [0, 1], [1, 0]])])
         LabelTree(1 → 2 → 3 labels)
         """
+        if sp.issparse(chain):
+            raise InputError("chain is one matrix, it must be a list of them, one for each level")
         parents = []
         above = 1
         for level, given in enumerate(chain, 1):
@@ -124,6 +131,10 @@ class LabelTree:
         >>> LabelTree.from_paths(["animal/cat", "animal/dog", "animal/dog", "plant"])
         LabelTree(1 → 2 → 3 → 4 labels)
         """
+        if isinstance(paths, str):
+            raise InputError("paths is one string, it must be a list of them, one for each label")
+        if not isinstance(separator, str) or not separator:
+            raise InputError(f"separator must be a string of at least one character, got {separator!r}")
         split = []
         for label, path in enumerate(paths):
             if not isinstance(path, str):
@@ -166,6 +177,7 @@ class LabelTree:
         >>> LabelTree([[0, 0], [0, 1, 0]]).children(2)
         (array([0, 2, 1], dtype=int32), array([0, 2, 3]))
         """
+        self._check_level(level, least=1)
         parent = self._parents[level - 1]
         order = np.argsort(parent, kind="stable").astype(np.int32)
         chunks = np.zeros(self.level_sizes[level - 1] + 1, np.int64)
@@ -174,10 +186,15 @@ class LabelTree:
 
     def clusters(self, level: int) -> NDArray[np.int32]:
         """The node of a level (0 … D) that each label lies under."""
+        self._check_level(level, least=0)
         node = np.arange(self.n_labels, dtype=np.int32)
         for parent in self._parents[: level - self.depth - 1 : -1] if level < self.depth else ():
             node = parent[node]
         return node
+
+    def _check_level(self, level: int, *, least: int) -> None:
+        if not least <= level <= self.depth:
+            raise InputError(f"level must be between {least} and {self.depth}, got {level!r}")
 
     def __eq__(self, other: object) -> bool:
         return (

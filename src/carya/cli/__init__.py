@@ -10,6 +10,8 @@ import typer
 from carya.cli.demo import demo
 from carya.cli.import_pecos import import_pecos
 
+_INTERRUPTED = 130  # how typer ends after Ctrl-C
+
 app = typer.Typer(
     no_args_is_help=True,
     invoke_without_command=True,
@@ -44,6 +46,7 @@ def main() -> None:
     except CaryaError as error:
         print(f"carya: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("carya: interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
+    except SystemExit as done:
+        if done.code == _INTERRUPTED:
+            print("carya: interrupted", file=sys.stderr)
+        raise

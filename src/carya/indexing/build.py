@@ -76,6 +76,8 @@ class Indexer:
                     representation = representations.pifa_with_features(representation, own, self.alpha)
                 elif self.representation == "pifa-concat-lf" and own is not None:
                     representation = representations.concatenate(representation, own)
+        if self.clustering == "spherical" and self.representation not in ("pifa", "pii"):
+            representation = representations.unit(representation)
         with progress.stage("build the label tree") as report:
             return clustering.cluster(
                 representation,

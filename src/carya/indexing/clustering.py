@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from carya import _core
+from carya.errors import ParameterError
 from carya.matrices import Features
 from carya.progress import Report
 from carya.tree import LabelTree
@@ -24,6 +25,13 @@ def plan(n_labels: int, branching: int, max_leaf: int, max_depth: int | None) ->
     >>> plan(80, 32, 100, None)
     []
     """
+    for value, name, least in (
+        (branching, "branching", 2),
+        (max_leaf, "max_leaf", 1),
+        (max_depth or 1, "max_depth", 1),
+    ):
+        if value < least:
+            raise ParameterError(f"{name} must be an integer of at least {least}, got {value!r}")
     needed = -(-n_labels // max_leaf)
     levels = 0
     while branching**levels < needed:
@@ -81,7 +89,7 @@ def cluster(
         max_iter,
         0.01,
         seed,
-        threads,
+        max(threads, 1),
         report,
     )
     return LabelTree.from_clusters(levels, representation.rows)

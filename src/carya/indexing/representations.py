@@ -23,7 +23,7 @@ def pii(labels: Csr) -> Features:
     labels : Csr, rows x labels
     """
     positives = labels.transpose()
-    return Features.of(_unit_rows(positives), name="the label representation")
+    return unit(Features.of(positives, name="the label representation"))
 
 
 def pifa(
@@ -39,13 +39,17 @@ def pifa(
         Keep only so many sparse entries of each label, the largest. A label that occurs in thousands of rows has
         most features of the data set; clustering hardly needs its small ones, and they are most of the work.
     """
+    if labels.rows != features.rows:
+        raise InputError(f"the features have {features.rows} rows, the labels {labels.rows}")
     positives = labels.transpose()
-    sparse, dense = _core.aggregate_positives(features.native, positives.native, keep or 0, threads, report)
+    sparse, dense = _core.aggregate_positives(features.native, positives.native, keep or 0, max(threads, 1), report)
     return Features.of(Csr.of_triple(sparse, features.sparse.cols), dense, "the label representation")
 
 
 def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) -> Features:
     """PIFA joined with features of the labels themselves: (1 - α) own + α PIFA, for labels in the features' space.
+
+    Both are taken with length 1, so that α says how much each counts.
 
     Parameters
     ----------
@@ -56,7 +60,10 @@ def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) ->
     alpha : float, or array_like of shape (labels,)
         The weight of PIFA, for all labels or one by one.
     """
-    weight = np.asarray(alpha, np.float64)
+    try:
+        weight = np.asarray(alpha, np.float64)
+    except (TypeError, ValueError):
+        weight = np.full(0, np.nan)
     if (
         weight.shape not in ((), (aggregated.rows,))
         or not np.isfinite(weight).all()
@@ -66,9 +73,10 @@ def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) ->
         raise ParameterError(f"alpha must be a number between 0 and 1, or {aggregated.rows} of them, one a label")
     if aggregated.widths != own.widths or aggregated.rows != own.rows:
         raise InputError(
-            f"label_features have {own.rows} rows and {sum(own.widths)} columns, they must have "
-            f"{aggregated.rows} and {sum(aggregated.widths)}, as X has, to be joined with PIFA"
+            f"label_features have {own.rows} rows, {own.widths[0]} sparse and {own.widths[1]} dense columns; to be "
+            f"joined with PIFA they must have {aggregated.rows}, {aggregated.widths[0]} and {aggregated.widths[1]}, as X"
         )
+    own = unit(own)
     both = np.broadcast_to(weight, (aggregated.rows,))
     sparse = _scaled(own.sparse, 1 - both) + _scaled(aggregated.sparse, both)
     dense = (1 - both)[:, None] * own.dense + both[:, None] * aggregated.dense
@@ -94,15 +102,16 @@ def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
     ----------
     labels : Csr, rows x labels
     dimensions : int
-        k, the number of singular vectors kept.
+        k, the number of singular vectors kept, if there are as many.
     """
     from scipy.sparse.linalg import svds
 
     matrix = labels.to_scipy().astype(np.float64)
-    if dimensions + 1 >= min(matrix.shape):
+    dimensions = min(dimensions, min(matrix.shape) - 2)
+    if dimensions < 1:
         raise ParameterError(
-            f"spectral representations of {dimensions} dimensions need more than {dimensions + 1} rows and labels, "
-            f"there are {matrix.shape[0]} and {matrix.shape[1]}"
+            f"spectral representations need at least 3 rows and labels, there are {matrix.shape[0]} and "
+            f"{matrix.shape[1]}"
         )
     by_row, by_label = (_inverse_root(np.asarray(matrix.sum(axis=axis), np.float64).ravel()) for axis in (1, 0))
     scaled = sp.diags_array(by_row) @ matrix @ sp.diags_array(by_label)
@@ -117,14 +126,19 @@ def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
     return Features.of(Csr.empty(labels.cols), dense, "the label representation")
 
 
+def unit(representation: Features) -> Features:
+    """The same with rows of length 1, as spherical clustering compares by angle; rows of zeros stay."""
+    sparse, dense = representation.sparse, representation.dense
+    squares = np.add.reduceat(np.append(sparse.values.astype(np.float64) ** 2, 0), sparse.indptr[:-1])
+    squares[np.diff(sparse.indptr) == 0] = 0
+    squares += (dense.astype(np.float64) ** 2).sum(axis=1)
+    by = _inverse_root(squares)
+    scaled = np.ascontiguousarray((dense * by[:, None]).astype(np.float32))
+    return Features.of(Csr.of_scipy(_scaled(sparse, by)), scaled, "the label representation")
+
+
 def _inverse_root(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(degrees > 0, 1 / np.sqrt(np.maximum(degrees, 1e-300)), 0.0)
-
-
-def _unit_rows(matrix: Csr) -> Csr:
-    length = np.sqrt(np.add.reduceat(np.append(matrix.values.astype(np.float64) ** 2, 0), matrix.indptr[:-1]))
-    length[np.diff(matrix.indptr) == 0] = 1
-    return Csr.of_scipy(_scaled(matrix, 1 / length))
 
 
 def _scaled(matrix: Csr, by: NDArray[np.float64]) -> sp.csr_array:

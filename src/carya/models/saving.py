@@ -53,8 +53,16 @@ def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
             f"{level}.dense": layer.dense,
             f"{level}.offsets": layer.offsets,
         }
-    plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in parameters.items()}
-    return Saved(KIND, plain, shape, arrays)
+    return Saved(KIND, {name: _plain(value) for name, value in parameters.items()}, shape, arrays)
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON knows it."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
@@ -66,7 +74,7 @@ def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
         layers = [_layer(saved, tree, level, widths, transform) for level, transform in enumerate(transforms, 1)]
         if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers):
             raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
     parameters = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.parameters.items()}
     return Learned(tree, layers, widths), parameters
@@ -77,6 +85,8 @@ def _layer(saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], t
     indptr, dense = saved.arrays[f"{level}.weights.indptr"], saved.arrays[f"{level}.dense"]
     if indptr.size != widths[0] + 1 or dense.shape != (order.size, widths[1]):
         raise InputError(f"layer {level} has weights of another shape")
+    if not np.isfinite(dense).all() or not np.isfinite(saved.arrays[f"{level}.offsets"]).all():
+        raise InputError(f"layer {level} has weights that are not finite")
     return Layer(
         weights=Csr.of(
             indptr,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +24,19 @@ from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
 from carya.models.recursion import train_layers
 from carya.models.saving import Learned, pack, unpack
-from carya.params import Choice, Either, Instance, Integer, Parameterised, Parsed, PerLayer, Real, parameter, per_layer
+from carya.params import (
+    Choice,
+    Either,
+    Instance,
+    Integer,
+    Parameterised,
+    Parsed,
+    PerLayer,
+    Real,
+    parameter,
+    per_layer,
+    plain,
+)
 from carya.progress import Bars, Progress
 from carya.ranking import LinearRanker
 from carya.search import Searcher
@@ -48,6 +60,24 @@ class XRLinear(Parameterised):
     True
     """
 
+    names_elsewhere: ClassVar[Mapping[str, str]] = {
+        "nr_splits": "branching",
+        "max_leaf_size": "max_leaf",
+        "beamsize": "beam_width",
+        "beam_size": "beam_width",
+        "only_topk": "top_k, in predict",
+        "threads": "n_jobs",
+        "random_state": "seed",
+        "negative_sampling_scheme": "negatives",
+        "post_processor": "transform",
+        "max_nonzeros_per_label": "max_weights",
+        "solver_type": "loss",
+        "Cp": "positive_cost",
+        "Cn": "negative_cost",
+        "eps": "tolerance",
+        "rel_mode": "relevance",
+    }
+
     # Phase 1: the label tree.
     branching: int = parameter(32, Integer(2), "B, the most children of a cluster")
     max_leaf: int = parameter(100, Integer(1), "the most labels in a last cluster")
@@ -63,7 +93,7 @@ class XRLinear(Parameterised):
     )
     alpha: float | ArrayLike = parameter(
         0.5,
-        Either(Real(0), Instance((list, tuple, np.ndarray), "one for each label")),
+        Either(Real(0, most=1), Instance((list, tuple, np.ndarray), "one for each label")),
         "the weight of pifa in pifa+lf, between 0 and 1",
     )
     index_features: int | None = parameter(
@@ -92,7 +122,7 @@ class XRLinear(Parameterised):
     cost: float = parameter(1.0, Real(0, above=True), "C, the weight of the loss against regularisation")
     positive_cost: float = parameter(1.0, Real(0, above=True), "a factor of C for positives")
     negative_cost: float = parameter(1.0, Real(0, above=True), "a factor of C for negatives")
-    costs: str = parameter(
+    relevance: str = parameter(
         "none",
         Choice("none", "induce", "leaf"),
         "what the values of Y say: none, nothing; induce, the cost of each positive, summed up the tree; leaf, the "
@@ -114,7 +144,7 @@ class XRLinear(Parameterised):
     )
 
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads; -1 is all cores")
-    seed: int = parameter(0, Integer(0), "same seed, same model, whatever n_jobs")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "same seed, same model, whatever n_jobs")
     verbose: bool = parameter(False, Choice(True, False), "progress bars on standard error")
 
     def fit(
@@ -130,7 +160,8 @@ class XRLinear(Parameterised):
         Parameters
         ----------
         X : sparse matrix or array_like of shape (n, d), or a pair (sparse, dense) of them
-            Rows without features are allowed; they train the bias only.
+            Rows should be about as long as 1, as those of TF-IDF are: `cost` and `threshold` mean that. Rows without
+            features are allowed; they train the bias only.
         Y : sparse matrix or array_like of shape (n, labels)
             Above 0 where a row has a label. Labels without rows are allowed; they rank behind all others.
         label_features : like X, of shape (labels, ...), optional
@@ -149,7 +180,7 @@ class XRLinear(Parameterised):
                 labels,
                 tree,
                 self._ranker(),
-                costs=self.costs,
+                costs=self.relevance,
                 negatives=[Negatives.named(name) for name in per_layer(self.negatives, tree.depth, "negatives")],
                 given=given,
                 transforms=[Transform.named(name) for name in per_layer(self.transform, tree.depth, "transform")],
@@ -165,8 +196,8 @@ class XRLinear(Parameterised):
 
         Ties go to the lower label. Rows without features get no labels.
         """
-        searcher = self._searcher()
-        queries = checks.features_like(X, self.widths_)
+        learned, searcher = self._ready()
+        queries = checks.features_like(X, learned.widths)
         with self._progress() as progress, progress.stage("rank") as report:
             indptr, labels, scores = searcher.predict(
                 queries,
@@ -175,7 +206,7 @@ class XRLinear(Parameterised):
                 threads=_core.thread_count(self.n_jobs),
                 report=report,
             )
-        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, self.tree_.n_labels))
+        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, learned.tree.n_labels))
 
     def rank(
         self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None
@@ -184,12 +215,14 @@ class XRLinear(Parameterised):
 
         Parameters
         ----------
-        x : one row of what `fit` took; an array may have one dimension
+        x : one row of what `fit` took; it may have one dimension
         """
-        searcher = self._searcher()
-        if isinstance(x, np.ndarray) and x.ndim == 1:
-            x = x[None, :]
-        query = checks.features_like(x, self.widths_, "x")
+        learned, searcher = self._ready()
+        if (sp.issparse(x) or isinstance(x, np.ndarray)) and x.ndim == 1:
+            x = x.reshape(1, -1)
+        elif isinstance(x, list) and x and np.isscalar(x[0]):
+            x = [x]
+        query = checks.features_like(x, learned.widths, "x")
         if query.rows != 1:
             raise InputError(f"x has {query.rows} rows, rank takes one; use predict for many")
         return searcher.rank(query, top_k=checks.positive_int(top_k, "top_k"), beam_width=self._beam(beam_width))
@@ -200,19 +233,16 @@ class XRLinear(Parameterised):
         Parameters
         ----------
         candidates : sparse matrix or array_like of shape (n, labels)
-            Which pairs; the values do not matter. The result has the same entries.
+            Which pairs: the entries of a sparse matrix whatever their values, what is not 0 in an array. The result has
+            the same entries.
         """
-        searcher = self._searcher()
-        queries = checks.features_like(X, self.widths_)
-        wanted = (
-            checks.features(candidates, "candidates").sparse
-            if sp.issparse(candidates)
-            else checks.labels(candidates, "candidates")
-        )
-        if (wanted.rows, wanted.cols) != (queries.rows, self.tree_.n_labels):
+        learned, searcher = self._ready()
+        queries = checks.features_like(X, learned.widths)
+        wanted = checks.pattern(candidates, "candidates")
+        if (wanted.rows, wanted.cols) != (queries.rows, learned.tree.n_labels):
             raise InputError(
                 f"candidates is {wanted.rows} x {wanted.cols}, it must be {queries.rows} rows x "
-                f"{self.tree_.n_labels} labels"
+                f"{learned.tree.n_labels} labels"
             )
         scores = searcher.selected(queries, wanted, threads=_core.thread_count(self.n_jobs))
         return sp.csr_array((scores, wanted.indices, wanted.indptr), shape=(wanted.rows, wanted.cols))
@@ -223,9 +253,9 @@ class XRLinear(Parameterised):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a folder, in one step: a reader sees the old model or the new one, never half of it."""
-        self._searcher()
+        learned, _ = self._ready()
         parameters = {name: value for name, value in self.get_params().items() if name != "tree"}
-        store.save(path, pack(self._learned, parameters), version=__version__)
+        store.save(path, pack(learned, parameters), version=__version__)
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:
@@ -240,6 +270,7 @@ class XRLinear(Parameterised):
     def from_learned(cls, learned: Learned, **parameters: Any) -> Self:
         """A model of layers that were trained elsewhere."""
         model = cls(**parameters)
+        model.check_parameters()
         model._set_learned(learned)
         return model
 
@@ -247,20 +278,31 @@ class XRLinear(Parameterised):
         return hasattr(self, "layers_")
 
     def _set_learned(self, learned: Learned) -> None:
-        self._search = Searcher(learned.layers)
-        self._learned = learned
+        self._fitted = (learned, Searcher(learned.layers))  # in one step: other threads may be asking
         self.tree_ = learned.tree
         self.layers_ = list(learned.layers)
         self.widths_ = learned.widths
         self.n_features_in_ = sum(learned.widths)
 
-    def _searcher(self) -> Searcher:
+    def _ready(self) -> tuple[Learned, Searcher]:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        return self._search
+        return self._fitted
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For copies and for scikit-learn's worker processes; models are kept with save, which needs no trust to open.
+        state = dict(self.__dict__)
+        if "_fitted" in state:
+            state["_fitted"] = (state["_fitted"][0], None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_fitted" in state:
+            self._set_learned(state["_fitted"][0])
 
     def _beam(self, beam_width: int | None) -> int:
-        return self.beam_width if beam_width is None else checks.positive_int(beam_width, "beam_width")
+        return checks.positive_int(self.beam_width if beam_width is None else beam_width, "beam_width")
 
     def _progress(self) -> Progress:
         return Bars() if self.verbose else Progress()
@@ -269,11 +311,13 @@ class XRLinear(Parameterised):
         self, features: Features, labels: Csr, label_features: FeaturesLike | None, threads: int, progress: Progress
     ) -> LabelTree:
         if self.tree is not None:
+            if label_features is not None:
+                raise InputError("label_features are given but tree is too: they would not be used")
             if self.tree.n_labels != labels.cols:
                 raise InputError(f"the tree has {self.tree.n_labels} labels, Y has {labels.cols}")
             return self.tree
-        indexer = Indexer(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Indexer)})
-        weighted = labels if self.costs != "none" else labels.with_values(1)
+        indexer = Indexer(**{field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(Indexer)})
+        weighted = labels if self.relevance != "none" else labels.with_values(1)
         return indexer.build(features, weighted, label_features, threads=threads, progress=progress)
 
     def _given(self, shortlist: LabelsLike | None, labels: Csr) -> Csr | None:
@@ -294,4 +338,4 @@ class XRLinear(Parameterised):
 
     def _ranker(self) -> LinearRanker:
         shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
-        return LinearRanker(own_costs=self.costs != "none", **{name: getattr(self, name) for name in shared})
+        return LinearRanker(own_costs=self.relevance != "none", **{name: plain(getattr(self, name)) for name in shared})

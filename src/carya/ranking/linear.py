@@ -87,7 +87,7 @@ class LinearRanker:
         )
         return [
             Layer(
-                weights=Csr.of_triple(weights, problem.order.size),
+                weights=Csr.of_triple(weights, problem.order.size, "the result of training (scale X, or costs, down)"),
                 dense=dense,
                 offsets=offsets,
                 chunks=problem.chunks,
