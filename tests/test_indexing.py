@@ -59,7 +59,7 @@ def test_pifa_with_label_features() -> None:
     with pytest.raises(ParameterError, match="alpha must be"):
         indexing.pifa_with_features(a, b, 1.5)
     with pytest.raises(
-        InputError, match="label_features have 2 rows, 0 sparse and 3 dense columns; .* 2, 3 and 1, as X"
+        InputError, match=r"label_features have 2 rows, 0 sparse and 3 dense columns; .* 2, 3 and 1, as X"
     ):
         indexing.pifa_with_features(a, checks.features(np.ones((2, 3))), 0.5)
 

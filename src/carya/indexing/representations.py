@@ -73,8 +73,9 @@ def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) ->
         raise ParameterError(f"alpha must be a number between 0 and 1, or {aggregated.rows} of them, one a label")
     if aggregated.widths != own.widths or aggregated.rows != own.rows:
         raise InputError(
-            f"label_features have {own.rows} rows, {own.widths[0]} sparse and {own.widths[1]} dense columns; to be "
-            f"joined with PIFA they must have {aggregated.rows}, {aggregated.widths[0]} and {aggregated.widths[1]}, as X"
+            f"label_features have {own.rows} rows, {own.widths[0]} sparse and {own.widths[1]} dense columns; "
+            f"to be joined with PIFA they must have {aggregated.rows}, {aggregated.widths[0]} and "
+            f"{aggregated.widths[1]}, as X"
         )
     own = unit(own)
     both = np.broadcast_to(weight, (aggregated.rows,))
