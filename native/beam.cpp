@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
-#include <string>
 
 #include "kernels/kernels.hpp"
 
@@ -13,32 +11,45 @@ namespace carya {
 namespace {
 
 constexpr std::int64_t kRowsPerTask = 32;
+constexpr std::int64_t kLine = 16;             // floats in a cache line, and in a vector of the kernels
+constexpr std::size_t kNarrowIds = 0x10000;    // chunks that a damaged narrow id could name
+constexpr std::int64_t kMostSums = 1LL << 31;  // floats; a beam that needs more is refused
 
-float hinge_exponent(float h, float power) {
-    const float short_of = std::max(0.0F, 1.0F - h);
-    if (power == 3.0F) return -short_of * short_of * short_of;
-    if (power == 4.0F) return -(short_of * short_of) * (short_of * short_of);
-    return -std::pow(short_of, power);
-}
-
-float log_sigmoid(float h) { return h < 0.0F ? h - std::log1p(std::exp(h)) : -std::log1p(std::exp(-h)); }
-
-// Infinities and what is no number at all would upset the sorting, and whoever reads the scores.
-float as_number(float score) {
-    constexpr float most = std::numeric_limits<float>::max();
-    return score >= -most ? std::min(score, most) : -most;
-}
+std::int64_t whole_lines(std::int64_t count) { return (count + kLine - 1) / kLine * kLine; }
 
 bool better(const Scored& a, const Scored& b) { return a.score != b.score ? a.score > b.score : a.node < b.node; }
 
-// Leaves the `keep` best in front, best first.
-void keep_best(std::vector<Scored>& scored, std::int64_t keep) {
-    if (static_cast<std::int64_t>(scored.size()) > keep) {
-        std::nth_element(scored.begin(), scored.begin() + keep, scored.end(), better);
-        scored.resize(keep);
+// The best of what is offered. Twice as many as wanted are kept and now and then cut in half, which costs next to
+// nothing for each of the many that are worse than the worst kept.
+class Best {
+public:
+    Best(std::vector<Scored>& kept, std::int64_t count) : kept_(kept), count_(static_cast<std::size_t>(count)) {
+        kept_.clear();
     }
-    std::sort(scored.begin(), scored.end(), better);
-}
+
+    void offer(std::int32_t node, float score) {
+        if (score < least_) return;
+        kept_.push_back({node, score});
+        if (kept_.size() >= 2 * count_ + kLine) cut();
+    }
+
+    void sort() {
+        if (kept_.size() > count_) cut();
+        std::sort(kept_.begin(), kept_.end(), better);
+    }
+
+private:
+    void cut() {
+        const auto last = kept_.begin() + static_cast<std::ptrdiff_t>(count_);
+        std::nth_element(kept_.begin(), last - 1, kept_.end(), better);
+        kept_.erase(last, kept_.end());
+        least_ = kept_.back().score;
+    }
+
+    std::vector<Scored>& kept_;
+    const std::size_t count_;
+    float least_ = -std::numeric_limits<float>::infinity();
+};
 
 bool has_features(const Query& query, std::int64_t dense_cols) {
     const auto set = [](float x) { return x != 0.0F; };
@@ -66,142 +77,164 @@ void each_row(std::int64_t rows, int threads, Monitor* monitor, Body&& body) {
 
 }  // namespace
 
-float Transform::first(float h) const {
-    switch (kind) {
-        case sigmoid: return 1.0F / (1.0F + std::exp(-h));
-        case log_sigmoid: return carya::log_sigmoid(h);
-        case hinge: return std::exp(hinge_exponent(h, power));
-        case log_hinge: return hinge_exponent(h, power);
-        case noop: break;
-    }
-    return h;
-}
-
-float Transform::join(float g, float h) const {
-    switch (kind) {
-        case sigmoid:
-        case hinge: return g * first(h);
-        case log_sigmoid:
-        case log_hinge: return g + first(h);
-        case noop: break;
-    }
-    return h;
-}
-
-BeamSearch::BeamSearch(std::vector<SearchLayer> layers) : layers_(std::move(layers)) {
+BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts)
+    : layers_(std::move(layers)) {
     if (layers_.empty()) throw std::invalid_argument("a model needs at least one layer");
+    if (layouts.size() != 1 && layouts.size() != layers_.size())
+        throw std::invalid_argument("there must be one layout, or one for each layer");
+    in_logs_ = std::all_of(layers_.begin(), layers_.end(),
+                           [](const SearchLayer& layer) { return layer.transform.kind == Transform::hinge; });
     std::int64_t parents = 1;
     for (std::size_t t = 0; t < layers_.size(); ++t) {
         const SearchLayer& layer = layers_[t];
-        const std::string name = "layer " + std::to_string(t);
-        const auto refuse = [&](const char* what) { throw std::invalid_argument(name + " " + what); };
+        check_layer(t, parents);
         const auto nodes = static_cast<std::int64_t>(layer.order.size());
-        layer.weights.check_structure(name.c_str());
-        if (layer.weights.cols != nodes) refuse("has weights for another number of nodes");
-        if (layer.weights.rows() != sparse_cols()) refuse("has weights for another number of sparse features");
-        if (layer.dense.cols != dense_cols() || (dense_cols() > 0 && layer.dense.rows != nodes))
-            refuse("has dense weights of another shape");
-        if (static_cast<std::int64_t>(layer.offsets.size()) != nodes)
-            refuse("has another number of offsets than nodes");
-        if (static_cast<std::int64_t>(layer.chunks.size()) != parents + 1 || layer.chunks.front() != 0 ||
-            layer.chunks.back() != nodes || !std::is_sorted(layer.chunks.begin(), layer.chunks.end()))
-            refuse("has chunks that do not cover its nodes once for each parent");
         std::vector<std::int32_t> parent(nodes, -1);
         std::vector<std::int32_t> position(nodes, -1);
         for (std::int64_t p = 0; p < parents; ++p)
             for (std::int64_t at = layer.chunks[p]; at < layer.chunks[p + 1]; ++at) {
                 const std::int32_t node = layer.order[at];
-                if (node < 0 || node >= nodes || position[node] >= 0) refuse("has an order that is no permutation");
+                if (node < 0 || node >= nodes || position[node] >= 0)
+                    throw std::invalid_argument("layer " + std::to_string(t) + " has an order that is no permutation");
                 parent[node] = static_cast<std::int32_t>(p);
                 position[node] = static_cast<std::int32_t>(at);
             }
         parent_.push_back(std::move(parent));
         position_.push_back(std::move(position));
+        layouts_.push_back(make_layout(layouts[layouts.size() == 1 ? 0 : t], layer.weights, layer.chunks));
         parents = nodes;
     }
+    // A child scores no higher than its parent if a logarithm of at most 0 is added, or if a score that cannot be
+    // negative, as a product of such forms is, is multiplied by at most 1.
+    std::vector<bool> falls_into(layers_.size());
+    bool product = true;
+    for (std::size_t t = 0; t < layers_.size(); ++t) {
+        const Transform& transform = layers_[t].transform;
+        falls_into[t] = transform.adds() || (transform.multiplies() && product);
+        product = product && transform.multiplies();
+    }
+    falls_.assign(layers_.size(), true);
+    for (std::size_t t = layers_.size() - 1; t-- > 0;) falls_[t] = falls_[t + 1] && falls_into[t + 1];
 }
 
-// Raw scores of the positions in work.ranges (ascending, disjoint) into work.sums, range after range.
-void BeamSearch::sum(const SearchLayer& layer, const Query& query, Work& work) const {
-    work.sums.clear();
-    for (const auto& [begin, end] : work.ranges)
-        work.sums.insert(work.sums.end(), layer.offsets.begin() + begin, layer.offsets.begin() + end);
+void BeamSearch::check_layer(std::size_t t, std::int64_t parents) const {
+    const SearchLayer& layer = layers_[t];
+    const std::string name = "layer " + std::to_string(t);
+    const auto refuse = [&](const char* what) { throw std::invalid_argument(name + " " + what); };
+    const auto nodes = static_cast<std::int64_t>(layer.order.size());
+    if (static_cast<std::int64_t>(layer.chunks.size()) != parents + 1 || layer.chunks.front() != 0 ||
+        layer.chunks.back() != nodes || !std::is_sorted(layer.chunks.begin(), layer.chunks.end()))
+        refuse("has chunks that do not cover its nodes once for each parent");
+    layer.weights.check(parents, name.c_str());
+    if (layer.weights.features() != sparse_cols()) refuse("has weights for another number of sparse features");
+    if (layer.dense.cols != dense_cols() || (dense_cols() > 0 && layer.dense.rows != nodes))
+        refuse("has dense weights of another shape");
+    if (static_cast<std::int64_t>(layer.offsets.size()) != nodes) refuse("has another number of offsets than nodes");
+}
 
-    const std::int64_t* indptr = layer.weights.indptr.data();
-    const std::int32_t* columns = layer.weights.indices.data();
-    const float* values = layer.weights.values.data();
-    const std::size_t features = query.indices.size();
-    for (std::size_t i = 0; i < features; ++i) {
-        if (i + 8 < features) __builtin_prefetch(indptr + query.indices[i + 8]);
-        if (i + 4 < features) {
-            __builtin_prefetch(columns + indptr[query.indices[i + 4]]);
-            __builtin_prefetch(values + indptr[query.indices[i + 4]]);
-        }
-        const float x = query.values[i];
-        const std::int32_t* at = columns + indptr[query.indices[i]];
-        const std::int32_t* const last = columns + indptr[query.indices[i] + 1];
-        float* out = work.sums.data();
-        for (const auto& [begin, end] : work.ranges) {
-            // Gallop to the first weight of the range: most rows are short, a few have a weight for every label.
-            std::ptrdiff_t step = 1;
-            while (last - at > step && at[step] < begin) {
-                at += step;
-                step *= 2;
-            }
-            at = std::lower_bound(at, std::min(at + step + 1, last), static_cast<std::int32_t>(begin));
-            if (at == last) break;
-            for (; at < last && *at < end; ++at) out[*at - begin] += x * values[at - columns];
-            out += end - begin;
-        }
+std::int64_t BeamSearch::layout_bytes() const {
+    std::int64_t total = 0;
+    for (const auto& layout : layouts_) total += layout->bytes();
+    return total;
+}
+
+// Path scores of all children of work.parts, whose parent and score are set, at each part's base in the sums.
+void BeamSearch::score(std::size_t t, const Query& query, Work& work) const {
+    const SearchLayer& layer = layers_[t];
+    const Layout& layout = *layouts_[t];
+    std::int64_t used = kLine;  // a base is never 0
+    for (Part& part : work.parts) {
+        part.begin = layer.chunks[part.parent];
+        part.end = layer.chunks[part.parent + 1];
+        part.base = static_cast<std::uint32_t>(used);
+        used += whole_lines(part.size());
+        if (used > kMostSums) throw std::invalid_argument("the beam is too wide for so many labels");
     }
-    if (layer.dense.cols > 0) {
-        float* out = work.sums.data();
-        for (const auto& [begin, end] : work.ranges)
-            for (std::int64_t position = begin; position < end; ++position)
-                *out++ += kernels().dot(query.dense, layer.dense.row(position), layer.dense.cols);
+    Scratch& scratch = work.scratch;
+    const std::size_t chunks = std::max(kNarrowIds, layer.chunks.size());
+    if (scratch.base.size() < chunks) scratch.base.resize(chunks, 0);
+    scratch.room = used + padding(layer.weights.form);
+    float* sums = scratch.sums.reserve(static_cast<std::size_t>(scratch.room));
+    std::fill_n(sums, used, 0.0F);
+    layout.add(query, work.parts, scratch);
+    for (const Part& part : work.parts) {
+        float* out = sums + part.base;
+        float scale = layout.scale(part.parent);
+        if (layer.dense.cols > 0) {
+            for (std::int64_t i = 0; i < part.size(); ++i)
+                out[i] = out[i] * scale + kernels().dot(query.dense, layer.dense.row(part.begin + i), layer.dense.cols);
+            scale = 1.0F;
+        }
+        kernels().join_scores(layer.transform, in_logs_, part.score, scale, layer.offsets.data() + part.begin,
+                              part.size(), out);
     }
 }
 
-std::span<const Scored> BeamSearch::rank(const Query& query, std::int64_t top_k, std::int64_t beam_width,
-                                         Work& work) const {
+float BeamSearch::shown(float score) const { return in_logs_ ? std::exp(score) : score; }
+
+std::span<const Scored> BeamSearch::rank(const Query& query, const Question& question, Work& work) const {
     work.beam.clear();
     if (!has_features(query, dense_cols())) return work.beam;
-    work.beam.push_back({0, 0.0F});
+    work.beam.push_back({0, neutral()});
+    // A hair below what is asked for, so that rounding never cuts a path whose label would just pass.
+    const float least = in_logs_ ? (question.min_score > 0.0F ? std::log(question.min_score) - 1e-3F
+                                                              : -std::numeric_limits<float>::infinity())
+                                 : question.min_score - 1e-3F * std::fabs(question.min_score);
     for (std::size_t t = 0; t < layers_.size(); ++t) {
         const SearchLayer& layer = layers_[t];
-        std::sort(work.beam.begin(), work.beam.end(), [](const Scored& a, const Scored& b) { return a.node < b.node; });
-        work.ranges.clear();
-        for (const Scored& parent : work.beam)
-            work.ranges.emplace_back(layer.chunks[parent.node], layer.chunks[parent.node + 1]);
-        sum(layer, query, work);
-        work.candidates.clear();
-        const float* raw = work.sums.data();
-        for (std::size_t i = 0; i < work.beam.size(); ++i)
-            for (std::int64_t at = work.ranges[i].first; at < work.ranges[i].second; ++at, ++raw)
-                work.candidates.push_back(
-                    {layer.order[at],
-                     as_number(t == 0 ? layer.transform.first(*raw) : layer.transform.join(work.beam[i].score, *raw))});
-        keep_best(work.candidates, t + 1 == layers_.size() ? top_k : beam_width);
-        std::swap(work.beam, work.candidates);
+        const bool last = t + 1 == layers_.size();
+        work.parts.clear();
+        for (const Scored& node : work.beam)
+            if (t == 0 || !falls_[t - 1] || !(node.score < least))
+                work.parts.push_back({node.node, node.score, 0, 0, 0});
+        std::sort(work.parts.begin(), work.parts.end(),
+                  [](const Part& a, const Part& b) { return a.parent < b.parent; });
+        score(t, query, work);
+        Best best(work.found, last ? question.top_k : question.beam_width);
+        for (const Part& part : work.parts) {
+            const float* scores = work.scratch.sums.data() + part.base;
+            for (std::int64_t i = 0; i < part.size(); ++i) best.offer(layer.order[part.begin + i], scores[i]);
+        }
+        best.sort();
+        std::swap(work.beam, work.found);
     }
+    for (Scored& label : work.beam) label.score = shown(label.score);
+    while (!work.beam.empty() && work.beam.back().score < question.min_score) work.beam.pop_back();
     return work.beam;
 }
 
-Csr BeamSearch::predict(const Features& queries, std::int64_t top_k, std::int64_t beam_width, int threads,
-                        Monitor* monitor) const {
+void BeamSearch::rank(const Query& query, const Question& question, std::vector<std::int32_t>& labels,
+                      std::vector<float>& scores) const {
+    std::unique_ptr<Work> work;
+    {
+        const std::lock_guard held(lock_);
+        if (!pool_.empty()) {
+            work = std::move(pool_.back());
+            pool_.pop_back();
+        }
+    }
+    if (!work) work = std::make_unique<Work>();
+    const auto best = rank(query, question, *work);
+    labels.resize(best.size());
+    scores.resize(best.size());
+    for (std::size_t i = 0; i < best.size(); ++i) {
+        labels[i] = best[i].node;
+        scores[i] = best[i].score;
+    }
+    const std::lock_guard held(lock_);
+    pool_.push_back(std::move(work));
+}
+
+Csr BeamSearch::predict(const Features& queries, Question question, int threads, Monitor* monitor) const {
     const std::int64_t rows = queries.rows();
-    std::int64_t widest = 0;
-    for (std::size_t c = 0; c + 1 < layers_.back().chunks.size(); ++c)
-        widest = std::max(widest, layers_.back().chunks[c + 1] - layers_.back().chunks[c]);
-    if (beam_width < n_labels()) top_k = std::min(top_k, beam_width * widest);  // no query can get more
-    top_k = std::min(top_k, n_labels());
+    const std::int64_t top_k = question.top_k = std::min(question.top_k, n_labels());
     Csr out;
     out.cols = n_labels();
     out.indptr.assign(rows + 1, 0);
     out.indices.resize(rows * top_k);
     out.values.resize(rows * top_k);
     each_row(rows, threads, monitor, [&](std::int64_t row, Work& work) {
-        const auto best = rank(query_of(queries, row), top_k, beam_width, work);
+        const auto best = rank(query_of(queries, row), question, work);
         out.indptr[row + 1] = static_cast<std::int64_t>(best.size());
         for (std::size_t i = 0; i < best.size(); ++i) {
             out.indices[row * top_k + static_cast<std::int64_t>(i)] = best[i].node;
@@ -223,40 +256,36 @@ Csr BeamSearch::predict(const Features& queries, std::int64_t top_k, std::int64_
     return out;
 }
 
-// Scores every node on the way from the root to each label, and nothing else.
+// Scores the chunks on the way from the root to each label, and nothing else.
 void BeamSearch::score_selected(const Query& query, std::span<const std::int32_t> labels, float* out,
                                 Work& work) const {
     const std::size_t depth = layers_.size();
     work.nodes.resize(depth);
     work.nodes[depth - 1].assign(labels.begin(), labels.end());
-    for (std::size_t t = depth; t-- > 0;) {
-        std::vector<std::int32_t>& nodes = work.nodes[t];
-        std::sort(nodes.begin(), nodes.end(),
-                  [&](std::int32_t a, std::int32_t b) { return position_[t][a] < position_[t][b]; });
-        nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-        if (t == 0) break;
-        work.nodes[t - 1].clear();
-        for (const std::int32_t node : nodes) work.nodes[t - 1].push_back(parent_[t][node]);
+    for (std::size_t t = depth - 1; t > 0; --t) {  // the parents of what is wanted below
+        std::vector<std::int32_t>& above = work.nodes[t - 1];
+        above.clear();
+        for (const std::int32_t node : work.nodes[t]) above.push_back(parent_[t][node]);
+        std::sort(above.begin(), above.end());
+        above.erase(std::unique(above.begin(), above.end()), above.end());
     }
-    const auto index_of = [&](std::size_t t, std::int32_t node) {
-        const std::vector<std::int32_t>& nodes = work.nodes[t];
-        const auto before = [&](std::int32_t a, std::int32_t b) { return position_[t][a] < position_[t][b]; };
-        return std::lower_bound(nodes.begin(), nodes.end(), node, before) - nodes.begin();
-    };
+    work.scores.assign(1, neutral());
     for (std::size_t t = 0; t < depth; ++t) {
-        const SearchLayer& layer = layers_[t];
-        const std::vector<std::int32_t>& nodes = work.nodes[t];
-        work.ranges.clear();
-        for (const std::int32_t node : nodes) work.ranges.emplace_back(position_[t][node], position_[t][node] + 1);
-        sum(layer, query, work);
-        std::swap(work.scores, work.parent_scores);
-        work.scores.resize(nodes.size());
-        for (std::size_t i = 0; i < nodes.size(); ++i)
-            work.scores[i] = as_number(
-                t == 0 ? layer.transform.first(work.sums[i])
-                       : layer.transform.join(work.parent_scores[index_of(t - 1, parent_[t][nodes[i]])], work.sums[i]));
+        work.parts.clear();
+        if (t == 0)
+            work.parts.push_back({0, neutral(), 0, 0, 0});
+        else
+            for (std::size_t i = 0; i < work.nodes[t - 1].size(); ++i)
+                work.parts.push_back({work.nodes[t - 1][i], work.scores[i], 0, 0, 0});
+        score(t, query, work);
+        work.scores.clear();
+        for (const std::int32_t node : work.nodes[t]) {
+            const auto part = std::lower_bound(work.parts.begin(), work.parts.end(), parent_[t][node],
+                                               [](const Part& p, std::int32_t parent) { return p.parent < parent; });
+            work.scores.push_back(work.scratch.sums.data()[part->base + (position_[t][node] - part->begin)]);
+        }
     }
-    for (std::size_t i = 0; i < labels.size(); ++i) out[i] = work.scores[index_of(depth - 1, labels[i])];
+    for (std::size_t i = 0; i < labels.size(); ++i) out[i] = shown(work.scores[i]);
 }
 
 std::vector<float> BeamSearch::selected(const Features& queries, const CsrView& candidates, int threads,

@@ -2,27 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
 #include <span>
-#include <utility>
+#include <string>
 #include <vector>
 
+#include "layouts/layout.hpp"
 #include "matrix.hpp"
 #include "parallel.hpp"
+#include "transform.hpp"
 
 namespace carya {
 
-// How a ranker's raw score h joins its parent's score g.
-struct Transform {
-    enum Kind : int { noop, sigmoid, log_sigmoid, hinge, log_hinge };
-    Kind kind = noop;
-    float power = 3.0F;  // p of the hinge forms: exp(-max(0, 1 - h)^p)
-
-    float first(float h) const;  // at the root's children, which have no g
-    float join(float g, float h) const;
-};
-
 struct SearchLayer {
-    CsrView weights;                       // sparse features x positions
+    PackedView weights;                    // of the sparse features
     DenseView dense;                       // positions x dense features
     std::span<const float> offsets;        // one a position
     std::span<const std::int64_t> chunks;  // parents + 1: the positions of each parent's children
@@ -30,56 +25,67 @@ struct SearchLayer {
     Transform transform;
 };
 
-// The sparse and dense features of one row.
-struct Query {
-    std::span<const std::int32_t> indices;
-    std::span<const float> values;
-    const float* dense = nullptr;
-};
-
 struct Scored {
     std::int32_t node;
     float score;
 };
 
+struct Question {
+    std::int64_t top_k = 10;
+    std::int64_t beam_width = 10;
+    float min_score = -std::numeric_limits<float>::infinity();  // labels below it are left out
+};
+
 class BeamSearch {
 public:
-    // Checks that the layers fit together; throws std::invalid_argument.
-    explicit BeamSearch(std::vector<SearchLayer> layers);
+    // One layout a layer, or one for all. Checks that the layers fit together; throws std::invalid_argument.
+    BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts);
 
     std::int64_t n_labels() const { return static_cast<std::int64_t>(layers_.back().order.size()); }
-    std::int64_t sparse_cols() const { return layers_.front().weights.rows(); }
+    std::int64_t sparse_cols() const { return layers_.front().weights.features(); }
     std::int64_t dense_cols() const { return layers_.front().dense.cols; }
+    std::int64_t layout_bytes() const;
 
     // Scratch of one thread.
     struct Work {
+        Scratch scratch;
+        std::vector<Part> parts;
         std::vector<Scored> beam;
-        std::vector<Scored> candidates;
-        std::vector<float> sums;
-        std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+        std::vector<Scored> found;
         std::vector<std::vector<std::int32_t>> nodes;
         std::vector<float> scores;
-        std::vector<float> parent_scores;
     };
 
-    // The top_k best labels, best first, ties to the lower label; none for a query without features.
-    std::span<const Scored> rank(const Query& query, std::int64_t top_k, std::int64_t beam_width, Work& work) const;
+    // The best labels, best first, ties to the lower label; none for a query without features.
+    std::span<const Scored> rank(const Query& query, const Question& question, Work& work) const;
+
+    // The same with scratch from the search's own pool; for any number of threads at once.
+    void rank(const Query& query, const Question& question, std::vector<std::int32_t>& labels,
+              std::vector<float>& scores) const;
 
     // Row by row the same as rank, as CSR in the order of ranking.
-    Csr predict(const Features& queries, std::int64_t top_k, std::int64_t beam_width, int threads,
-                Monitor* monitor) const;
+    Csr predict(const Features& queries, Question question, int threads, Monitor* monitor) const;
 
     // The scores of the given (query, label) pairs, without a beam.
     std::vector<float> selected(const Features& queries, const CsrView& candidates, int threads,
                                 Monitor* monitor) const;
 
 private:
-    void sum(const SearchLayer& layer, const Query& query, Work& work) const;
+    void check_layer(std::size_t t, std::int64_t parents) const;
+    void score(std::size_t t, const Query& query, Work& work) const;
     void score_selected(const Query& query, std::span<const std::int32_t> labels, float* out, Work& work) const;
+    float neutral() const { return in_logs_ || !layers_.front().transform.multiplies() ? 0.0F : 1.0F; }
+    float shown(float score) const;
 
     std::vector<SearchLayer> layers_;
+    std::vector<std::unique_ptr<Layout>> layouts_;
     std::vector<std::vector<std::int32_t>> parent_;    // of each node
     std::vector<std::vector<std::int32_t>> position_;  // of each node
+    std::vector<bool> falls_;  // whether scores can only fall from a layer's nodes to their labels
+    bool in_logs_ = false;  // hinge forms in every layer are multiplied as logarithms: exact where products underflow
+
+    mutable std::mutex lock_;
+    mutable std::vector<std::unique_ptr<Work>> pool_;
 };
 
 }  // namespace carya

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import carya
-from carya import LabelTree
+from carya import LabelTree, checks
 from carya.errors import ParameterError
-from carya.layer import Layer, Transform
+from carya.layer import PRECISIONS, Layer, Transform, Weights
 from carya.matrices import Csr
 from carya.models.saving import Learned
+from carya.search import Searcher
 
 import reference
 
@@ -31,7 +32,7 @@ def random_model(seed: int, sizes: tuple[int, ...], columns: int, dense: int, tr
         weights = rng.integers(-2, 3, (columns, here)) / 4 * (rng.random((columns, here)) < 0.4)
         layers.append(
             Layer(
-                weights=Csr.of_scipy(sp.csr_array(weights.astype(np.float32))),
+                weights=Weights.pack(Csr.of_scipy(sp.csr_array(weights.astype(np.float32))), chunks, "float32"),
                 dense=(rng.integers(-2, 3, (here, dense)) / 4).astype(np.float32),
                 offsets=(rng.integers(-2, 2, here) / 4).astype(np.float32),
                 chunks=chunks,
@@ -69,6 +70,34 @@ def same_ranking(got: list[tuple[int, float]], want: list[tuple[int, float]]) ->
     for label in labels.keys() ^ expected.keys():  # float32 and float64 may part equals differently
         cut = min(score for _, score in want)
         assert labels.get(label, expected.get(label)) == pytest.approx(cut, abs=2e-5)
+
+
+LAYOUTS = ["packed", "by-label", "by-feature", "hash", "search"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(model=models(), seed=st.integers(0, 100), precision=st.sampled_from(PRECISIONS))
+def test_all_layouts_rank_alike(layout: str, model: carya.XRLinear, seed: int, precision: str) -> None:
+    learned = model._fitted[0].with_precision(precision)
+    plain = carya.XRLinear.from_learned(learned)
+    X, everything = queries(model, seed)
+    question = {"top_k": 40, "beam_width": 40}
+    got = Searcher(learned.layers, layout).predict(checks.features_like(X, model.widths_), **question, threads=2)
+    for row in range(everything.shape[0]):
+        part = slice(got[0][row], got[0][row + 1])
+        found = list(zip(got[1][part].tolist(), got[2][part].tolist(), strict=True))
+        same_ranking(found, reference.beam_search(plain, everything[row], 40, 40))
+
+
+@given(models(), st.integers(0, 100), st.floats(-2, 1.5))
+def test_a_least_score_only_leaves_out(model: carya.XRLinear, seed: int, least: float) -> None:
+    X, _ = queries(model, seed)
+    whole, cut = model.predict(X, top_k=12), model.predict(X, top_k=12, min_score=least)
+    for row in range(whole.shape[0]):
+        a, b = whole[[row]], cut[[row]]
+        kept = a.data >= np.float32(least)
+        assert np.array_equal(a.indices[kept], b.indices)
+        assert np.array_equal(a.data[kept], b.data)
 
 
 @given(models(), st.integers(0, 100), st.integers(1, 12), st.integers(1, 8))
@@ -119,7 +148,7 @@ def test_a_wide_beam_is_brute_force(model: carya.XRLinear, world) -> None:
 def test_ties_go_to_the_lower_label() -> None:
     tree = LabelTree.flat(6)
     order, chunks = tree.children(1)
-    weights = Csr.of_scipy(sp.csr_array(np.array([[1, 0, 1, 1, 0, 1]], np.float32)))
+    weights = Weights.pack(Csr.of_scipy(sp.csr_array(np.array([[1, 0, 1, 1, 0, 1]], np.float32))), chunks, "float32")
     layer = Layer(
         weights, np.zeros((6, 0), np.float32), np.zeros(6, np.float32), chunks, order, Transform.named("noop")
     )

@@ -174,7 +174,7 @@ def test_a_sealed_model_with_wrong_arrays_is_refused_or_safe(
     name = rng.choice([name for name, array in arrays.items() if array.size])
     flat = arrays[name].reshape(-1)
     at = rng.integers(flat.size)
-    flat[at] = rng.choice([-1, 0, 2**31 - 1, 7, flat.size])
+    flat[at] = np.array(rng.choice([-1, 0, 2**31 - 1, 7, flat.size])).astype(flat.dtype)
     store.save(place, store.Saved(saved.kind, saved.parameters, saved.shape, arrays), version="0")
     try:
         model = carya.load(place)
@@ -196,8 +196,11 @@ def test_a_sealed_model_with_wrong_arrays_is_refused_or_safe(
         lambda s: s.arrays.pop("1.offsets"),
         lambda s: s.arrays.update({"1.dense": np.zeros((3, 3), np.float32)}),
         lambda s: s.arrays.update({"2.parents": np.zeros(1, np.int32)}),
-        lambda s: s.arrays.update({"1.weights.indptr": np.zeros(4, np.int64)}),
-        lambda s: s.arrays.update({"1.weights.values": np.zeros(4, np.float32)}),
+        lambda s: s.arrays.update({"1.weights.starts": np.zeros(4, np.int64)}),
+        lambda s: s.arrays.update({"1.weights.starts": s.arrays["1.weights.starts"].astype(np.int32)}),
+        lambda s: s.arrays.update({"1.weights.data": np.zeros(4, np.uint8)}),
+        lambda s: s.arrays.update({"1.weights.scales": np.zeros(0, np.float32)}),
+        lambda s: s.shape.update(precisions=["int4"] * 3),
         lambda s: s.arrays.update({"1.offsets": np.zeros(4, np.int32)}),
     ],
 )

@@ -1,4 +1,7 @@
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+
+#include <cmath>
 
 #include "../beam.hpp"
 #include "arrays.hpp"
@@ -10,17 +13,30 @@ using namespace nb::literals;
 namespace {
 
 struct LayerArrays {
-    CheckedCsr weights;
+    Array<std::uint32_t> narrow;
+    Array<std::int64_t> wide;
+    Array<std::uint8_t> data;
+    Array<float> scales;
+    Precision precision;
     Table<float> dense;
     Array<float> offsets;
     Array<std::int64_t> chunks;
     Array<std::int32_t> order;
     Transform transform;
+
+    PackedView packed() const {
+        return {{span(narrow), span(wide)}, span(data), span(scales), PackedForm::of(span(chunks), precision)};
+    }
+
+    SearchLayer view() const {
+        return {packed(), bind::view(dense), span(offsets), span(chunks), span(order), transform};
+    }
 };
 
 class Searcher {
 public:
-    explicit Searcher(const std::vector<const LayerArrays*>& layers) : search_(views(layers)) {
+    Searcher(const std::vector<const LayerArrays*>& layers, const std::vector<std::string>& layouts)
+        : search_(views(layers), layouts) {
         for (const LayerArrays* layer : layers) kept_.push_back(*layer);
     }
 
@@ -31,12 +47,25 @@ public:
             throw std::invalid_argument("the queries have other columns than the model");
     }
 
+    // Whether arrays straight from a user are a query: then nothing needs to be copied or checked in Python.
+    bool takes(std::span<const std::int32_t> indices, std::span<const float> values,
+               std::span<const float> dense) const {
+        if (indices.size() != values.size() || static_cast<std::int64_t>(dense.size()) != search_.dense_cols())
+            return false;
+        std::int64_t before = -1;
+        for (std::size_t i = 0; i < indices.size(); ++i) {
+            if (indices[i] <= before || !std::isfinite(values[i])) return false;
+            before = indices[i];
+        }
+        for (const float x : dense)
+            if (!std::isfinite(x)) return false;
+        return before < search_.sparse_cols();
+    }
+
 private:
     static std::vector<SearchLayer> views(const std::vector<const LayerArrays*>& layers) {
         std::vector<SearchLayer> out;
-        for (const LayerArrays* layer : layers)
-            out.push_back({layer->weights.view, view(layer->dense), span(layer->offsets), span(layer->chunks),
-                           span(layer->order), layer->transform});
+        for (const LayerArrays* layer : layers) out.push_back(layer->view());
         return out;
     }
 
@@ -54,53 +83,92 @@ void register_search(nb::module_& m) {
         .value("hinge", Transform::hinge)
         .value("log_hinge", Transform::log_hinge);
 
+    nb::enum_<Precision>(m, "Precision")
+        .value("float32", Precision::float32)
+        .value("float16", Precision::float16)
+        .value("int8", Precision::int8);
+
+    m.def(
+        "pack",
+        [](const CheckedCsr& weights, Array<std::int64_t> chunks, Precision precision, int threads) {
+            Packed out;
+            {
+                const nb::gil_scoped_release released;
+                if (chunks.size() < 1 || span(chunks).back() != weights.view.cols)
+                    throw std::invalid_argument("the chunks must cover the columns of the weights");
+                out = pack(weights.view, span(chunks), precision, threads);
+            }
+            return nb::make_tuple(give(std::move(out.narrow)), give(std::move(out.wide)), give(std::move(out.data)),
+                                  give(std::move(out.scales)));
+        },
+        "weights"_a, "chunks"_a.noconvert(), "precision"_a, "threads"_a,
+        "Weights of features x positions in the form they are searched in: (starts, wide starts, data, scales).");
+
     nb::class_<LayerArrays>(m, "SearchLayer", "The arrays of one layer.")
         .def(
             "__init__",
-            [](LayerArrays* self, const CheckedCsr& weights, Table<float> dense, Array<float> offsets,
+            [](LayerArrays* self, Array<std::uint32_t> narrow, Array<std::int64_t> wide, Array<std::uint8_t> data,
+               Array<float> scales, Precision precision, Table<float> dense, Array<float> offsets,
                Array<std::int64_t> chunks, Array<std::int32_t> order, Transform::Kind kind, float power) {
-                new (self) LayerArrays{weights,           std::move(dense), std::move(offsets),
-                                       std::move(chunks), std::move(order), Transform{kind, power}};
+                if (chunks.size() < 1) throw std::invalid_argument("a layer needs chunks");
+                new (self) LayerArrays{std::move(narrow), std::move(wide),       std::move(data),    std::move(scales),
+                                       precision,         std::move(dense),      std::move(offsets), std::move(chunks),
+                                       std::move(order),  Transform{kind, power}};
             },
-            "weights"_a, "dense"_a.noconvert(), "offsets"_a.noconvert(), "chunks"_a.noconvert(), "order"_a.noconvert(),
-            "kind"_a, "power"_a);
+            "narrow"_a.noconvert(), "wide"_a.noconvert(), "data"_a.noconvert(), "scales"_a.noconvert(), "precision"_a,
+            "dense"_a.noconvert(), "offsets"_a.noconvert(), "chunks"_a.noconvert(), "order"_a.noconvert(), "kind"_a,
+            "power"_a)
+        .def(
+            "unpack",
+            [](const LayerArrays& self) {
+                Csr out;
+                {
+                    const nb::gil_scoped_release released;
+                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "the layer");
+                    out = unpack(self.packed(), span(self.chunks));
+                }
+                return give(std::move(out));
+            },
+            "The weights as (indptr, positions, values), feature by feature.");
 
     nb::class_<Searcher>(m, "BeamSearch", "Beam search over layers.")
-        .def(nb::init<const std::vector<const LayerArrays*>&>(), "layers"_a)
+        .def(nb::init<const std::vector<const LayerArrays*>&, const std::vector<std::string>&>(), "layers"_a,
+             "layouts"_a)
+        .def_prop_ro("layout_bytes", [](const Searcher& self) { return self.search().layout_bytes(); })
         .def(
             "predict",
             [](const Searcher& self, const CheckedFeatures& queries, std::int64_t top_k, std::int64_t beam_width,
-               int threads, nb::object report) {
+               float min_score, int threads, nb::object report) {
                 PythonMonitor monitor(std::move(report));
                 Csr out;
                 {
                     const nb::gil_scoped_release released;
                     self.check(queries.view);
-                    out = self.search().predict(queries.view, top_k, beam_width, threads, &monitor);
+                    out = self.search().predict(queries.view, {top_k, beam_width, min_score}, threads, &monitor);
                 }
                 return give(std::move(out));
             },
-            "queries"_a, "top_k"_a, "beam_width"_a, "threads"_a, "report"_a.none(),
+            "queries"_a, "top_k"_a, "beam_width"_a, "min_score"_a, "threads"_a, "report"_a.none(),
             "(indptr, labels, scores), every row best first.")
         .def(
             "rank",
-            [](const Searcher& self, const CheckedFeatures& query, std::int64_t top_k, std::int64_t beam_width) {
+            [](const Searcher& self, Array<std::int32_t> indices, Array<float> values, Array<float> dense,
+               std::int64_t top_k, std::int64_t beam_width, float min_score) -> nb::object {
                 std::vector<std::int32_t> labels;
                 std::vector<float> scores;
                 {
                     const nb::gil_scoped_release released;
-                    self.check(query.view);
-                    BeamSearch::Work work;
-                    const CsrView& x = query.view.sparse;
-                    for (const Scored& best :
-                         self.search().rank({x.indices, x.values, query.view.dense.data}, top_k, beam_width, work)) {
-                        labels.push_back(best.node);
-                        scores.push_back(best.score);
-                    }
+                    if (!self.takes(span(indices), span(values), span(dense)))
+                        labels.push_back(-1);
+                    else
+                        self.search().rank({span(indices), span(values), dense.data()}, {top_k, beam_width, min_score},
+                                           labels, scores);
                 }
+                if (labels.size() != scores.size()) return nb::none();
                 return nb::make_tuple(give(std::move(labels)), give(std::move(scores)));
             },
-            "query"_a, "top_k"_a, "beam_width"_a, "(labels, scores) of one query, best first.")
+            "indices"_a.noconvert(), "values"_a.noconvert(), "dense"_a.noconvert(), "top_k"_a, "beam_width"_a,
+            "min_score"_a, "(labels, scores) of one query, best first; None if the arrays are not those of a query.")
         .def(
             "selected",
             [](const Searcher& self, const CheckedFeatures& queries, const CheckedCsr& candidates, int threads,

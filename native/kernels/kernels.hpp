@@ -6,6 +6,9 @@
 
 #include <cstdint>
 
+#include "../layouts/packed.hpp"
+#include "../transform.hpp"
+
 namespace carya {
 
 inline constexpr int kMaxLanes = 16;
@@ -51,6 +54,15 @@ struct alignas(64) LaneState {
     std::int32_t live[kMaxLanes];  // -1 while the lane is being solved, else 0
 };
 
+// A packed layer (layouts/packed.hpp) as the kernels see it.
+struct PackedWeights {
+    const std::uint32_t* narrow;  // where blocks begin, or null
+    const std::int64_t* wide;     // the same
+    const std::uint8_t* data;
+    std::int64_t chunks;
+    PackedForm form;
+};
+
 struct Kernels {
     const char* name;
     // Sets old_stiffness and old_anchor as they are before the first pass, with alpha = 0 everywhere. For the logistic
@@ -66,6 +78,16 @@ struct Kernels {
     float (*sparse_dot)(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x);
     // out[j] += scale * x[j]
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
+    // For every feature of a query and every chunk c with base[c] > 0 that the feature has weights in:
+    // sums[base[c] + child] += value * weight. `base` has room for all narrow ids and `sums`, of `room` floats, for all
+    // narrow children behind every base.
+    void (*add_packed)(const PackedWeights& weights, const std::int32_t* features, const float* values,
+                       std::int64_t count, const std::uint32_t* base, float* sums, std::int64_t room);
+    // Raw scores become path scores, in place: h = sums * scale + offsets, joined with the parent's score. `in_logs`
+    // says that the hinge form adds logarithms instead of multiplying. `sums` is aligned and has room for whole
+    // vectors.
+    void (*join_scores)(const Transform& transform, bool in_logs, float parent, float scale, const float* offsets,
+                        std::int64_t count, float* sums);
 };
 
 // The fastest set this processor runs, or the one named by the environment variable CARYA_ISA (baseline, avx2, avx512).

@@ -77,6 +77,32 @@ def features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X") -> 
     return Features.of(_sparse(given if sp.issparse(given) else sp.csr_array(given), name), name=name)
 
 
+_NO_INDICES = np.zeros(0, np.int32)
+_NO_VALUES = np.zeros(0, np.float32)
+
+
+def one_row(
+    x: Any, widths: tuple[int, int]
+) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]] | None:
+    """The arrays of one query as they are, if they look right at a glance; None if :func:`features_like` has to see it.
+
+    It takes a microsecond, where the thorough way takes twenty. Values and columns are checked by who uses them.
+    """
+    sparse, dense = x if type(x) is tuple and len(x) == 2 else (x, None) if widths[0] else (None, x)
+    indices, values, vector = _NO_INDICES, _NO_VALUES, _NO_VALUES
+    if sparse is not None:
+        if type(sparse) not in (sp.csr_array, sp.csr_matrix) or sparse.shape != (1, widths[0]):
+            return None
+        indices, values = sparse.indices, sparse.data
+        if values.dtype != np.float32 or indices.dtype != np.int32 or sparse.indptr[-1] != values.size:
+            return None
+    if dense is not None:
+        if type(dense) is not np.ndarray or dense.dtype != np.float32 or not dense.flags.c_contiguous:
+            return None
+        vector = dense.reshape(-1) if dense.ndim == 1 or dense.shape[0] == 1 else _NO_VALUES
+    return (indices, values, vector) if vector.size == widths[1] else None
+
+
 def labels(Y: LabelsLike, name: str = "Y") -> Csr:
     """Labels, rows x labels, with values above 0 where a row has a label.
 

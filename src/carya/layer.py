@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from carya import _core
-from carya.errors import ParameterError
+from carya.errors import ModelFormatError, ParameterError
 from carya.matrices import Csr
 
 #: What names of transforms may be, for messages.
@@ -63,6 +63,47 @@ class Transform:
         return self.kind.replace("_", "-")
 
 
+#: How weights can be kept: exactly, in half the bytes, or in a quarter with one scale for each cluster.
+PRECISIONS = ("float32", "float16", "int8")
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """The weights of one level's sparse features, packed as they are searched and saved (docs/format.md).
+
+    Attributes
+    ----------
+    starts : ndarray of uint32 or int64, shape (sparse features + 1,)
+        Where the block of each feature begins.
+    data : ndarray of uint8
+        The blocks.
+    scales : ndarray of float32
+        One for each cluster with precision int8, else none.
+    precision : {"float32", "float16", "int8"}
+    """
+
+    starts: NDArray[Any] = field(repr=False)
+    data: NDArray[np.uint8] = field(repr=False)
+    scales: NDArray[np.float32] = field(repr=False)
+    precision: str
+
+    @classmethod
+    def pack(cls, weights: Csr, chunks: NDArray[np.int64], precision: str, *, threads: int = 1) -> Self:
+        """Weights of sparse features x positions."""
+        narrow, wide, data, scales = _core.pack(weights.native, chunks, getattr(_core.Precision, precision), threads)
+        return cls(narrow if narrow.size else wide, data, scales, precision)
+
+    @property
+    def n_features(self) -> int:
+        """The number of sparse features."""
+        return self.starts.size - 1
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory they take."""
+        return self.starts.nbytes + self.data.nbytes + self.scales.nbytes
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """The linear ranker of one level.
@@ -72,7 +113,8 @@ class Layer:
 
     Attributes
     ----------
-    weights : Csr, sparse features x positions
+    weights : Weights
+        Of the sparse features.
     dense : ndarray of float32, shape (positions, dense features)
     offsets : ndarray of float32, shape (positions,)
         The bias as it is added to a score.
@@ -82,7 +124,7 @@ class Layer:
     transform : Transform
     """
 
-    weights: Csr
+    weights: Weights
     dense: NDArray[np.float32] = field(repr=False)
     offsets: NDArray[np.float32] = field(repr=False)
     chunks: NDArray[np.int64] = field(repr=False)
@@ -97,18 +139,37 @@ class Layer:
         """The number of nodes it scores."""
         return self.order.size
 
+    def unpacked(self) -> Csr:
+        """The weights as sparse features x positions; raises ModelFormatError if they are damaged."""
+        try:
+            return Csr.of_triple(self.native.unpack(), self.order.size)
+        except ValueError as error:
+            raise ModelFormatError(str(error)) from None
+
     def matrix(self) -> sp.csc_array:
         """All weights as one matrix, features x nodes, the sparse features first and the offsets in the last row."""
         position = np.empty_like(self.order)
         position[self.order] = np.arange(self.order.size, dtype=np.int32)
-        blocks = [self.weights.to_scipy(), sp.csr_array(self.dense.T), sp.csr_array(self.offsets[None, :])]
+        blocks = [self.unpacked().to_scipy(), sp.csr_array(self.dense.T), sp.csr_array(self.offsets[None, :])]
         return sp.csc_array(sp.vstack(blocks, format="csc")[:, position])
+
+    def with_precision(self, precision: str, *, threads: int = 1) -> Layer:
+        """The same ranker with its weights kept otherwise."""
+        if precision == self.weights.precision:
+            return self
+        return replace(self, weights=Weights.pack(self.unpacked(), self.chunks, precision, threads=threads))
 
     @cached_property
     def native(self) -> _core.SearchLayer:
         """The same arrays for the search."""
+        starts = self.weights.starts
+        narrow = starts.dtype == np.uint32
         return _core.SearchLayer(
-            self.weights.native,
+            starts if narrow else np.zeros(0, np.uint32),
+            np.zeros(0, np.int64) if narrow else starts,
+            self.weights.data,
+            self.weights.scales,
+            getattr(_core.Precision, self.weights.precision),
             self.dense,
             self.offsets,
             self.chunks,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +21,25 @@ class Searcher:
     The number of threads never changes a result, ties go to the lower node, and other Python threads run meanwhile.
     """
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
-        self._search = _core.BeamSearch([layer.native for layer in layers])
+    def __init__(self, layers: Sequence[Layer], layout: str = "packed") -> None:
+        self._search = _core.BeamSearch([layer.native for layer in layers], [layout])
         self.n_labels = layers[-1].n_nodes
 
     def predict(
-        self, queries: Features, *, top_k: int, beam_width: int, threads: int, report: Report = None
+        self,
+        queries: Features,
+        *,
+        top_k: int,
+        beam_width: int,
+        min_score: float = -math.inf,
+        threads: int,
+        report: Report = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         """Row offsets, labels and scores of the best `top_k` labels of every query, best first in each row.
 
         A query without features gets no labels.
         """
-        return self._search.predict(queries.native, top_k, beam_width, threads, report)
+        return self._search.predict(queries.native, top_k, beam_width, min_score, threads, report)
 
     def shortlist(self, queries: Features, *, beam_width: int, threads: int, report: Report = None) -> Csr:
         """What the beam holds after the last layer, queries x nodes."""
@@ -41,9 +50,19 @@ class Searcher:
         order = np.lexsort((nodes, rows))
         return Csr.of(indptr, nodes[order], scores[order], self.n_labels)
 
-    def rank(self, query: Features, *, top_k: int, beam_width: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Labels and scores of one query, best first."""
-        return self._search.rank(query.native, top_k, beam_width)
+    def rank(
+        self,
+        indices: NDArray[np.int32],
+        values: NDArray[np.float32],
+        dense: NDArray[np.float32],
+        *,
+        top_k: int,
+        beam_width: int,
+        min_score: float = -math.inf,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
+        """Labels and scores of one query, best first; None if the arrays are not those of a query of this model."""
+        answer = self._search.rank(indices, values, dense, top_k, beam_width, min_score)
+        return cast(tuple[NDArray[np.int32], NDArray[np.float32]] | None, answer)
 
     def selected(
         self, queries: Features, candidates: Csr, *, threads: int, report: Report = None

@@ -25,7 +25,7 @@ from carya.errors import ModelFormatError, SaveError
 
 FORMAT = 1
 _ALIGNMENT = 64
-_DTYPES = {"float32": "<f4", "int32": "<i4", "int64": "<i8"}
+_DTYPES = {"float32": "<f4", "int32": "<i4", "int64": "<i8", "uint8": "|u1", "uint32": "<u4"}
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.bin"
 _MOST_MANIFEST_BYTES = 64 << 20

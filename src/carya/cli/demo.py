@@ -40,8 +40,8 @@ def demo(
     model.fit(X, Y)
     trained = time.perf_counter() - started
     model.verbose = False
-    weights = sum(layer.weights.values.size for layer in model.layers_)
-    console.print(f"Trained {model.tree_} with {weights:,} weights in {trained:.2f} s.")
+    size = sum(layer.weights.n_bytes for layer in model.layers_)
+    console.print(f"Trained {model.tree_}, {size / 1e6:.1f} MB, in {trained:.2f} s.")
 
     started = time.perf_counter()
     S = model.predict(Xt, top_k=10)

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from carya.errors import ModelFormatError
-from carya.layer import Layer, Transform
+from carya.layer import Layer, Transform, Weights
 from carya.matrices import Csr
 from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
@@ -45,9 +45,10 @@ def import_pecos(path: str | os.PathLike[str]) -> XRLinear:
         ]
         inner = settings[0]["pred_kwargs"]["only_topk"] if depth > 1 else 10
         return XRLinear.from_learned(
-            Learned(tree, layers, (layers[0].weights.rows, 0)),
+            Learned(tree, layers, (layers[0].weights.n_features, 0)),
             beam_width=int(inner),
             transform=[layer.transform.name for layer in layers],
+            precision="float32",
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFormatError(f"{place} is not an XR-Linear model of libpecos: {error}") from None
@@ -65,7 +66,7 @@ def _layer(tree: LabelTree, level: int, setting: dict[str, Any], matrix: sp.csr_
     if bias > 0:
         offsets[:] = by_position[[features]].toarray()[0] * bias
     return Layer(
-        weights=Csr.of_scipy(by_position[:features], f"the weights of layer {level}"),
+        weights=Weights.pack(Csr.of_scipy(by_position[:features], f"the weights of layer {level}"), chunks, "float32"),
         dense=np.zeros((order.size, 0), np.float32),
         offsets=offsets,
         chunks=chunks,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya.errors import InputError, ModelFormatError
-from carya.layer import Layer, Transform
-from carya.matrices import Csr
+from carya.layer import PRECISIONS, Layer, Transform, Weights
 from carya.store import Saved
 from carya.tree import LabelTree
 
@@ -35,6 +34,10 @@ class Learned:
     layers: Sequence[Layer]
     widths: tuple[int, int]
 
+    def with_precision(self, precision: str, *, threads: int = 1) -> Learned:
+        """The same with weights kept otherwise."""
+        return replace(self, layers=[layer.with_precision(precision, threads=threads) for layer in self.layers])
+
 
 def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
     """The content of a model folder."""
@@ -42,14 +45,15 @@ def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
         "sparse_features": learned.widths[0],
         "dense_features": learned.widths[1],
         "transforms": [layer.transform.name for layer in learned.layers],
+        "precisions": [layer.weights.precision for layer in learned.layers],
     }
     arrays: dict[str, NDArray[Any]] = {}
     for level, (layer, parents) in enumerate(zip(learned.layers, learned.tree.parents, strict=True), 1):
         arrays |= {
             f"{level}.parents": parents,
-            f"{level}.weights.indptr": layer.weights.indptr,
-            f"{level}.weights.positions": layer.weights.indices,
-            f"{level}.weights.values": layer.weights.values,
+            f"{level}.weights.starts": layer.weights.starts,
+            f"{level}.weights.data": layer.weights.data,
+            f"{level}.weights.scales": layer.weights.scales,
             f"{level}.dense": layer.dense,
             f"{level}.offsets": layer.offsets,
         }
@@ -70,8 +74,12 @@ def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
     try:
         widths = (int(saved.shape["sparse_features"]), int(saved.shape["dense_features"]))
         transforms = [Transform.named(name) for name in saved.shape["transforms"]]
+        precisions = saved.shape["precisions"]
         tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(transforms) + 1)])
-        layers = [_layer(saved, tree, level, widths, transform) for level, transform in enumerate(transforms, 1)]
+        layers = [
+            _layer(saved, tree, level, widths, transform, precision)
+            for level, (transform, precision) in enumerate(zip(transforms, precisions, strict=True), 1)
+        ]
         if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers):
             raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -80,20 +88,24 @@ def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
     return Learned(tree, layers, widths), parameters
 
 
-def _layer(saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform) -> Layer:
+def _layer(
+    saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform, precision: str
+) -> Layer:
     order, chunks = tree.children(level)
-    indptr, dense = saved.arrays[f"{level}.weights.indptr"], saved.arrays[f"{level}.dense"]
-    if indptr.size != widths[0] + 1 or dense.shape != (order.size, widths[1]):
+    starts, dense = saved.arrays[f"{level}.weights.starts"], saved.arrays[f"{level}.dense"]
+    if precision not in PRECISIONS:
+        raise InputError(f"layer {level} has precision {precision!r}")
+    if (
+        starts.dtype not in (np.uint32, np.int64)
+        or starts.size != widths[0] + 1
+        or dense.shape != (order.size, widths[1])
+    ):
         raise InputError(f"layer {level} has weights of another shape")
     if not np.isfinite(dense).all() or not np.isfinite(saved.arrays[f"{level}.offsets"]).all():
         raise InputError(f"layer {level} has weights that are not finite")
     return Layer(
-        weights=Csr.of(
-            indptr,
-            saved.arrays[f"{level}.weights.positions"],
-            saved.arrays[f"{level}.weights.values"],
-            order.size,
-            f"the weights of layer {level}",
+        weights=Weights(
+            starts, saved.arrays[f"{level}.weights.data"], saved.arrays[f"{level}.weights.scales"], precision
         ),
         dense=dense,
         offsets=saved.arrays[f"{level}.offsets"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from carya import _core, checks, metrics, store
 from carya.checks import FeaturesLike, LabelsLike
-from carya.errors import InputError, ModelFormatError, NotFittedError
+from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
 from carya.indexing import Indexer
 from carya.indexing.build import REPRESENTATIONS
 from carya.layer import NAMES as TRANSFORMS
-from carya.layer import Transform
+from carya.layer import PRECISIONS, Transform
 from carya.matching import Negatives
 from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
@@ -137,6 +139,11 @@ class XRLinear(Parameterised):
     max_weights: int | None = parameter(
         None, Either(Integer(1), Choice(None)), "the most weights of sparse features a label keeps, the largest"
     )
+    precision: str = parameter(
+        "int8",
+        Choice(*PRECISIONS),
+        "how weights are kept: float32 is exact, float16 takes half the bytes, int8 a quarter, with a scale a cluster",
+    )
     transform: str | Sequence[str] = parameter(
         ("l3-hinge", "l4-hinge"),
         PerLayer(Parsed(Transform.named, TRANSFORMS)),
@@ -191,10 +198,13 @@ class XRLinear(Parameterised):
         self._set_learned(Learned(tree, layers, features.widths))
         return self
 
-    def predict(self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None) -> sp.csr_array:
+    def predict(
+        self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> sp.csr_array:
         """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
 
-        Ties go to the lower label. Rows without features get no labels.
+        Ties go to the lower label. Rows without features get no labels. With `min_score`, labels below it are left out,
+        and paths of the tree that cannot reach it are not walked.
         """
         learned, searcher = self._ready()
         queries = checks.features_like(X, learned.widths)
@@ -203,29 +213,39 @@ class XRLinear(Parameterised):
                 queries,
                 top_k=checks.positive_int(top_k, "top_k"),
                 beam_width=self._beam(beam_width),
+                min_score=_least(min_score),
                 threads=_core.thread_count(self.n_jobs),
                 report=report,
             )
         return sp.csr_array((scores, labels, indptr), shape=(queries.rows, learned.tree.n_labels))
 
     def rank(
-        self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None
+        self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The `top_k` best labels of one query and their scores, best first.
+
+        Any number of threads may ask at once; it takes tens of microseconds.
 
         Parameters
         ----------
         x : one row of what `fit` took; it may have one dimension
         """
         learned, searcher = self._ready()
-        if (sp.issparse(x) or isinstance(x, np.ndarray)) and x.ndim == 1:
-            x = x.reshape(1, -1)
-        elif isinstance(x, list) and x and np.isscalar(x[0]):
-            x = [x]
-        query = checks.features_like(x, learned.widths, "x")
-        if query.rows != 1:
-            raise InputError(f"x has {query.rows} rows, rank takes one; use predict for many")
-        return searcher.rank(query, top_k=checks.positive_int(top_k, "top_k"), beam_width=self._beam(beam_width))
+        count, width, least = checks.positive_int(top_k, "top_k"), self._beam(beam_width), _least(min_score)
+        arrays = checks.one_row(x, learned.widths)
+        answer = None if arrays is None else searcher.rank(*arrays, top_k=count, beam_width=width, min_score=least)
+        if answer is None:  # not in the form it should have: find out whether it can be brought into it
+            if (sp.issparse(x) or isinstance(x, np.ndarray)) and x.ndim == 1:
+                x = x.reshape(1, -1)
+            elif isinstance(x, list) and x and np.isscalar(x[0]):
+                x = [x]
+            query = checks.features_like(x, learned.widths, "x")
+            if query.rows != 1:
+                raise InputError(f"x has {query.rows} rows, rank takes one; use predict for many")
+            arrays = (query.sparse.indices, query.sparse.values, query.dense.reshape(-1))
+            answer = searcher.rank(*arrays, top_k=count, beam_width=width, min_score=least)
+        assert answer is not None  # what passed the door is a query
+        return answer
 
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
         """The scores of given (row, label) pairs only, whether the search would have reached them or not.
@@ -251,10 +271,21 @@ class XRLinear(Parameterised):
         """P@1, what scikit-learn compares models by unless told otherwise."""
         return metrics.precision(Y, self.predict(X, top_k=1), k=1)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a folder, in one step: a reader sees the old model or the new one, never half of it."""
+    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
+        """Write the model to a folder, in one step: a reader sees the old model or the new one, never half of it.
+
+        Parameters
+        ----------
+        precision : {"float32", "float16", "int8"}, optional
+            Keep the weights otherwise than the model does.
+        """
         learned, _ = self._ready()
         parameters = {name: value for name, value in self.get_params().items() if name != "tree"}
+        if precision is not None:
+            if precision not in PRECISIONS:
+                raise ParameterError(f"precision must be one of {', '.join(map(repr, PRECISIONS))}, got {precision!r}")
+            learned = learned.with_precision(precision, threads=_core.thread_count(self.n_jobs))
+            parameters["precision"] = precision
         store.save(path, pack(learned, parameters), version=__version__)
 
     @classmethod
@@ -339,3 +370,12 @@ class XRLinear(Parameterised):
     def _ranker(self) -> LinearRanker:
         shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
         return LinearRanker(own_costs=self.relevance != "none", **{name: plain(getattr(self, name)) for name in shared})
+
+
+def _least(min_score: float | None) -> float:
+    """The least score to give, as the search takes it."""
+    if min_score is None:
+        return -math.inf
+    if isinstance(min_score, bool) or not isinstance(min_score, numbers.Real) or math.isnan(min_score):
+        raise InputError(f"min_score must be a number or None, got {min_score!r}")
+    return float(min_score)

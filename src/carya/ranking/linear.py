@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
-from carya.layer import Layer, Transform
+from carya.layer import Layer, Transform, Weights
 from carya.matrices import Csr, Features
 from carya.progress import Report
 
@@ -54,6 +54,7 @@ class LinearRanker:
     max_passes: int
     threshold: float
     max_weights: int | None
+    precision: str
     seed: int
 
     def train(
@@ -87,7 +88,12 @@ class LinearRanker:
         )
         return [
             Layer(
-                weights=Csr.of_triple(weights, problem.order.size, "the result of training (scale X, or costs, down)"),
+                weights=Weights.pack(
+                    Csr.of_triple(weights, problem.order.size, "the result of training (scale X, or costs, down)"),
+                    problem.chunks,
+                    self.precision,
+                    threads=threads,
+                ),
                 dense=dense,
                 offsets=offsets,
                 chunks=problem.chunks,

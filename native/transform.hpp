@@ -1,0 +1,15 @@
+// How a ranker's raw score h joins its parent's score g.
+#pragma once
+
+namespace carya {
+
+struct Transform {
+    enum Kind : int { noop, sigmoid, log_sigmoid, hinge, log_hinge };
+    Kind kind = noop;
+    float power = 3.0F;  // p of the hinge forms: exp(-max(0, 1 - h)^p)
+
+    bool multiplies() const { return kind == sigmoid || kind == hinge; }
+    bool adds() const { return kind == log_sigmoid || kind == log_hinge; }
+};
+
+}  // namespace carya

@@ -1,0 +1,119 @@
+"""Packed weights: what goes in comes out as precisely as promised, and damaged bytes lead nowhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carya import checks
+from carya.errors import ModelFormatError
+from carya.layer import PRECISIONS, Layer, Transform, Weights
+from carya.matrices import Csr
+from carya.search import Searcher
+
+
+def layer_of(matrix: np.ndarray, sizes: list[int], precision: str) -> Layer:
+    chunks = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    nodes = int(chunks[-1])
+    return Layer(
+        weights=Weights.pack(Csr.of_scipy(sp.csr_array(matrix.astype(np.float32))), chunks, precision, threads=2),
+        dense=np.zeros((nodes, 0), np.float32),
+        offsets=np.zeros(nodes, np.float32),
+        chunks=chunks,
+        order=np.arange(nodes, dtype=np.int32),
+        transform=Transform.named("noop"),
+    )
+
+
+def expected(matrix: np.ndarray, sizes: list[int], precision: str) -> np.ndarray:
+    """What a precision makes of weights, in NumPy."""
+    matrix = matrix.astype(np.float32)
+    if precision == "float16":
+        return matrix.astype(np.float16).astype(np.float32)
+    if precision == "int8":
+        out = matrix.copy()
+        for first, last in zip(np.cumsum([0, *sizes[:-1]]), np.cumsum(sizes), strict=True):
+            part = matrix[:, first:last]
+            scale = np.abs(part).max(initial=0) / 127**2 or 1
+            root = np.round(np.sqrt(np.abs(part) / scale))
+            out[:, first:last] = np.sign(part) * root**2 * scale
+        return out
+    return matrix
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@given(
+    seed=st.integers(0, 10_000),
+    features=st.integers(0, 20),
+    sizes=st.lists(st.integers(1, 7), min_size=1, max_size=9),
+    density=st.sampled_from([0.0, 0.1, 0.6, 1.0]),
+)
+def test_weights_come_out_as_precisely_as_promised(
+    precision: str, seed: int, features: int, sizes: list[int], density: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    shape = (features, sum(sizes))
+    matrix = rng.standard_normal(shape) * 10 ** rng.uniform(-3, 3, shape) * (rng.random(shape) < density)
+    got = layer_of(matrix, sizes, precision).unpacked().to_scipy().toarray()
+    want = expected(matrix, sizes, precision)
+    step = np.abs(want) * 0.02 + np.abs(want).max(initial=0) / 127**2 if precision == "int8" else 0  # one step of a tie
+    assert (np.abs(got - want) <= step + 1e-6 * np.abs(want)).all()
+
+
+@pytest.mark.parametrize("largest", [256, 257, 70_000])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_clusters_of_any_size(largest: int, precision: str) -> None:
+    """The last child of a cluster needs 1, 2 or 4 bytes."""
+    matrix = np.zeros((2, largest + 1), np.float32)
+    matrix[0, 0], matrix[1, largest - 1], matrix[1, largest] = 1, 2, 3
+    layer = layer_of(matrix, [largest, 1], precision)
+    assert np.allclose(layer.unpacked().to_scipy().toarray(), matrix, rtol=0.01)
+    top = layer_of(np.eye(2), [2], precision)
+    indptr, labels, scores = Searcher([top, layer]).predict(
+        checks.features(sp.csr_array(np.array([[0, 1]], np.float32))), top_k=2, beam_width=2, threads=1
+    )
+    assert indptr.tolist() == [0, 2]
+    assert labels.tolist() == [largest, largest - 1]
+    assert scores == pytest.approx([3, 2], rel=0.01)
+
+
+def test_more_clusters_than_two_bytes_count() -> None:
+    clusters = 70_000
+    top = layer_of(np.tile([[1.0]], (1, clusters)) * np.arange(clusters) / clusters, [clusters], "float32")
+    leaf = layer_of(np.ones((1, clusters)), [1] * clusters, "float32")
+    _, labels, _ = Searcher([top, leaf]).predict(
+        checks.features(sp.csr_array(np.ones((1, 1), np.float32))), top_k=3, beam_width=3, threads=1
+    )
+    assert labels.tolist() == [clusters - 3, clusters - 2, clusters - 1]
+
+
+@given(st.integers(0, 100_000), st.sampled_from(PRECISIONS), st.sampled_from([5, 300, 70_000]))
+def test_damaged_blocks_are_harmless(seed: int, precision: str, largest: int) -> None:
+    """Whatever the bytes are, a search stays inside its memory and unpacking says what is wrong."""
+    rng = np.random.default_rng(seed)
+    sizes = [largest, 3, 2]
+    matrix = np.zeros((6, sum(sizes)), np.float32)
+    matrix[:, rng.integers(0, matrix.shape[1], 12)] = rng.standard_normal((6, 12))
+    good = layer_of(matrix, sizes, precision)
+    data = good.weights.data.copy()
+    at = rng.integers(0, data.size, rng.integers(1, 8))
+    data[at] = rng.choice([0, 1, 127, 254, 255], at.size)
+    bad = Layer(
+        Weights(good.weights.starts, data, good.weights.scales, precision),
+        good.dense,
+        good.offsets,
+        good.chunks,
+        good.order,
+        good.transform,
+    )
+    top = layer_of(np.ones((6, 3)), [3], precision)
+    x = checks.features(sp.csr_array(np.ones((3, 6), np.float32)))
+    _, _, scores = Searcher([top, bad]).predict(x, top_k=5, beam_width=3, threads=1)
+    assert np.isfinite(scores).all()
+    try:
+        bad.unpacked()
+    except ModelFormatError as error:
+        assert "damaged" in str(error)  # noqa: PT017
