@@ -63,6 +63,16 @@ struct PackedWeights {
     PackedForm form;
 };
 
+// The features of a query, and the chunks it asks for.
+struct PackedQuery {
+    const std::int32_t* features;
+    const float* values;
+    std::int64_t count;
+    const std::int32_t* wanted;  // the chunks asked for
+    std::int64_t wanted_count;
+    const std::uint32_t* base;  // where the sums of each chunk stand, 0 for those not asked for
+};
+
 struct Kernels {
     const char* name;
     // Sets old_stiffness and old_anchor as they are before the first pass, with alpha = 0 everywhere. For the logistic
@@ -78,11 +88,10 @@ struct Kernels {
     float (*sparse_dot)(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x);
     // out[j] += scale * x[j]
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
-    // For every feature of a query and every chunk c with base[c] > 0 that the feature has weights in:
+    // For every feature of a query and every chunk c asked for that the feature has weights in:
     // sums[base[c] + child] += value * weight. `base` has room for all narrow ids and `sums`, of `room` floats, for all
     // narrow children behind every base.
-    void (*add_packed)(const PackedWeights& weights, const std::int32_t* features, const float* values,
-                       std::int64_t count, const std::uint32_t* base, float* sums, std::int64_t room);
+    void (*add_packed)(const PackedWeights& weights, const PackedQuery& query, float* sums, std::int64_t room);
     // Raw scores become path scores, in place: h = sums * scale + offsets, joined with the parent's score. `in_logs`
     // says that the hinge form adds logarithms instead of multiplying. `sums` is aligned and has room for whole
     // vectors.

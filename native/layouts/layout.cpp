@@ -27,10 +27,18 @@ public:
     }
 
     void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const override {
-        for (const Part& part : parts) scratch.base[part.parent] = part.base;
-        kernels().add_packed(weights_, query.indices.data(), query.values.data(),
-                             static_cast<std::int64_t>(query.indices.size()), scratch.base.data(),
-                             scratch.sums.reserve(0), scratch.room);
+        scratch.wanted.clear();
+        for (const Part& part : parts) {
+            scratch.base[part.parent] = part.base;
+            scratch.wanted.push_back(part.parent);
+        }
+        const PackedQuery asked{query.indices.data(),
+                                query.values.data(),
+                                static_cast<std::int64_t>(query.indices.size()),
+                                scratch.wanted.data(),
+                                static_cast<std::int64_t>(scratch.wanted.size()),
+                                scratch.base.data()};
+        kernels().add_packed(weights_, asked, scratch.sums.reserve(0), scratch.room);
         for (const Part& part : parts) scratch.base[part.parent] = 0;
     }
 

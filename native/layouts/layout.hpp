@@ -36,9 +36,10 @@ struct Part {
 // Scratch of one thread, all zeros between uses but for `sums`.
 struct Scratch {
     Buffer<float> sums;
-    std::int64_t room = 0;            // floats in sums
-    std::vector<std::uint32_t> base;  // of each chunk, 0 for those not asked for
-    std::vector<float> query;         // one a feature, for layouts that look features up
+    std::int64_t room = 0;             // floats in sums
+    std::vector<std::uint32_t> base;   // of each chunk, 0 for those not asked for
+    std::vector<std::int32_t> wanted;  // the chunks asked for
+    std::vector<float> query;          // one a feature, for layouts that look features up
 };
 
 class Layout {
