@@ -80,7 +80,14 @@ def main() -> None:
         runs[arguments.peer].append(run(arguments.peer_python, f"run_{arguments.peer}.py", arguments, seed))
         times = " ".join(f"{name} {done[-1]['total_s']:.1f} s" for name, done in runs.items())
         console.print(f"seed {seed}: {times}", highlight=False)
+        summary = summarise(arguments, runs)
+        if arguments.out:  # after every seed: a run that is stopped keeps what it has
+            arguments.out.parent.mkdir(parents=True, exist_ok=True)
+            arguments.out.write_text(json.dumps(summary, indent=1) + "\n")
+    show(console, summary)
 
+
+def summarise(arguments: argparse.Namespace, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     # Times by median, precision by mean: the one is disturbed by the machine, the other by the seed.
     middle = {
         name: {
@@ -89,32 +96,36 @@ def main() -> None:
         }
         for name, done in runs.items()
     }
-    data = Path(arguments.features).resolve().name
-    title = f"{data}, {arguments.negatives}, {arguments.threads} threads, {arguments.seeds} seeds"
-    if arguments.dense:
-        title += f", {arguments.dense} dense columns"
-    table = Table("", "carya", arguments.peer, "ratio", title=title)
-    ratios = {}
+    ours, theirs = middle["carya"], middle[arguments.peer]
+    return {
+        "data": Path(arguments.features).resolve().name,
+        "peer": arguments.peer,
+        "threads": arguments.threads,
+        "negatives": arguments.negatives,
+        "dense": arguments.dense,
+        "seeds": len(runs["carya"]),
+        "summary": middle,
+        "ratios": {key: theirs[key] / ours[key] if less else ours[key] - theirs[key] for key, _, less in ROWS},
+        "runs": runs,
+    }
+
+
+def show(console: Console, summary: dict[str, Any]) -> None:
+    title = f"{summary['data']}, {summary['negatives']}, {summary['threads']} threads, {summary['seeds']} seeds"
+    if summary["dense"]:
+        title += f", {summary['dense']} dense columns"
+    table = Table("", "carya", summary["peer"], "ratio", title=title)
     for key, text, less in ROWS:
-        ours, theirs = middle["carya"][key], middle[arguments.peer][key]
+        ours, theirs = summary["summary"]["carya"][key], summary["summary"][summary["peer"]][key]
         digits = 0 if ours > 1000 else 2 if ours > 1 else 4
-        ratios[key] = theirs / ours if less else ours - theirs
-        shown = f"{ratios[key]:.1f}x" if less else f"{ratios[key]:+.2f}"
-        table.add_row(text, f"{ours:,.{digits}f}", f"{theirs:,.{digits}f}", shown)
+        ratio = summary["ratios"][key]
+        table.add_row(
+            text,
+            f"{ours:,.{digits}f}",
+            f"{theirs:,.{digits}f}",
+            f"{ratio:.1f}x" if less else f"{ratio:+.2f}",
+        )
     console.print(table)
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        summary = {
-            "data": data,
-            "peer": arguments.peer,
-            "threads": arguments.threads,
-            "negatives": arguments.negatives,
-            "dense": arguments.dense,
-            "summary": middle,
-            "ratios": ratios,
-            "runs": runs,
-        }
-        arguments.out.write_text(json.dumps(summary, indent=1) + "\n")
 
 
 if __name__ == "__main__":
