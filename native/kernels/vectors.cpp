@@ -45,11 +45,15 @@ float sparse_dot(const std::uint32_t* columns, const float* values, std::int64_t
     std::int64_t i = 0;
     float total = 0.0F;
 #if defined(__AVX512F__)
-    __m512 sums = _mm512_setzero_ps();
+    const __m512 zero =
+        _mm512_setzero_ps();  // gathers and sums of the plain kind read what is not set, says the compiler
+    __m512 sums = zero;
     for (; i + 16 <= count; i += 16)
-        sums = _mm512_fmadd_ps(_mm512_i32gather_ps(_mm512_loadu_si512(columns + i), x, 4), _mm512_loadu_ps(values + i),
-                               sums);
-    total = _mm512_reduce_add_ps(sums);
+        sums = _mm512_fmadd_ps(_mm512_mask_i32gather_ps(zero, 0xFFFF, _mm512_loadu_si512(columns + i), x, 4),
+                               _mm512_loadu_ps(values + i), sums);
+    float parts[16];
+    _mm512_storeu_ps(parts, sums);
+    for (const float part : parts) total += part;
 #elif defined(__AVX2__)
     __m256 sums = _mm256_setzero_ps();
     for (; i + 8 <= count; i += 8)
