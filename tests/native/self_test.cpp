@@ -107,18 +107,21 @@ void test_train_and_rank(int threads, Loss loss) {
     expect(train_monitor.done <= train_monitor.total, "progress");
 
     SearchLayer layer;
-    layer.weights = layers[0].weights.view();
+    const Packed packed = pack(layers[0].weights.view(), chunks, Precision::int8, threads);
+    layer.weights = packed.view();
     layer.dense = {layers[0].dense.data(), kLabels, 5};
     layer.offsets = layers[0].offsets;
     layer.chunks = chunks;
     layer.order = order;
-    const BeamSearch search({layer});
-    const Csr best = search.predict(features, 1, 10, threads, nullptr);
-    int right = 0;
-    for (int label = 0; label < kLabels; ++label)
-        for (std::int64_t e = world.positives.indptr[label]; e < world.positives.indptr[label + 1]; ++e)
-            right += best.indices[world.positives.indices[e]] == label;
-    expect(right > kRows * 9 / 10, "nine of ten rows find their label");
+    for (const char* layout : {"packed", "by-label", "by-feature", "hash", "search"}) {
+        const BeamSearch search({layer}, {layout});
+        const Csr best = search.predict(features, {1, 10}, threads, nullptr);
+        int right = 0;
+        for (int label = 0; label < kLabels; ++label)
+            for (std::int64_t e = world.positives.indptr[label]; e < world.positives.indptr[label + 1]; ++e)
+                right += best.indices[world.positives.indices[e]] == label;
+        expect(right > kRows * 9 / 10, "nine of ten rows find their label");
+    }
 }
 
 void test_errors_come_out_of_threads() {
