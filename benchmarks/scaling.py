@@ -73,9 +73,9 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.negatives, arguments.dense = "teacher", 0
 
-    console = Console()
+    console = Console(width=140)
     series: dict[str, list[dict[str, Any]]] = {"features": [], "labels": []}
-    settings = [("features", 20_000, 20_000, 60, d) for d in arguments.features]
+    settings = [("features", 100_000, 20_000, 60, d) for d in arguments.features]
     settings += [("labels", n, n, 40, None) for n in arguments.labels]
     for name, rows, labels, words, n_features in settings:
         with tempfile.TemporaryDirectory() as folder:

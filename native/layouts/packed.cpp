@@ -1,9 +1,11 @@
 #include "packed.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -62,12 +64,23 @@ Weight encode(float value, [[maybe_unused]] float scale) {
         return value;
 }
 
+// In how many chunks a feature has weights.
+std::int64_t count_chunks(const CsrView& weights, std::int64_t feature, const std::vector<std::int32_t>& chunk_of,
+                          std::span<const std::int64_t> chunks) {
+    std::int64_t n = 0;
+    for (std::int64_t e = weights.begin(feature); e < weights.end(feature); ++n) {
+        const std::int64_t end = chunks[chunk_of[weights.indices[e]] + 1];
+        while (e < weights.end(feature) && weights.indices[e] < end) ++e;
+    }
+    return n;
+}
+
 template <class Id, class Child, class Weight>
 void write_block(const CsrView& weights, std::int64_t feature, const std::vector<std::int32_t>& chunk_of,
-                 std::span<const std::int64_t> chunks, std::span<const float> scales, std::int64_t n,
-                 std::uint8_t* to) {
+                 std::span<const std::int64_t> chunks, std::span<const float> scales, std::uint8_t* to) {
     const std::int64_t first = weights.begin(feature);
     const std::int64_t last = weights.end(feature);
+    const std::int64_t n = count_chunks(weights, feature, chunk_of, chunks);
     std::uint8_t* ids = put(to, static_cast<Id>(n - 1));
     std::uint8_t* counts = ids + n * static_cast<std::int64_t>(sizeof(Id));
     std::uint8_t* children = counts + n * static_cast<std::int64_t>(sizeof(Child));
@@ -145,31 +158,33 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
     out.form = PackedForm::of(chunks, precision);
     if (precision == Precision::int8) out.scales = chunk_scales(weights, chunk_of, chunks.size() - 1);
     const std::int64_t features = weights.rows();
-    std::vector<std::int64_t> starts(features + 1, 0);
-    std::vector<std::int32_t> n(features, 0);
     const PackedForm& form = out.form;
+    // Arrays as long as the number of features are few: of two million features most have no weights in a layer.
+    out.narrow.assign(features + 1, 0);
+    std::atomic<std::int64_t> total{0};
     each_feature(features, threads, [&](std::int64_t f) {
-        for (std::int64_t e = weights.begin(f); e < weights.end(f); ++n[f]) {
-            const std::int64_t end = chunks[chunk_of[weights.indices[e]] + 1];
-            while (e < weights.end(f) && weights.indices[e] < end) ++e;
-        }
-        if (n[f] > 0)
-            starts[f + 1] = form.id_bytes + std::int64_t{n[f]} * (form.id_bytes + form.child_bytes) +
-                            weights.length(f) * (form.child_bytes + bytes_of(precision));
+        if (weights.length(f) == 0) return;
+        const std::int64_t n = count_chunks(weights, f, chunk_of, chunks);
+        const std::int64_t size = form.id_bytes + n * (form.id_bytes + form.child_bytes) +
+                                  weights.length(f) * (form.child_bytes + bytes_of(precision));
+        out.narrow[f + 1] = static_cast<std::uint32_t>(size);
+        total.fetch_add(size, std::memory_order_relaxed);
     });
-    for (std::int64_t f = 0; f < features; ++f) starts[f + 1] += starts[f];
-    out.data.resize(starts.back());
+    if (total <= std::numeric_limits<std::uint32_t>::max()) {
+        std::partial_sum(out.narrow.begin(), out.narrow.end(), out.narrow.begin());
+    } else {
+        out.wide.assign(out.narrow.begin(), out.narrow.end());
+        std::partial_sum(out.wide.begin(), out.wide.end(), out.wide.begin());
+        out.narrow = {};
+    }
+    out.data.resize(static_cast<std::size_t>(total));
+    const BlockStarts starts{out.narrow, out.wide};
     for_form(form, [&]<class Id, class Child, class Weight>() {
         each_feature(features, threads, [&](std::int64_t f) {
-            if (n[f] > 0)
-                write_block<Id, Child, Weight>(weights, f, chunk_of, chunks, out.scales, n[f],
-                                               out.data.data() + starts[f]);
+            if (weights.length(f) > 0)
+                write_block<Id, Child, Weight>(weights, f, chunk_of, chunks, out.scales, out.data.data() + starts[f]);
         });
     });
-    if (starts.back() <= std::numeric_limits<std::uint32_t>::max())
-        out.narrow.assign(starts.begin(), starts.end());
-    else
-        out.wide = std::move(starts);
     return out;
 }
 

@@ -213,12 +213,14 @@ private:
         std::partial_sum(out.indptr.begin(), out.indptr.end(), out.indptr.begin());
         out.indices.resize(out.indptr.back());
         out.values.resize(out.indptr.back());
-        std::vector<std::int64_t> next(out.indptr.begin(), out.indptr.end() - 1);
         each_range([&](const Weight& weight) {
-            const std::int64_t to = next[weight.feature]++;
+            const std::int64_t to = out.indptr[weight.feature]++;
             out.indices[to] = static_cast<std::int32_t>(weight.label);
             out.values[to] = weight.value;
         });
+        // Every beginning has moved to its end, which is the next one's beginning.
+        std::copy_backward(out.indptr.begin(), out.indptr.end() - 1, out.indptr.end());
+        out.indptr.front() = 0;
         for (Task* task : tasks) task->weights = {};
     }
 
