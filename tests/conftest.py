@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -30,3 +32,10 @@ def pair(world: World) -> tuple[sp.csr_array, np.ndarray]:
     rng = np.random.default_rng(0)
     dense = world.X @ rng.standard_normal((world.X.shape[1], 16))
     return world.X, (dense / np.linalg.norm(dense, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def saved_model(model: carya.XRLinear, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("store") / "model"
+    model.save(place)
+    return place

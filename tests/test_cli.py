@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ def test_import_pecos(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["import-pecos", "nowhere", "model"], "carya: nowhere is not an XR-Linear model of libpecos"),
+        (["inspect", "nowhere"], "carya: nowhere is not a Carya model"),
         (["demo", "--rows", "many"], "'--rows'"),
         (["demo", "--rows", "5"], "'--rows'"),
         (["dem"], "demo"),
@@ -47,11 +49,23 @@ def test_errors_are_one_message_and_exit_code_2(arguments: list[str], message: s
     assert "Traceback" not in done.stderr
 
 
+def test_inspect(saved_model: Path) -> None:
+    done = run("inspect", str(saved_model))
+    assert done.returncode == 0, done.stderr
+    assert "LabelTree(1 →" in done.stdout
+    assert "int8" in done.stdout
+    told = json.loads(run("inspect", str(saved_model), "--json").stdout)
+    model = carya.load(saved_model)
+    assert told["labels"] == model.tree_.n_labels
+    assert [layer["nodes"] for layer in told["layers"]] == list(model.tree_.level_sizes[1:])
+    assert told["bytes"] == sum(file.stat().st_size for file in saved_model.iterdir())
+
+
 def test_version() -> None:
     assert run("--version").stdout.strip() == f"carya {carya.__version__}"
 
 
-@pytest.mark.parametrize("verb", ["demo", "import-pecos"])
+@pytest.mark.parametrize("verb", ["demo", "import-pecos", "inspect"])
 def test_help_ends_with_examples(verb: str) -> None:
     done = run(verb, "--help")
     assert done.returncode == 0

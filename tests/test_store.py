@@ -33,13 +33,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
-@pytest.fixture(scope="module")
-def saved_model(model: carya.XRLinear, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("store") / "model"
-    model.save(place)
-    return place
-
-
 @pytest.mark.parametrize(
     ("text", "want"),
     [

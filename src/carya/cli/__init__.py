@@ -9,6 +9,7 @@ import typer
 
 from carya.cli.demo import demo
 from carya.cli.import_pecos import import_pecos
+from carya.cli.inspect import inspect
 
 _INTERRUPTED = 130  # how typer ends after Ctrl-C
 
@@ -35,6 +36,7 @@ def _options(
 
 app.command()(demo)
 app.command("import-pecos")(import_pecos)
+app.command()(inspect)
 
 
 def main() -> None:

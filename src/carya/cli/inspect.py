@@ -1,0 +1,76 @@
+"""`carya inspect`: what a saved model is made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="The folder of a saved model.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Show the layers of a saved model, how large they are and how their weights are kept.
+
+    Every checksum is verified on the way.
+
+    Examples:
+
+      carya inspect model/
+
+      carya inspect model/ --json | jq .bytes
+    """
+    import carya
+
+    opened = carya.load(model)
+    layers: list[dict[str, Any]] = [
+        {
+            "layer": level,
+            "parents": opened.tree_.level_sizes[level - 1],
+            "nodes": layer.n_nodes,
+            "features_used": int((layer.weights.starts[1:] != layer.weights.starts[:-1]).sum()),
+            "precision": layer.weights.precision,
+            "transform": layer.transform.name,
+            "weight_bytes": layer.weights.n_bytes,
+            "dense_bytes": layer.dense.nbytes,
+        }
+        for level, layer in enumerate(opened.layers_, 1)
+    ]
+    found: dict[str, Any] = {
+        "labels": opened.tree_.n_labels,
+        "tree": list(opened.tree_.level_sizes),
+        "sparse_features": opened.widths_[0],
+        "dense_features": opened.widths_[1],
+        "bytes": sum(file.stat().st_size for file in model.iterdir() if file.is_file()),
+        "layers": layers,
+        "parameters": {name: value for name, value in opened.get_params().items() if name != "tree"},
+    }
+    if as_json:
+        typer.echo(json.dumps(found, indent=1, default=list))
+        return
+
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(
+        f"{model}: {opened.tree_}, {found['sparse_features']:,} sparse and {found['dense_features']:,} dense features, "
+        f"{found['bytes']:,} bytes",
+        highlight=False,
+        soft_wrap=True,
+    )
+    table = Table("layer", "nodes", "features with weights", "weights as", "bytes", "transform")
+    for one in layers:
+        table.add_row(
+            str(one["layer"]),
+            f"{one['nodes']:,}",
+            f"{one['features_used']:,}",
+            str(one["precision"]),
+            f"{one['weight_bytes'] + one['dense_bytes']:,}",
+            str(one["transform"]),
+        )
+    console.print(table)
+    console.print(f"trained as {opened!r}", highlight=False, soft_wrap=True)
