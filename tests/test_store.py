@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import carya
 from carya import _core, store
@@ -276,3 +277,18 @@ def test_a_read_only_folder_opens(saved_model: Path, tmp_path: Path) -> None:
         assert carya.load(place).tree_.n_labels == 150
     finally:
         place.chmod(stat.S_IRWXU)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+def test_models_written_by_the_first_version_still_answer(precision: str) -> None:
+    """Whoever changes the format has to give it another number, and go on reading this one."""
+    golden = Path(__file__).parent / "golden" / "format-1"
+    model = carya.load(golden / precision)
+    for query in json.loads((golden / "answers.json").read_text()):
+        sparse = sp.csr_array(
+            (np.array(query["values"], np.float32), np.array(query["indices"]), [0, len(query["values"])]),
+            shape=(1, 80),
+        )
+        labels, scores = model.rank((sparse, np.array([query["dense"]], np.float32)), top_k=4)
+        assert labels.tolist() == query["answers"][precision]["labels"]
+        assert scores.tolist() == pytest.approx(query["answers"][precision]["scores"], rel=1e-4)
