@@ -65,14 +65,11 @@ Query query_of(const Features& queries, std::int64_t row) {
 }
 
 template <class Body>
-void each_row(std::int64_t rows, int threads, Monitor* monitor, Body&& body) {
-    if (monitor) monitor->total = rows;
+void each_row(std::int64_t rows, int threads, Monitor* monitor, const Body& body) {
+    if (monitor) monitor->total = static_cast<std::uint64_t>(rows);
     std::vector<BeamSearch::Work> works(threads);
-    parallel_for((rows + kRowsPerTask - 1) / kRowsPerTask, threads, monitor, [&](int worker, std::int64_t task) {
-        const std::int64_t last = std::min(rows, (task + 1) * kRowsPerTask);
-        for (std::int64_t row = task * kRowsPerTask; row < last; ++row) body(row, works[worker]);
-        if (monitor) monitor->done += last - task * kRowsPerTask;
-    });
+    parallel_each(rows, kRowsPerTask, threads, monitor,
+                  [&](int worker, std::int64_t row) { body(row, works[worker]); });
 }
 
 }  // namespace
@@ -130,12 +127,6 @@ void BeamSearch::check_layer(std::size_t t, std::int64_t parents) const {
     if (layer.dense.cols != dense_cols() || (dense_cols() > 0 && layer.dense.rows != nodes))
         refuse("has dense weights of another shape");
     if (static_cast<std::int64_t>(layer.offsets.size()) != nodes) refuse("has another number of offsets than nodes");
-}
-
-std::int64_t BeamSearch::layout_bytes() const {
-    std::int64_t total = 0;
-    for (const auto& layout : layouts_) total += layout->bytes();
-    return total;
 }
 
 // Path scores of all children of work.parts, whose parent and score are set, at each part's base in the sums.
@@ -225,9 +216,17 @@ void BeamSearch::rank(const Query& query, const Question& question, std::vector<
     pool_.push_back(std::move(work));
 }
 
+// More labels than this no query can get: what is set aside for answers is that much for each.
+std::int64_t BeamSearch::most_labels(std::int64_t beam_width) const {
+    const std::span<const std::int64_t> chunks = layers_.back().chunks;
+    std::int64_t widest = 0;
+    for (std::size_t c = 0; c + 1 < chunks.size(); ++c) widest = std::max(widest, chunks[c + 1] - chunks[c]);
+    return beam_width < n_labels() ? std::min(n_labels(), beam_width * widest) : n_labels();
+}
+
 Csr BeamSearch::predict(const Features& queries, Question question, int threads, Monitor* monitor) const {
     const std::int64_t rows = queries.rows();
-    const std::int64_t top_k = question.top_k = std::min(question.top_k, n_labels());
+    const std::int64_t top_k = question.top_k = std::min(question.top_k, most_labels(question.beam_width));
     Csr out;
     out.cols = n_labels();
     out.indptr.assign(rows + 1, 0);

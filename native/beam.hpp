@@ -44,7 +44,6 @@ public:
     std::int64_t n_labels() const { return static_cast<std::int64_t>(layers_.back().order.size()); }
     std::int64_t sparse_cols() const { return layers_.front().weights.features(); }
     std::int64_t dense_cols() const { return layers_.front().dense.cols; }
-    std::int64_t layout_bytes() const;
 
     // Scratch of one thread.
     struct Work {
@@ -71,6 +70,7 @@ public:
                                 Monitor* monitor) const;
 
 private:
+    std::int64_t most_labels(std::int64_t beam_width) const;
     void check_layer(std::size_t t, std::int64_t parents) const;
     void score(std::size_t t, const Query& query, Work& work) const;
     void score_selected(const Query& query, std::span<const std::int32_t> labels, float* out, Work& work) const;

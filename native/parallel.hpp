@@ -27,6 +27,17 @@ public:
 void parallel_for(std::int64_t tasks, int threads, Monitor* monitor,
                   const std::function<void(int worker, std::int64_t task)>& body);
 
+// The same over `count` items, `per_task` of them a task: body(worker, item). Counts the items done.
+template <class Body>
+void parallel_each(std::int64_t count, std::int64_t per_task, int threads, Monitor* monitor, const Body& body) {
+    parallel_for((count + per_task - 1) / per_task, threads, monitor, [&](int worker, std::int64_t task) {
+        const std::int64_t first = task * per_task;
+        const std::int64_t last = first + per_task < count ? first + per_task : count;
+        for (std::int64_t item = first; item < last; ++item) body(worker, item);
+        if (monitor) monitor->done += static_cast<std::uint64_t>(last - first);
+    });
+}
+
 // The number of threads to use for a user's n_jobs: -1 is all cores of this process.
 int thread_count(int n_jobs);
 

@@ -1,7 +1,6 @@
 #include "topk.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <stdexcept>
 
 #include "parallel.hpp"
@@ -12,13 +11,6 @@ namespace {
 
 constexpr std::int64_t kRowsPerTask = 1024;
 
-void each_row(std::int64_t rows, int threads, const std::function<void(std::int64_t)>& body) {
-    parallel_for((rows + kRowsPerTask - 1) / kRowsPerTask, threads, nullptr, [&](int, std::int64_t task) {
-        const std::int64_t last = std::min(rows, (task + 1) * kRowsPerTask);
-        for (std::int64_t row = task * kRowsPerTask; row < last; ++row) body(row);
-    });
-}
-
 }  // namespace
 
 TopK row_topk(const CsrView& matrix, std::int64_t k, int threads) {
@@ -27,7 +19,7 @@ TopK row_topk(const CsrView& matrix, std::int64_t k, int threads) {
     TopK out;
     out.columns.assign(matrix.rows() * k, -1);
     out.values.assign(matrix.rows() * k, 0.0F);
-    each_row(matrix.rows(), threads, [&](std::int64_t row) {
+    parallel_each(matrix.rows(), kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
         std::vector<std::int64_t> entries(matrix.length(row));
         for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = matrix.begin(row) + static_cast<std::int64_t>(i);
         const auto better = [&](std::int64_t a, std::int64_t b) {
@@ -50,7 +42,7 @@ std::vector<std::uint8_t> contains(const CsrView& matrix, std::span<const std::i
     if (static_cast<std::int64_t>(columns.size()) != matrix.rows() * k)
         throw std::invalid_argument("the columns to look up must be k for each row");
     std::vector<std::uint8_t> out(columns.size(), 0);
-    each_row(matrix.rows(), threads, [&](std::int64_t row) {
+    parallel_each(matrix.rows(), kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
         const auto begin = matrix.indices.begin() + matrix.begin(row);
         const auto end = matrix.indices.begin() + matrix.end(row);
         for (std::int64_t i = row * k; i < (row + 1) * k; ++i) out[i] = std::binary_search(begin, end, columns[i]);

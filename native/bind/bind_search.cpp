@@ -134,7 +134,6 @@ void register_search(nb::module_& m) {
     nb::class_<Searcher>(m, "BeamSearch", "Beam search over layers.")
         .def(nb::init<const std::vector<const LayerArrays*>&, const std::vector<std::string>&>(), "layers"_a,
              "layouts"_a)
-        .def_prop_ro("layout_bytes", [](const Searcher& self) { return self.search().layout_bytes(); })
         .def(
             "predict",
             [](const Searcher& self, const CheckedFeatures& queries, std::int64_t top_k, std::int64_t beam_width,
@@ -156,15 +155,15 @@ void register_search(nb::module_& m) {
                std::int64_t top_k, std::int64_t beam_width, float min_score) -> nb::object {
                 std::vector<std::int32_t> labels;
                 std::vector<float> scores;
+                bool taken = false;
                 {
                     const nb::gil_scoped_release released;
-                    if (!self.takes(span(indices), span(values), span(dense)))
-                        labels.push_back(-1);
-                    else
+                    taken = self.takes(span(indices), span(values), span(dense));
+                    if (taken)
                         self.search().rank({span(indices), span(values), dense.data()}, {top_k, beam_width, min_score},
                                            labels, scores);
                 }
-                if (labels.size() != scores.size()) return nb::none();
+                if (!taken) return nb::none();
                 return nb::make_tuple(give(std::move(labels)), give(std::move(scores)));
             },
             "indices"_a.noconvert(), "values"_a.noconvert(), "dense"_a.noconvert(), "top_k"_a, "beam_width"_a,

@@ -10,14 +10,6 @@ namespace {
 
 constexpr std::int64_t kMembersPerTask = 512;
 
-void each_member(const Group& group, int threads, const std::function<void(std::int64_t)>& body) {
-    const std::int64_t tasks = (group.size() + kMembersPerTask - 1) / kMembersPerTask;
-    parallel_for(tasks, threads, nullptr, [&](int, std::int64_t task) {
-        const std::int64_t last = std::min(group.size(), (task + 1) * kMembersPerTask);
-        for (std::int64_t member = task * kMembersPerTask; member < last; ++member) body(member);
-    });
-}
-
 // What a centre's sum is multiplied by to become a centre.
 float centre_scale(const Centre& sum, std::int64_t members, bool spherical) {
     const double length = spherical ? std::sqrt(sum.squared_length()) : static_cast<double>(members);
@@ -51,7 +43,8 @@ std::vector<std::uint8_t> split_in_two(const Group& group, double share, const S
             difference.sparse[f] = scale1 * sums[1].sparse[f] - scale0 * sums[0].sparse[f];
         for (std::size_t j = 0; j < difference.dense.size(); ++j)
             difference.dense[j] = scale1 * sums[1].dense[j] - scale0 * sums[0].dense[j];
-        each_member(group, threads, [&](std::int64_t m) { score[m] = similarity(group, m, difference); });
+        parallel_each(size, kMembersPerTask, threads, nullptr,
+                      [&](int, std::int64_t m) { score[m] = similarity(group, m, difference); });
 
         bool by_score = options.balanced;
         if (!by_score) {  // to the nearer centre; two equal centres cannot tell, then by order as if balanced
@@ -214,7 +207,8 @@ std::vector<std::uint32_t> split_in_many(const Group& group, int parts, const Sp
     std::vector<float> score(size * parts);
     for (int iteration = 0; iteration < options.max_iter && !stop; ++iteration) {
         centres.settle(options.spherical);
-        each_member(group, threads, [&](std::int64_t m) { centres.score(m, score.data() + m * parts); });
+        parallel_each(size, kMembersPerTask, threads, nullptr,
+                      [&](int, std::int64_t m) { centres.score(m, score.data() + m * parts); });
         if (options.balanced) {
             assign_balanced(score, size, parts, next);
         } else {

@@ -6,15 +6,11 @@
 #include <string>
 
 #include "../kernels/kernels.hpp"
+#include "runs.hpp"
 
 namespace carya {
 
 namespace {
-
-template <class T>
-std::int64_t size_of(const std::vector<T>& items) {
-    return static_cast<std::int64_t>(items.size() * sizeof(T));
-}
 
 class PackedLayout final : public Layout {
 public:
@@ -43,7 +39,6 @@ public:
     }
 
     float scale(std::int32_t chunk) const override { return scales_.empty() ? 1.0F : scales_[chunk]; }
-    std::int64_t bytes() const override { return 0; }
 
 private:
     PackedWeights weights_{};
@@ -70,10 +65,6 @@ public:
         for (const std::int32_t feature : query.indices) x[feature] = 0.0F;
     }
 
-    std::int64_t bytes() const override {
-        return size_of(labels_.indptr) + size_of(labels_.indices) + size_of(labels_.values);
-    }
-
 private:
     Csr labels_;  // positions x features
     std::int64_t features_;
@@ -98,10 +89,6 @@ public:
         }
     }
 
-    std::int64_t bytes() const override {
-        return size_of(weights_.indptr) + size_of(weights_.indices) + size_of(weights_.values);
-    }
-
 private:
     Csr weights_;  // features x positions
 };
@@ -116,15 +103,15 @@ struct ChunkRows {
 
     ChunkRows(const Csr& by_feature, std::span<const std::int64_t> chunks) {
         const std::size_t count = chunks.size() - 1;
-        std::vector<std::int32_t> chunk_of(chunks.back());
-        for (std::size_t c = 0; c < count; ++c)
-            std::fill(chunk_of.begin() + chunks[c], chunk_of.begin() + chunks[c + 1], static_cast<std::int32_t>(c));
+        const CsrView view = by_feature.view();
+        const std::vector<std::int32_t> chunk_of = chunk_of_position(chunks);
         std::vector<std::int64_t> rows(count + 1, 0);
         std::vector<std::int64_t> entries(count + 1, 0);
-        each_run(by_feature, chunk_of, [&](std::int32_t, std::int32_t chunk, std::int64_t begin, std::int64_t end) {
-            ++rows[chunk + 1];
-            entries[chunk + 1] += end - begin;
-        });
+        for (std::int64_t f = 0; f < view.rows(); ++f)
+            each_run(view, f, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
+                ++rows[chunk + 1];
+                entries[chunk + 1] += end - begin;
+            });
         for (std::size_t c = 0; c < count; ++c) {
             rows[c + 1] += rows[c];
             entries[c + 1] += entries[c];
@@ -135,35 +122,20 @@ struct ChunkRows {
         row_starts.back() = entries.back();
         children.resize(entries.back());
         weights.resize(entries.back());
-        each_run(by_feature, chunk_of, [&](std::int32_t f, std::int32_t chunk, std::int64_t begin, std::int64_t end) {
-            features[rows[chunk]] = f;
-            row_starts[rows[chunk]++] = entries[chunk];
-            for (std::int64_t e = begin; e < end; ++e) {
-                children[entries[chunk]] = static_cast<std::int32_t>(by_feature.indices[e] - chunks[chunk]);
-                weights[entries[chunk]++] = by_feature.values[e];
-            }
-        });
+        for (std::int64_t f = 0; f < view.rows(); ++f)
+            each_run(view, f, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
+                features[rows[chunk]] = static_cast<std::int32_t>(f);
+                row_starts[rows[chunk]++] = entries[chunk];
+                for (std::int64_t e = begin; e < end; ++e) {
+                    children[entries[chunk]] = static_cast<std::int32_t>(view.indices[e] - chunks[chunk]);
+                    weights[entries[chunk]++] = view.values[e];
+                }
+            });
     }
 
     // Adds one row of a chunk, times x.
     void add(std::int64_t row, float x, float* out) const {
         for (std::int64_t e = row_starts[row]; e < row_starts[row + 1]; ++e) out[children[e]] += x * weights[e];
-    }
-
-    std::int64_t bytes() const {
-        return size_of(chunk_starts) + size_of(features) + size_of(row_starts) + size_of(children) + size_of(weights);
-    }
-
-private:
-    template <class Body>
-    static void each_run(const Csr& weights, const std::vector<std::int32_t>& chunk_of, const Body& body) {
-        for (std::size_t f = 0; f + 1 < weights.indptr.size(); ++f)
-            for (std::int64_t e = weights.indptr[f]; e < weights.indptr[f + 1];) {
-                const std::int64_t begin = e;
-                const std::int32_t chunk = chunk_of[weights.indices[e]];
-                while (e < weights.indptr[f + 1] && chunk_of[weights.indices[e]] == chunk) ++e;
-                body(static_cast<std::int32_t>(f), chunk, begin, e);
-            }
     }
 };
 
@@ -183,8 +155,6 @@ public:
             }
         }
     }
-
-    std::int64_t bytes() const override { return rows_.bytes(); }
 
 private:
     ChunkRows rows_;
@@ -221,8 +191,6 @@ public:
             }
         }
     }
-
-    std::int64_t bytes() const override { return rows_.bytes() + size_of(slots_) + size_of(tables_); }
 
 private:
     struct Slot {

@@ -49,8 +49,6 @@ public:
     virtual void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const = 0;
     // What the sums of a chunk are to be multiplied by.
     virtual float scale([[maybe_unused]] std::int32_t chunk) const { return 1.0F; }
-    // Memory of its own, not counting what is mapped from a file.
-    virtual std::int64_t bytes() const = 0;
 };
 
 // by-label     the weights of each label, looked up in the query

@@ -12,28 +12,13 @@
 #include "../parallel.hpp"
 #include "blocks.hpp"
 #include "dispatch.hpp"
+#include "runs.hpp"
 
 namespace carya {
 
 namespace {
 
 constexpr std::int64_t kFeaturesPerTask = 4096;
-
-template <class Body>
-void each_feature(std::int64_t features, int threads, const Body& body) {
-    const std::int64_t tasks = (features + kFeaturesPerTask - 1) / kFeaturesPerTask;
-    parallel_for(tasks, threads, nullptr, [&](int, std::int64_t task) {
-        const std::int64_t last = std::min(features, (task + 1) * kFeaturesPerTask);
-        for (std::int64_t f = task * kFeaturesPerTask; f < last; ++f) body(f);
-    });
-}
-
-std::vector<std::int32_t> chunk_of_position(std::span<const std::int64_t> chunks) {
-    std::vector<std::int32_t> of(chunks.back());
-    for (std::size_t c = 0; c + 1 < chunks.size(); ++c)
-        std::fill(of.begin() + chunks[c], of.begin() + chunks[c + 1], static_cast<std::int32_t>(c));
-    return of;
-}
 
 template <class T>
 std::uint8_t* put(std::uint8_t* to, T value) {
@@ -65,36 +50,29 @@ Weight encode(float value, [[maybe_unused]] float scale) {
 }
 
 // In how many chunks a feature has weights.
-std::int64_t count_chunks(const CsrView& weights, std::int64_t feature, const std::vector<std::int32_t>& chunk_of,
-                          std::span<const std::int64_t> chunks) {
+std::int64_t count_chunks(const CsrView& weights, std::int64_t feature, const std::vector<std::int32_t>& chunk_of) {
     std::int64_t n = 0;
-    for (std::int64_t e = weights.begin(feature); e < weights.end(feature); ++n) {
-        const std::int64_t end = chunks[chunk_of[weights.indices[e]] + 1];
-        while (e < weights.end(feature) && weights.indices[e] < end) ++e;
-    }
+    each_run(weights, feature, chunk_of, [&](std::int32_t, std::int64_t, std::int64_t) { ++n; });
     return n;
 }
 
 template <class Id, class Child, class Weight>
 void write_block(const CsrView& weights, std::int64_t feature, const std::vector<std::int32_t>& chunk_of,
                  std::span<const std::int64_t> chunks, std::span<const float> scales, std::uint8_t* to) {
-    const std::int64_t first = weights.begin(feature);
-    const std::int64_t last = weights.end(feature);
-    const std::int64_t n = count_chunks(weights, feature, chunk_of, chunks);
+    const std::int64_t n = count_chunks(weights, feature, chunk_of);
     std::uint8_t* ids = put(to, static_cast<Id>(n - 1));
     std::uint8_t* counts = ids + n * static_cast<std::int64_t>(sizeof(Id));
     std::uint8_t* children = counts + n * static_cast<std::int64_t>(sizeof(Child));
-    std::uint8_t* values = children + (last - first) * static_cast<std::int64_t>(sizeof(Child));
-    for (std::int64_t e = first; e < last;) {
-        const std::int32_t chunk = chunk_of[weights.indices[e]];
-        const std::int64_t begin = e;
-        for (; e < last && weights.indices[e] < chunks[chunk + 1]; ++e) {
-            children = put(children, static_cast<Child>(weights.indices[e] - chunks[chunk]));
-            values = put(values, encode<Weight>(weights.values[e], scales.empty() ? 1.0F : scales[chunk]));
-        }
+    std::uint8_t* values = children + weights.length(feature) * static_cast<std::int64_t>(sizeof(Child));
+    each_run(weights, feature, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
+        const float scale = scales.empty() ? 1.0F : scales[chunk];
         ids = put(ids, static_cast<Id>(chunk));
-        counts = put(counts, static_cast<Child>(e - begin - 1));
-    }
+        counts = put(counts, static_cast<Child>(end - begin - 1));
+        for (std::int64_t e = begin; e < end; ++e) {
+            children = put(children, static_cast<Child>(weights.indices[e] - chunks[chunk]));
+            values = put(values, encode<Weight>(weights.values[e], scale));
+        }
+    });
 }
 
 template <class Id, class Child, class Weight>
@@ -162,9 +140,9 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
     // Arrays as long as the number of features are few: of two million features most have no weights in a layer.
     out.narrow.assign(features + 1, 0);
     std::atomic<std::int64_t> total{0};
-    each_feature(features, threads, [&](std::int64_t f) {
+    parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
         if (weights.length(f) == 0) return;
-        const std::int64_t n = count_chunks(weights, f, chunk_of, chunks);
+        const std::int64_t n = count_chunks(weights, f, chunk_of);
         const std::int64_t size = form.id_bytes + n * (form.id_bytes + form.child_bytes) +
                                   weights.length(f) * (form.child_bytes + bytes_of(precision));
         out.narrow[f + 1] = static_cast<std::uint32_t>(size);
@@ -180,7 +158,7 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
     out.data.resize(static_cast<std::size_t>(total));
     const BlockStarts starts{out.narrow, out.wide};
     for_form(form, [&]<class Id, class Child, class Weight>() {
-        each_feature(features, threads, [&](std::int64_t f) {
+        parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
             if (weights.length(f) > 0)
                 write_block<Id, Child, Weight>(weights, f, chunk_of, chunks, out.scales, out.data.data() + starts[f]);
         });
