@@ -5,6 +5,7 @@ Runs in the peers' environments too, so it needs nothing but NumPy and SciPy of 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import resource
@@ -18,6 +19,17 @@ import scipy.sparse as sp
 KS = (1, 3, 5)
 TOP_K = 10
 BEAM_WIDTH = 10
+
+
+def arguments(description):
+    """The options of one run, the same for every peer."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("features")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--negatives", choices=["teacher", "both"], default="teacher")
+    parser.add_argument("--dense", type=int, default=0)
+    return parser.parse_args()
 
 
 def load(folder, dense=0):

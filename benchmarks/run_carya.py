@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 
@@ -12,13 +11,7 @@ import measure
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("features")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--negatives", choices=["teacher", "both"], default="teacher")
-    parser.add_argument("--dense", type=int, default=0)
-    arguments = parser.parse_args()
+    arguments = measure.arguments(__doc__)
     X, Y, Xt, Yt = measure.load(arguments.features, arguments.dense)
 
     class Timed(carya.XRLinear):

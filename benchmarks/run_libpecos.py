@@ -1,6 +1,5 @@
 """One run of libpecos on a feature folder, in an environment of its own: the options are those of run_carya.py."""
 
-import argparse
 import tempfile
 import time
 
@@ -13,13 +12,7 @@ import measure
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("features")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--negatives", choices=["teacher", "both"], default="teacher")
-    parser.add_argument("--dense", type=int, default=0)
-    arguments = parser.parse_args()
+    arguments = measure.arguments(__doc__)
     X, Y, Xt, Yt = measure.load(arguments.features, arguments.dense)
     if arguments.dense:  # libpecos takes one matrix
         X, Xt = (sp.hstack([block[0], sp.csr_matrix(block[1])], format="csr", dtype=np.float32) for block in (X, Xt))

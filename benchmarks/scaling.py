@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from rich.console import Console
 from rich.table import Table
 
+import carya
 from carya import checks
 from carya.data import make_world
 from carya.indexing.clustering import cluster
@@ -51,7 +52,7 @@ def write_world(folder: str, rows: int, labels: int, words: int, n_features: int
 def problem_nonzeros(X: sp.csr_array, Y: sp.csr_array) -> int:
     """What one pass over all training problems reads, with teacher negatives and the default tree."""
     features, labels = checks.training_pair(X, Y)
-    tree = cluster(pifa(features, labels, keep=512, threads=2), branching=32, max_leaf=100, threads=2)
+    tree = cluster(pifa(features, labels, keep=carya.XRLinear().index_features, threads=2), threads=2)
     lengths = np.diff(X.indptr)
     total = int(lengths.sum()) * tree.level_sizes[1]
     for level, targets in enumerate(level_targets(labels, tree)[:-1], start=1):
@@ -67,7 +68,7 @@ def main() -> None:
     parser.add_argument("--peer-most-labels", type=int, default=100_000, help="leave the peer out above that")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3, help="runs of Carya; the fastest counts")
-    parser.add_argument("--features", type=int, nargs="*", default=FEATURES)
+    parser.add_argument("--features", dest="feature_counts", type=int, nargs="*", default=FEATURES)
     parser.add_argument("--labels", type=int, nargs="*", default=LABELS)
     parser.add_argument("--out", type=Path, help="file for the JSON")
     arguments = parser.parse_args()
@@ -75,7 +76,7 @@ def main() -> None:
 
     console = Console(width=140)
     series: dict[str, list[dict[str, Any]]] = {"features": [], "labels": []}
-    settings = [("features", 100_000, 20_000, 60, d) for d in arguments.features]
+    settings = [("features", 100_000, 20_000, 60, d) for d in arguments.feature_counts]
     settings += [("labels", n, n, 40, None) for n in arguments.labels]
     for name, rows, labels, words, n_features in settings:
         with tempfile.TemporaryDirectory() as folder:

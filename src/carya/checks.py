@@ -81,10 +81,24 @@ _NO_INDICES = np.zeros(0, np.int32)
 _NO_VALUES = np.zeros(0, np.float32)
 
 
-def one_row(
-    x: Any, widths: tuple[int, int]
-) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]] | None:
-    """The arrays of one query as they are, if they look right at a glance; None if :func:`features_like` has to see it.
+#: The columns and values of a query's sparse features, and its dense ones.
+QueryArrays = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]
+
+
+def query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays:
+    """The arrays of one query in any form: a matrix of one row, a vector, a list, or a pair (sparse, dense)."""
+    if (sp.issparse(x) or isinstance(x, np.ndarray)) and x.ndim == 1:
+        x = x.reshape(1, -1)
+    elif isinstance(x, list) and x and np.isscalar(x[0]):
+        x = [x]
+    row = features_like(x, widths, "x")
+    if row.rows != 1:
+        raise InputError(f"x has {row.rows} rows, rank takes one; use predict for many")
+    return row.sparse.indices, row.sparse.values, row.dense.reshape(-1)
+
+
+def query_at_a_glance(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays | None:
+    """The arrays of one query as they are, if they look right; None if :func:`query` has to see it.
 
     It takes a microsecond, where the thorough way takes twenty. Values and columns are checked by who uses them.
     """
@@ -138,7 +152,7 @@ def training_pair(X: FeaturesLike, Y: LabelsLike) -> tuple[Features, Csr]:
         raise InputError("X has no columns")
     if y.values.size == 0:
         raise InputError("Y has no positive entries: there is nothing to learn")
-    for largest in (np.abs(block).max(initial=0) for block in (x.sparse.values, x.dense)):
+    for largest in (max(block.max(initial=0), -block.min(initial=0)) for block in (x.sparse.values, x.dense)):
         if largest > _LARGEST_FEATURE:
             raise InputError(f"X has values up to {largest:g}, above {_LARGEST_FEATURE:g}: scale its columns or rows")
     return x, y
@@ -194,9 +208,11 @@ def _sparse(X: Any, name: str) -> Csr:
     if X.shape[1] > np.iinfo(np.int32).max:
         raise InputError(f"{name} has {X.shape[1]} columns, more than 2147483647")
     indptr = np.ascontiguousarray(X.indptr, np.int64)
-    if X.indices.size and (X.indices.min() < 0 or X.indices.max() >= X.shape[1]):  # before a cast folds them
-        outside = X.indices.min() if X.indices.min() < 0 else X.indices.max()
-        raise InputError(f"{name} has an entry in column {outside}, outside its {X.shape[1]} columns")
+    if X.indices.dtype != np.int32 and X.indices.size:  # a cast would fold them into the matrix
+        least, most = X.indices.min(), X.indices.max()
+        if least < 0 or most >= X.shape[1]:
+            outside = least if least < 0 else most
+            raise InputError(f"{name} has an entry in column {outside}, outside its {X.shape[1]} columns")
     indices = np.ascontiguousarray(X.indices, np.int32)
     values = _float32(X.data, name)
     if indptr.size != X.shape[0] + 1:

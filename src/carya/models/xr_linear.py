@@ -232,17 +232,10 @@ class XRLinear(Parameterised):
         """
         learned, searcher = self._ready()
         count, width, least = checks.positive_int(top_k, "top_k"), self._beam(beam_width), _least(min_score)
-        arrays = checks.one_row(x, learned.widths)
+        arrays = checks.query_at_a_glance(x, learned.widths)
         answer = None if arrays is None else searcher.rank(*arrays, top_k=count, beam_width=width, min_score=least)
         if answer is None:  # not in the form it should have: find out whether it can be brought into it
-            if (sp.issparse(x) or isinstance(x, np.ndarray)) and x.ndim == 1:
-                x = x.reshape(1, -1)
-            elif isinstance(x, list) and x and np.isscalar(x[0]):
-                x = [x]
-            query = checks.features_like(x, learned.widths, "x")
-            if query.rows != 1:
-                raise InputError(f"x has {query.rows} rows, rank takes one; use predict for many")
-            arrays = (query.sparse.indices, query.sparse.values, query.dense.reshape(-1))
+            arrays = checks.query(x, learned.widths)
             answer = searcher.rank(*arrays, top_k=count, beam_width=width, min_score=least)
         assert answer is not None  # what passed the door is a query
         return answer
