@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import carya
-from carya import checks, indexing
+from carya import _core, checks, indexing
 from carya.data import World
 from carya.errors import InputError, ParameterError
 
 import reference
+import reference_partition
 
 
 def dense_of(representation) -> np.ndarray:
@@ -117,6 +118,35 @@ def test_clustering_finds_groups(dense: bool, bisect: bool, balanced: bool, sphe
         pure.append(together / group.size)
     assert np.median(pure) > 0.7
     assert max(pure) == 1.0
+
+
+@pytest.mark.parametrize("bisect", [True, False], ids=["bisect", "direct"])
+@pytest.mark.parametrize("balanced", [True, False], ids=["balanced", "unbalanced"])
+@pytest.mark.parametrize("spherical", [True, False], ids=["spherical", "kmeans"])
+@pytest.mark.parametrize("seed", range(6))
+def test_partitioning_is_that_of_the_slow_twin(seed: int, spherical: bool, balanced: bool, bisect: bool) -> None:
+    rng = np.random.default_rng(seed)
+    labels, columns, dense = int(rng.integers(20, 200)), int(rng.integers(25, 60)), int(rng.integers(0, 4))
+    Z = rng.standard_normal((labels, columns)) * (rng.random((labels, columns)) < 0.3)
+    D = rng.standard_normal((labels, dense))
+    Z, D = Z.astype(np.float32), D.astype(np.float32)
+    options = {"spherical": spherical, "balanced": balanced, "bisect": bisect, "max_iter": 15, "min_moved": 0.01}
+    branching, stop_size = [5, 3, 4], 0 if balanced else 6
+    got = _core.partition(
+        checks.features((sp.csr_array(Z), D)).native,
+        branching=branching,
+        stop_size=stop_size,
+        seed=seed,
+        threads=2,
+        report=None,
+        **options,
+    )
+    want = reference_partition.partition(
+        Z.astype(float), D.astype(float), branching, stop_size=stop_size, seed=seed, **options
+    )
+    assert len(got) == len(want) == 3
+    for a, b in zip(got, want, strict=True):
+        assert a.tolist() == b.tolist()
 
 
 @pytest.mark.parametrize("bisect", [True, False])
