@@ -85,21 +85,10 @@ BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::s
     for (std::size_t t = 0; t < layers_.size(); ++t) {
         const SearchLayer& layer = layers_[t];
         check_layer(t, parents);
-        const auto nodes = static_cast<std::int64_t>(layer.order.size());
-        std::vector<std::int32_t> parent(nodes, -1);
-        std::vector<std::int32_t> position(nodes, -1);
-        for (std::int64_t p = 0; p < parents; ++p)
-            for (std::int64_t at = layer.chunks[p]; at < layer.chunks[p + 1]; ++at) {
-                const std::int32_t node = layer.order[at];
-                if (node < 0 || node >= nodes || position[node] >= 0)
-                    throw std::invalid_argument("layer " + std::to_string(t) + " has an order that is no permutation");
-                parent[node] = static_cast<std::int32_t>(p);
-                position[node] = static_cast<std::int32_t>(at);
-            }
-        parent_.push_back(std::move(parent));
-        position_.push_back(std::move(position));
-        layouts_.push_back(make_layout(layouts[layouts.size() == 1 ? 0 : t], layer.weights, layer.chunks));
-        parents = nodes;
+        const std::string& layout = layouts[layouts.size() == 1 ? 0 : t];
+        if (layer.seal && layout != "packed") layer.seal->need(layer.weights.data.data(), layer.weights.data.size());
+        layouts_.push_back(make_layout(layout, layer.weights, layer.chunks));
+        parents = static_cast<std::int64_t>(layer.order.size());
     }
     // A child scores no higher than its parent if a logarithm of at most 0 is added, or if a score that cannot be
     // negative, as a product of such forms is, is multiplied by at most 1.
@@ -122,11 +111,37 @@ void BeamSearch::check_layer(std::size_t t, std::int64_t parents) const {
     if (static_cast<std::int64_t>(layer.chunks.size()) != parents + 1 || layer.chunks.front() != 0 ||
         layer.chunks.back() != nodes || !std::is_sorted(layer.chunks.begin(), layer.chunks.end()))
         refuse("has chunks that do not cover its nodes once for each parent");
+    for (const std::int32_t node : layer.order)
+        if (node < 0 || node >= nodes) refuse("has an order that is no permutation");
     layer.weights.check(parents, name.c_str());
     if (layer.weights.features() != sparse_cols()) refuse("has weights for another number of sparse features");
     if (layer.dense.cols != dense_cols() || (dense_cols() > 0 && layer.dense.rows != nodes))
         refuse("has dense weights of another shape");
     if (static_cast<std::int64_t>(layer.offsets.size()) != nodes) refuse("has another number of offsets than nodes");
+}
+
+bool BeamSearch::takes(const Query& query) const {
+    if (query.indices.size() != query.values.size()) return false;
+    std::int64_t before = -1;
+    for (std::size_t i = 0; i < query.indices.size(); ++i) {
+        if (query.indices[i] <= before || !std::isfinite(query.values[i])) return false;
+        before = query.indices[i];
+    }
+    return before < sparse_cols() &&
+           std::all_of(query.dense, query.dense + dense_cols(), [](float x) { return std::isfinite(x); });
+}
+
+// That what the query is about to touch is as it was saved.
+void BeamSearch::verify(const SearchLayer& layer, const Query& query, const Work& work) const {
+    const BlockStarts& starts = layer.weights.starts;
+    for (const std::int32_t feature : query.indices) {
+        const std::int64_t begin = starts[feature];
+        layer.seal->need(layer.weights.data.data() + begin, static_cast<std::size_t>(starts[feature + 1] - begin));
+    }
+    if (layer.dense.cols == 0) return;
+    for (const Part& part : work.parts)
+        layer.seal->need(layer.dense.row(part.begin),
+                         static_cast<std::size_t>(part.size() * layer.dense.cols) * sizeof(float));
 }
 
 // Path scores of all children of work.parts, whose parent and score are set, at each part's base in the sums.
@@ -141,6 +156,7 @@ void BeamSearch::score(std::size_t t, const Query& query, Work& work) const {
         used += whole_lines(part.size());
         if (used > kMostSums) throw std::invalid_argument("the beam is too wide for so many labels");
     }
+    if (layer.seal && !layer.seal->whole()) verify(layer, query, work);
     Scratch& scratch = work.scratch;
     const std::size_t chunks = std::max(kNarrowIds, layer.chunks.size());
     if (scratch.base.size() < chunks) scratch.base.resize(chunks, 0);
@@ -194,26 +210,20 @@ std::span<const Scored> BeamSearch::rank(const Query& query, const Question& que
     return work.beam;
 }
 
-void BeamSearch::rank(const Query& query, const Question& question, std::vector<std::int32_t>& labels,
-                      std::vector<float>& scores) const {
-    std::unique_ptr<Work> work;
+BeamSearch::Borrowed::Borrowed(const BeamSearch& owner) : search(owner) {
     {
-        const std::lock_guard held(lock_);
-        if (!pool_.empty()) {
-            work = std::move(pool_.back());
-            pool_.pop_back();
+        const std::lock_guard held(search.lock_);
+        if (!search.pool_.empty()) {
+            work = std::move(search.pool_.back());
+            search.pool_.pop_back();
         }
     }
     if (!work) work = std::make_unique<Work>();
-    const auto best = rank(query, question, *work);
-    labels.resize(best.size());
-    scores.resize(best.size());
-    for (std::size_t i = 0; i < best.size(); ++i) {
-        labels[i] = best[i].node;
-        scores[i] = best[i].score;
-    }
-    const std::lock_guard held(lock_);
-    pool_.push_back(std::move(work));
+}
+
+BeamSearch::Borrowed::~Borrowed() {
+    const std::lock_guard held(search.lock_);
+    search.pool_.push_back(std::move(work));
 }
 
 // More labels than this no query can get: what is set aside for answers is that much for each.
@@ -255,16 +265,32 @@ Csr BeamSearch::predict(const Features& queries, Question question, int threads,
     return out;
 }
 
+const std::vector<BeamSearch::Places>& BeamSearch::places() const {
+    std::call_once(places_known_, [&] {
+        for (const SearchLayer& layer : layers_) {
+            Places places{std::vector<std::int32_t>(layer.order.size()), std::vector<std::int64_t>(layer.order.size())};
+            for (std::size_t p = 0; p + 1 < layer.chunks.size(); ++p)
+                for (std::int64_t at = layer.chunks[p]; at < layer.chunks[p + 1]; ++at) {
+                    places.parent[layer.order[at]] = static_cast<std::int32_t>(p);
+                    places.position[layer.order[at]] = at;
+                }
+            places_.push_back(std::move(places));
+        }
+    });
+    return places_;
+}
+
 // Scores the chunks on the way from the root to each label, and nothing else.
 void BeamSearch::score_selected(const Query& query, std::span<const std::int32_t> labels, float* out,
                                 Work& work) const {
     const std::size_t depth = layers_.size();
+    const std::vector<Places>& at = places();
     work.nodes.resize(depth);
     work.nodes[depth - 1].assign(labels.begin(), labels.end());
     for (std::size_t t = depth - 1; t > 0; --t) {  // the parents of what is wanted below
         std::vector<std::int32_t>& above = work.nodes[t - 1];
         above.clear();
-        for (const std::int32_t node : work.nodes[t]) above.push_back(parent_[t][node]);
+        for (const std::int32_t node : work.nodes[t]) above.push_back(at[t].parent[node]);
         std::sort(above.begin(), above.end());
         above.erase(std::unique(above.begin(), above.end()), above.end());
     }
@@ -279,9 +305,9 @@ void BeamSearch::score_selected(const Query& query, std::span<const std::int32_t
         score(t, query, work);
         work.scores.clear();
         for (const std::int32_t node : work.nodes[t]) {
-            const auto part = std::lower_bound(work.parts.begin(), work.parts.end(), parent_[t][node],
+            const auto part = std::lower_bound(work.parts.begin(), work.parts.end(), at[t].parent[node],
                                                [](const Part& p, std::int32_t parent) { return p.parent < parent; });
-            work.scores.push_back(work.scratch.sums.data()[part->base + (position_[t][node] - part->begin)]);
+            work.scores.push_back(work.scratch.sums.data()[part->base + (at[t].position[node] - part->begin)]);
         }
     }
     for (std::size_t i = 0; i < labels.size(); ++i) out[i] = shown(work.scores[i]);

@@ -12,6 +12,7 @@
 #include "layouts/layout.hpp"
 #include "matrix.hpp"
 #include "parallel.hpp"
+#include "store/seal.hpp"
 #include "transform.hpp"
 
 namespace carya {
@@ -23,6 +24,7 @@ struct SearchLayer {
     std::span<const std::int64_t> chunks;  // parents + 1: the positions of each parent's children
     std::span<const std::int32_t> order;   // the node at each position
     Transform transform;
+    const Seal* seal = nullptr;  // of the file that weights and dense lie in; null if they lie in memory
 };
 
 struct Scored {
@@ -58,9 +60,15 @@ public:
     // The best labels, best first, ties to the lower label; none for a query without features.
     std::span<const Scored> rank(const Query& query, const Question& question, Work& work) const;
 
-    // The same with scratch from the search's own pool; for any number of threads at once.
-    void rank(const Query& query, const Question& question, std::vector<std::int32_t>& labels,
-              std::vector<float>& scores) const;
+    // body(work) with scratch from the search's own pool; for any number of threads at once.
+    template <class Body>
+    auto with_work(const Body& body) const {
+        Borrowed borrowed(*this);
+        return body(*borrowed.work);
+    }
+
+    // Whether arrays straight from a user are a query: features ascending and in range, all values finite.
+    bool takes(const Query& query) const;
 
     // Row by row the same as rank, as CSR in the order of ranking.
     Csr predict(const Features& queries, Question question, int threads, Monitor* monitor) const;
@@ -70,20 +78,34 @@ public:
                                 Monitor* monitor) const;
 
 private:
+    struct Borrowed {
+        explicit Borrowed(const BeamSearch& owner);
+        ~Borrowed();
+        const BeamSearch& search;
+        std::unique_ptr<Work> work;
+    };
+    // Where each node of a level hangs and stands: only pairs given by a user ask for that.
+    struct Places {
+        std::vector<std::int32_t> parent;
+        std::vector<std::int64_t> position;
+    };
+
     std::int64_t most_labels(std::int64_t beam_width) const;
     void check_layer(std::size_t t, std::int64_t parents) const;
+    void verify(const SearchLayer& layer, const Query& query, const Work& work) const;
     void score(std::size_t t, const Query& query, Work& work) const;
+    const std::vector<Places>& places() const;
     void score_selected(const Query& query, std::span<const std::int32_t> labels, float* out, Work& work) const;
     float neutral() const { return in_logs_ || !layers_.front().transform.multiplies() ? 0.0F : 1.0F; }
     float shown(float score) const;
 
     std::vector<SearchLayer> layers_;
     std::vector<std::unique_ptr<Layout>> layouts_;
-    std::vector<std::vector<std::int32_t>> parent_;    // of each node
-    std::vector<std::vector<std::int32_t>> position_;  // of each node
     std::vector<bool> falls_;  // whether scores can only fall from a layer's nodes to their labels
     bool in_logs_ = false;  // hinge forms in every layer are multiplied as logarithms: exact where products underflow
 
+    mutable std::once_flag places_known_;
+    mutable std::vector<Places> places_;
     mutable std::mutex lock_;
     mutable std::vector<std::unique_ptr<Work>> pool_;
 };

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -14,6 +15,9 @@ import scipy.sparse as sp
 import carya
 from carya import _core, store
 from carya.errors import ModelFormatError, SaveError
+from carya.layer import Layer, Transform, Weights
+from carya.matrices import Csr
+from carya.models.saving import Learned
 
 SAVED = store.Saved(
     "toy",
@@ -72,17 +76,23 @@ def test_the_format_byte_by_byte(folder: Path) -> None:
     assert (b["offset"], raw[64:72]) == (64, np.array([1.5, -2.5], "<f4").tobytes())
     assert raw[24:64] == bytes(40)
     assert (none["shape"], long["offset"]) == ([0, 4], 128)
-    assert len(raw) == 136
+    sums = manifest["checksums"]
+    assert (sums["offset"], sums["shape"], sums["dtype"], len(raw)) == (192, [1], "uint64", 200)
+    assert raw[192:] == _core.xxh64(np.frombuffer(raw[:192], np.uint8)).to_bytes(8, "little")
+    assert sums["checksum"] == f"{_core.xxh64(np.frombuffer(raw[192:], np.uint8)):016x}"
+    text = (folder / "manifest.json").read_bytes()
+    body = text[: text.index(b' "checksum": "' + manifest["checksum"].encode())]
+    assert manifest["checksum"] == f"{_core.xxh64(np.frombuffer(body, np.uint8)):016x}"
 
 
 def edit(folder: Path, change: Callable[[dict], object], *, seal: bool = True) -> None:
     """Change the manifest, and give it a checksum that fits unless told not to."""
     file = folder / "manifest.json"
     manifest = json.loads(file.read_text())
-    change(manifest)
     if seal:
-        manifest["checksum"] = store._checksum(store._canonical(manifest))
-    file.write_text(json.dumps(manifest))
+        del manifest["checksum"]
+    change(manifest)
+    file.write_bytes(store._sealed(manifest) if seal else json.dumps(manifest).encode())
 
 
 def cut(folder: Path) -> None:
@@ -107,8 +117,9 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no arrays": (lambda f: (f / "arrays.bin").unlink(), "arrays.bin cannot be read"),
     "empty arrays": (lambda f: (f / "arrays.bin").write_bytes(b""), "arrays.bin cannot be read"),
     "cut arrays": (cut, "cut short"),
-    "longer arrays": (append, "has 137 bytes, the manifest describes 136"),
-    "flipped bit": (lambda f: flip(f, "arrays.bin", 70), "array 'b' has been altered"),
+    "longer arrays": (append, "has 201 bytes, the manifest describes 200"),
+    "flipped bit": (lambda f: flip(f, "arrays.bin", 70), "arrays.bin has been altered: the checksum of bytes 0 and on"),
+    "flipped checksum": (lambda f: flip(f, "arrays.bin", 195), "the checksum of its checksums does not match"),
     "flipped manifest": (
         lambda f: edit(f, lambda m: m["shape"].update(columns=4), seal=False),
         "manifest.json has been altered",
@@ -116,6 +127,10 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "not JSON": (lambda f: (f / "manifest.json").write_text("{"), "cannot be read"),
     "not UTF-8": (lambda f: (f / "manifest.json").write_bytes(b"\xff\xfe"), "cannot be read"),
     "deep JSON": (lambda f: (f / "manifest.json").write_text("[" * 100_000), "cannot be read|not that of"),
+    "a number": (lambda f: (f / "manifest.json").write_text("1"), "not that of a Carya model"),
+    "no string end": (lambda f: (f / "manifest.json").write_text('{"a'), "a string does not end at byte"),
+    "no colon": (lambda f: (f / "manifest.json").write_text('{"a" 1}'), "there is no colon at byte"),
+    "two values": (lambda f: (f / "manifest.json").write_text("{} {}"), "something follows the value"),
     "a list": (lambda f: (f / "manifest.json").write_text("[1]"), "not that of a Carya model"),
     "no format": (lambda f: edit(f, lambda m: m.pop("format")), "not that of a Carya model"),
     "newer format": (
@@ -132,6 +147,12 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "misaligned": (lambda f: edit(f, lambda m: m["arrays"][1].update(offset=65)), "lies outside it"),
     "code as type": (lambda f: edit(f, lambda m: m["arrays"][0].update(dtype="object")), "unknown type"),
     "no array name": (lambda f: edit(f, lambda m: m["arrays"][0].pop("name")), "describes an array badly"),
+    "no checksums": (lambda f: edit(f, lambda m: m.pop("checksums")), "has no checksums"),
+    "fewer checksums": (lambda f: edit(f, lambda m: m["checksums"].update(shape=[0])), "the manifest describes 192"),
+    "checksums of another type": (
+        lambda f: edit(f, lambda m: m["checksums"].update(dtype="int64")),
+        "describes an array badly",
+    ),
     "an array that is none": (lambda f: edit(f, lambda m: m["arrays"].append(3)), "describes an array badly"),
 }
 
@@ -153,6 +174,38 @@ def test_every_flipped_byte_is_noticed(folder: Path) -> None:
                 store.load(folder)
             flip(folder, name, at)
     store.load(folder)
+
+
+def test_large_models_are_verified_as_they_are_used(tmp_path: Path) -> None:
+    """Opening reads next to nothing; what a query touches is checked, and so is all that is saved or taken out."""
+    labels, width = 4200, 1100  # 18 MB of weights
+    rng = np.random.default_rng(0)
+    layer = Layer(
+        weights=Weights.pack(Csr.of_scipy(sp.csr_array((3, labels), dtype=np.float32)), np.array([0, labels]), "int8"),
+        dense=rng.standard_normal((labels, width), np.float32),
+        offsets=np.zeros(labels, np.float32),
+        chunks=np.array([0, labels]),
+        order=np.arange(labels, dtype=np.int32),
+        transform=Transform.named("noop"),
+    )
+    tree = carya.LabelTree.flat(labels)
+    model = carya.XRLinear.from_learned(Learned(tree, [layer], (3, width)))
+    model.save(tmp_path / "model")
+    query = (sp.csr_array((1, 3)), rng.standard_normal((1, width)))
+    assert carya.load(tmp_path / "model").rank(query)[0].tolist() == model.rank(query)[0].tolist()
+    flip(tmp_path / "model", "arrays.bin", 9_000_000)
+    damaged = carya.load(tmp_path / "model")
+    for use in (
+        lambda: damaged.rank(query),
+        lambda: damaged.predict(query),
+        lambda: damaged.predict_selected(query, np.ones((1, labels))),
+        damaged.layers_[0].matrix,
+        lambda: damaged.save(tmp_path / "copy"),
+        lambda: copy.deepcopy(damaged),
+    ):
+        with pytest.raises(ModelFormatError, match="altered: the checksum of bytes 8978432 and on"):
+            use()
+    assert not (tmp_path / "copy").exists()
 
 
 @pytest.mark.parametrize("seed", range(60))

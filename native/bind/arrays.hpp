@@ -10,6 +10,7 @@
 
 #include "../matrix.hpp"
 #include "../parallel.hpp"
+#include "../store/folder.hpp"
 
 namespace carya::bind {
 
@@ -99,9 +100,15 @@ private:
     nb::object report_;
 };
 
+// A folder that Python has opened. What lies in it keeps it open, not the Python object.
+struct OpenedFolder {
+    std::shared_ptr<const Folder> folder;
+};
+
 void register_matrix(nb::module_& m);
 void register_index(nb::module_& m);
 void register_train(nb::module_& m);
 void register_search(nb::module_& m);
+void register_store(nb::module_& m);
 
 }  // namespace carya::bind

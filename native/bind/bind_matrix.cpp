@@ -1,7 +1,5 @@
 #include <nanobind/stl/string.h>
 
-#include "../checksum.hpp"
-#include "../files.hpp"
 #include "../kernels/kernels.hpp"
 #include "../topk.hpp"
 #include "arrays.hpp"
@@ -73,19 +71,6 @@ void register_matrix(nb::module_& m) {
             return give(std::move(out), columns.shape(0), columns.shape(1));
         },
         "matrix"_a, "columns"_a.noconvert(), "threads"_a, "Whether each row has entries in the given columns.");
-
-    m.def(
-        "xxh64",
-        [](Array<std::uint8_t> data) {
-            const nb::gil_scoped_release released;
-            return xxh64(data.data(), data.size());
-        },
-        "data"_a.noconvert(), "The XXH64 checksum of some bytes.");
-
-    m.def(
-        "exchange_paths",
-        [](const std::string& a, const std::string& b) { return exchange_paths(a.c_str(), b.c_str()); }, "a"_a, "b"_a,
-        "Swap two paths in one step; False where the system cannot.");
 
     m.def("thread_count", &thread_count, "n_jobs"_a, "Threads to use for n_jobs; -1 is all cores of this process.");
     m.def("instruction_set", [] { return std::string(kernels().name); }, "The instruction set the kernels use here.");

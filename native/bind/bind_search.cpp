@@ -1,8 +1,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cmath>
-
 #include "../beam.hpp"
 #include "arrays.hpp"
 
@@ -23,13 +21,20 @@ struct LayerArrays {
     Array<std::int64_t> chunks;
     Array<std::int32_t> order;
     Transform transform;
+    std::shared_ptr<const Folder> folder;  // that some of the arrays lie in; null if all lie in memory
 
     PackedView packed() const {
         return {{span(narrow), span(wide)}, span(data), span(scales), PackedForm::of(span(chunks), precision)};
     }
 
     SearchLayer view() const {
-        return {packed(), bind::view(dense), span(offsets), span(chunks), span(order), transform};
+        return {packed(),
+                bind::view(dense),
+                span(offsets),
+                span(chunks),
+                span(order),
+                transform,
+                folder ? &folder->seal() : nullptr};
     }
 };
 
@@ -45,21 +50,6 @@ public:
     void check(const Features& queries) const {
         if (queries.sparse.cols != search_.sparse_cols() || queries.dense.cols != search_.dense_cols())
             throw std::invalid_argument("the queries have other columns than the model");
-    }
-
-    // Whether arrays straight from a user are a query: then nothing needs to be copied or checked in Python.
-    bool takes(std::span<const std::int32_t> indices, std::span<const float> values,
-               std::span<const float> dense) const {
-        if (indices.size() != values.size() || static_cast<std::int64_t>(dense.size()) != search_.dense_cols())
-            return false;
-        std::int64_t before = -1;
-        for (std::size_t i = 0; i < indices.size(); ++i) {
-            if (indices[i] <= before || !std::isfinite(values[i])) return false;
-            before = indices[i];
-        }
-        for (const float x : dense)
-            if (!std::isfinite(x)) return false;
-        return before < search_.sparse_cols();
     }
 
 private:
@@ -109,21 +99,31 @@ void register_search(nb::module_& m) {
             "__init__",
             [](LayerArrays* self, Array<std::uint32_t> narrow, Array<std::int64_t> wide, Array<std::uint8_t> data,
                Array<float> scales, Precision precision, Table<float> dense, Array<float> offsets,
-               Array<std::int64_t> chunks, Array<std::int32_t> order, Transform::Kind kind, float power) {
+               Array<std::int64_t> chunks, Array<std::int32_t> order, Transform::Kind kind, float power,
+               const OpenedFolder* opened) {
                 if (chunks.size() < 1) throw std::invalid_argument("a layer needs chunks");
-                new (self) LayerArrays{std::move(narrow), std::move(wide),       std::move(data),    std::move(scales),
-                                       precision,         std::move(dense),      std::move(offsets), std::move(chunks),
-                                       std::move(order),  Transform{kind, power}};
+                new (self) LayerArrays{std::move(narrow),
+                                       std::move(wide),
+                                       std::move(data),
+                                       std::move(scales),
+                                       precision,
+                                       std::move(dense),
+                                       std::move(offsets),
+                                       std::move(chunks),
+                                       std::move(order),
+                                       Transform{kind, power},
+                                       opened ? opened->folder : nullptr};
             },
             "narrow"_a.noconvert(), "wide"_a.noconvert(), "data"_a.noconvert(), "scales"_a.noconvert(), "precision"_a,
             "dense"_a.noconvert(), "offsets"_a.noconvert(), "chunks"_a.noconvert(), "order"_a.noconvert(), "kind"_a,
-            "power"_a)
+            "power"_a, "folder"_a.none())
         .def(
             "unpack",
             [](const LayerArrays& self) {
                 Csr out;
                 {
                     const nb::gil_scoped_release released;
+                    if (self.folder) self.folder->seal().need(self.data.data(), self.data.size());
                     self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "the layer");
                     out = unpack(self.packed(), span(self.chunks));
                 }
@@ -158,10 +158,16 @@ void register_search(nb::module_& m) {
                 bool taken = false;
                 {
                     const nb::gil_scoped_release released;
-                    taken = self.takes(span(indices), span(values), span(dense));
+                    const BeamSearch& search = self.search();
+                    const Query query{span(indices), span(values), dense.data()};
+                    taken = static_cast<std::int64_t>(dense.size()) == search.dense_cols() && search.takes(query);
                     if (taken)
-                        self.search().rank({span(indices), span(values), dense.data()}, {top_k, beam_width, min_score},
-                                           labels, scores);
+                        search.with_work([&](BeamSearch::Work& work) {
+                            for (const Scored& found : search.rank(query, {top_k, beam_width, min_score}, work)) {
+                                labels.push_back(found.node);
+                                scores.push_back(found.score);
+                            }
+                        });
                 }
                 if (!taken) return nb::none();
                 return nb::make_tuple(give(std::move(labels)), give(std::move(scores)));

@@ -2,6 +2,7 @@
 
 NB_MODULE(_core, m) {
     m.doc() = "The native core of Carya. Private: use the functions of the carya package, which check their input.";
+    carya::bind::register_store(m);
     carya::bind::register_matrix(m);
     carya::bind::register_index(m);
     carya::bind::register_train(m);

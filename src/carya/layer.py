@@ -122,6 +122,8 @@ class Layer:
         Where the children of each parent begin.
     order : ndarray of int32, shape (positions,)
     transform : Transform
+    folder : the opened folder that some of the arrays lie in, unless all are in memory
+        Weights are verified when they are first used, so that a model opens at once whatever its size.
     """
 
     weights: Weights
@@ -130,9 +132,17 @@ class Layer:
     chunks: NDArray[np.int64] = field(repr=False)
     order: NDArray[np.int32] = field(repr=False)
     transform: Transform
+    folder: _core.Folder | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "native"}
+        self.verify()
+        return {name: value for name, value in self.__dict__.items() if name != "native"} | {"folder": None}
+
+    def verify(self) -> None:
+        """Raise ModelFormatError if the file that the weights lie in has been altered."""
+        if self.folder is not None:
+            self.folder.verify(self.weights.data)
+            self.folder.verify(self.dense)
 
     @property
     def n_nodes(self) -> int:
@@ -148,6 +158,7 @@ class Layer:
 
     def matrix(self) -> sp.csc_array:
         """All weights as one matrix, features x nodes, the sparse features first and the offsets in the last row."""
+        self.verify()
         position = np.empty_like(self.order)
         position[self.order] = np.arange(self.order.size, dtype=np.int32)
         blocks = [self.unpacked().to_scipy(), sp.csr_array(self.dense.T), sp.csr_array(self.offsets[None, :])]
@@ -176,4 +187,5 @@ class Layer:
             self.order,
             getattr(_core.TransformKind, self.transform.kind),
             self.transform.power,
+            self.folder,
         )

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from carya import _core
 from carya.errors import InputError
 
 
@@ -179,10 +180,7 @@ class LabelTree:
         """
         self._check_level(level, least=1)
         parent = self._parents[level - 1]
-        order = np.argsort(parent, kind="stable").astype(np.int32)
-        chunks = np.zeros(self.level_sizes[level - 1] + 1, np.int64)
-        np.cumsum(np.bincount(parent, minlength=chunks.size - 1), out=chunks[1:])
-        return order, chunks
+        return _core.group_by_parent(parent, self.level_sizes[level - 1])
 
     def clusters(self, level: int) -> NDArray[np.int32]:
         """The node of a level (0 … D) that each label lies under."""

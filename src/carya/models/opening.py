@@ -6,7 +6,7 @@ import os
 
 from carya import store
 from carya.errors import ModelFormatError
-from carya.models.saving import KIND
+from carya.models.saving import KIND, LAZY
 from carya.models.xr_linear import XRLinear
 
 
@@ -28,7 +28,7 @@ def load(path: str | os.PathLike[str]) -> XRLinear:
     >>> model.tree_.n_labels
     30
     """
-    saved = store.load(path)
+    saved = store.load(path, lazily=LAZY)
     if saved.kind != KIND:
         raise ModelFormatError(
             f"{path} holds a model of kind {saved.kind!r}, which this version of Carya does not know"

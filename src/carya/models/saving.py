@@ -15,6 +15,10 @@ from carya.store import Saved
 from carya.tree import LabelTree
 
 KIND = "xr-linear"
+
+#: Arrays that the search verifies as it uses them, by the last part of their names.
+LAZY = frozenset({"data", "dense"})
+
 _ARRAYS_PER_LAYER = 6
 
 
@@ -49,6 +53,7 @@ def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
     }
     arrays: dict[str, NDArray[Any]] = {}
     for level, (layer, parents) in enumerate(zip(learned.layers, learned.tree.parents, strict=True), 1):
+        layer.verify()  # damage must not be sealed
         arrays |= {
             f"{level}.parents": parents,
             f"{level}.weights.starts": layer.weights.starts,
@@ -101,8 +106,8 @@ def _layer(
         or dense.shape != (order.size, widths[1])
     ):
         raise InputError(f"layer {level} has weights of another shape")
-    if not np.isfinite(dense).all() or not np.isfinite(saved.arrays[f"{level}.offsets"]).all():
-        raise InputError(f"layer {level} has weights that are not finite")
+    if not np.isfinite(saved.arrays[f"{level}.offsets"]).all():
+        raise InputError(f"layer {level} has offsets that are not finite")
     return Layer(
         weights=Weights(
             starts, saved.arrays[f"{level}.weights.data"], saved.arrays[f"{level}.weights.scales"], precision
@@ -112,4 +117,5 @@ def _layer(
         chunks=chunks,
         order=order,
         transform=transform,
+        folder=saved.folder,
     )
