@@ -226,3 +226,15 @@ def test_a_model_survives_pickle_by_its_parameters() -> None:
     """Workers of GridSearchCV are sent unfitted models."""
     sent = pickle.loads(pickle.dumps(carya.XRLinear(max_leaf=7)))
     assert sent.get_params() == carya.XRLinear(max_leaf=7).get_params()
+
+
+def test_a_beam_over_all_clusters_adds_no_negatives(world: World) -> None:
+    """Joined with the teacher, a matcher that brings every row everywhere is left out; alone it is obeyed."""
+    options = {"branching": 4, "max_leaf": 10, "transform": "l3-hinge"}
+    teacher = carya.XRLinear(negatives="teacher", **options).fit(world.X, world.Y)
+    wide = carya.XRLinear(negatives="both", beam_width=1000, **options).fit(world.X, world.Y)
+    narrow = carya.XRLinear(negatives="both", beam_width=2, **options).fit(world.X, world.Y)
+    alone = carya.XRLinear(negatives="matcher", beam_width=1000, **options).fit(world.X, world.Y)
+    for one, other, same in ((teacher, wide, True), (teacher, narrow, False), (teacher, alone, False)):
+        pairs = zip(one.layers_, other.layers_, strict=True)
+        assert all(np.array_equal(a.weights.data, b.weights.data) for a, b in pairs) is same

@@ -7,7 +7,8 @@ can be joined:
 * ``matcher`` (MAN): the clusters that the layers above predict for the row, as they will when the model is used;
 * ``given``: the clusters of labels that the user lists for the row.
 
-``both`` is teacher and matcher.
+``both`` is teacher and matcher. Near the root, where there are no more clusters than the beam is wide, the matcher
+would bring every row to every cluster; joined with another source it is left out there.
 """
 
 from __future__ import annotations

@@ -65,7 +65,9 @@ def train_layers(
             sources.append(targets[level - 2])
         if level > 1 and "given" in wanted and given_targets is not None:
             sources.append(given_targets[level - 2])
-        if level > 1 and "matcher" in wanted:
+        # A beam that holds every cluster makes every row a negative, which is no shortlist: the teacher's is better.
+        tells_apart = not sources or tree.level_sizes[level - 1] > beam_width
+        if level > 1 and "matcher" in wanted and tells_apart:
             sources.append(match(level))
         order, chunks = tree.children(level)
         pending.append(
