@@ -133,10 +133,13 @@ bool BeamSearch::takes(const Query& query) const {
 
 // That what the query is about to touch is as it was saved.
 void BeamSearch::verify(const SearchLayer& layer, const Query& query, const Work& work) const {
-    const BlockStarts& starts = layer.weights.starts;
+    const PackedView& weights = layer.weights;
     for (const std::int32_t feature : query.indices) {
-        const std::int64_t begin = starts[feature];
-        layer.seal->need(layer.weights.data.data() + begin, static_cast<std::size_t>(starts[feature + 1] - begin));
+        const std::int64_t begin = weights.starts[feature];  // of a large block: where it says where it is
+        layer.seal->need(weights.data.data() + begin, static_cast<std::size_t>(weights.starts[feature + 1] - begin));
+        if (!weights.starts.large(feature)) continue;
+        const std::span<const std::uint8_t> block = weights.block(feature);
+        layer.seal->need(block.data(), block.size());
     }
     if (layer.dense.cols == 0) return;
     for (const Part& part : work.parts)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,7 +15,7 @@ from carya import checks
 from carya.errors import ModelFormatError
 from carya.layer import PRECISIONS, Layer, Transform, Weights
 from carya.matrices import Csr
-from carya.search import Searcher
+from carya.search import LAYOUTS, Searcher
 
 
 def layer_of(matrix: np.ndarray, sizes: list[int], precision: str) -> Layer:
@@ -63,7 +66,7 @@ def test_weights_come_out_as_precisely_as_promised(
     assert (np.abs(got - want) <= step + 1e-6 * np.abs(want)).all()
 
 
-@pytest.mark.parametrize("largest", [256, 257, 70_000])
+@pytest.mark.parametrize("largest", [128, 129, 40_000])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_clusters_of_any_size(largest: int, precision: str) -> None:
     """The last child of a cluster needs 1, 2 or 4 bytes."""
@@ -78,6 +81,32 @@ def test_clusters_of_any_size(largest: int, precision: str) -> None:
     assert indptr.tolist() == [0, 2]
     assert labels.tolist() == [largest, largest - 1]
     assert scores == pytest.approx([3, 2], rel=0.01)
+
+
+@pytest.mark.parametrize("clusters", [1, 2, 7, 8, 100, 256, 257, 300])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
+    """Features with weights in few or many clusters, in small and large blocks; beams over few or all of them."""
+    rng = np.random.default_rng(clusters)
+    sizes = rng.integers(1, 12, clusters).tolist()
+    matrix = rng.standard_normal((40, sum(sizes)))
+    matrix *= rng.random(matrix.shape) < rng.choice([0, 0.02, 0.3, 1], (40, 1), p=[0.2, 0.3, 0.3, 0.2])
+    layer = layer_of(matrix, sizes, "float32")
+    assert (layer.unpacked().to_scipy().toarray() == matrix.astype(np.float32)).all()
+    top = layer_of(rng.standard_normal((40, clusters)), [clusters], "float32")
+    X = rng.standard_normal((30, 40)) * (rng.random((30, 40)) < 0.5)
+    for width in (1, 3, 16, 17, clusters):
+        indptr, labels, scores = Searcher([top, layer], layout).predict(
+            checks.features(sp.csr_array(X.astype(np.float32))), top_k=5, beam_width=width, threads=1
+        )
+        assert indptr[-1] == labels.size
+        for row, (first, last) in enumerate(itertools.pairwise(indptr)):
+            raw = X[row] @ matrix
+            kept = np.argsort(-(X[row] @ top.unpacked().to_scipy().toarray()))[:width]
+            raw[~np.isin(np.repeat(np.arange(clusters), sizes), kept)] = -np.inf
+            want = np.sort(raw)[::-1][: last - first]
+            assert scores[first:last] == pytest.approx(want, abs=1e-4)
+            assert raw[labels[first:last]] == pytest.approx(want, abs=1e-4)
 
 
 def test_more_clusters_than_two_bytes_count() -> None:
@@ -102,7 +131,7 @@ def test_damaged_blocks_are_harmless(seed: int, precision: str, largest: int) ->
     at = rng.integers(0, data.size, rng.integers(1, 8))
     data[at] = rng.choice([0, 1, 127, 254, 255], at.size)
     bad = Layer(
-        Weights(good.weights.starts, data, good.weights.scales, precision),
+        replace(good.weights, data=data),
         good.dense,
         good.offsets,
         good.chunks,

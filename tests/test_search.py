@@ -12,7 +12,7 @@ from carya.errors import ParameterError
 from carya.layer import PRECISIONS, Layer, Transform, Weights
 from carya.matrices import Csr
 from carya.models.saving import Learned
-from carya.search import Searcher
+from carya.search import LAYOUTS, Searcher
 
 import reference
 
@@ -70,9 +70,6 @@ def same_ranking(got: list[tuple[int, float]], want: list[tuple[int, float]]) ->
     for label in labels.keys() ^ expected.keys():  # float32 and float64 may part equals differently
         cut = min(score for _, score in want)
         assert labels.get(label, expected.get(label)) == pytest.approx(cut, abs=2e-5)
-
-
-LAYOUTS = ["packed", "by-label", "by-feature", "hash", "search"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

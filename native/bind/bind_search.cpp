@@ -11,8 +11,8 @@ using namespace nb::literals;
 namespace {
 
 struct LayerArrays {
-    Array<std::uint32_t> narrow;
-    Array<std::int64_t> wide;
+    Array<std::int64_t> groups;
+    Array<std::uint16_t> within;
     Array<std::uint8_t> data;
     Array<float> scales;
     Precision precision;
@@ -24,7 +24,7 @@ struct LayerArrays {
     std::shared_ptr<const Folder> folder;  // that some of the arrays lie in; null if all lie in memory
 
     PackedView packed() const {
-        return {{span(narrow), span(wide)}, span(data), span(scales), PackedForm::of(span(chunks), precision)};
+        return {{span(groups), span(within)}, span(data), span(scales), PackedForm::of(span(chunks), precision)};
     }
 
     SearchLayer view() const {
@@ -88,22 +88,22 @@ void register_search(nb::module_& m) {
                     throw std::invalid_argument("the chunks must cover the columns of the weights");
                 out = pack(weights.view, span(chunks), precision, threads);
             }
-            return nb::make_tuple(give(std::move(out.narrow)), give(std::move(out.wide)), give(std::move(out.data)),
+            return nb::make_tuple(give(std::move(out.groups)), give(std::move(out.within)), give(std::move(out.data)),
                                   give(std::move(out.scales)));
         },
         "weights"_a, "chunks"_a.noconvert(), "precision"_a, "threads"_a,
-        "Weights of features x positions in the form they are searched in: (starts, wide starts, data, scales).");
+        "Weights of features x positions in the form they are searched in: (groups, within, data, scales).");
 
     nb::class_<LayerArrays>(m, "SearchLayer", "The arrays of one layer.")
         .def(
             "__init__",
-            [](LayerArrays* self, Array<std::uint32_t> narrow, Array<std::int64_t> wide, Array<std::uint8_t> data,
+            [](LayerArrays* self, Array<std::int64_t> groups, Array<std::uint16_t> within, Array<std::uint8_t> data,
                Array<float> scales, Precision precision, Table<float> dense, Array<float> offsets,
                Array<std::int64_t> chunks, Array<std::int32_t> order, Transform::Kind kind, float power,
                const OpenedFolder* opened) {
                 if (chunks.size() < 1) throw std::invalid_argument("a layer needs chunks");
-                new (self) LayerArrays{std::move(narrow),
-                                       std::move(wide),
+                new (self) LayerArrays{std::move(groups),
+                                       std::move(within),
                                        std::move(data),
                                        std::move(scales),
                                        precision,
@@ -114,7 +114,7 @@ void register_search(nb::module_& m) {
                                        Transform{kind, power},
                                        opened ? opened->folder : nullptr};
             },
-            "narrow"_a.noconvert(), "wide"_a.noconvert(), "data"_a.noconvert(), "scales"_a.noconvert(), "precision"_a,
+            "groups"_a.noconvert(), "within"_a.noconvert(), "data"_a.noconvert(), "scales"_a.noconvert(), "precision"_a,
             "dense"_a.noconvert(), "offsets"_a.noconvert(), "chunks"_a.noconvert(), "order"_a.noconvert(), "kind"_a,
             "power"_a, "folder"_a.none())
         .def(

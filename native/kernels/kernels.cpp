@@ -14,7 +14,7 @@ namespace carya {
     float dot(const float*, const float*, std::int64_t);                                                  \
     float sparse_dot(const std::uint32_t*, const float*, std::int64_t, const float*);                     \
     void add_scaled(float*, const float*, float, std::int64_t);                                           \
-    void add_packed(const PackedWeights&, const PackedQuery&, float*, std::int64_t);                      \
+    void add_packed(const PackedView&, const PackedQuery&, float*, std::int64_t);                         \
     void join_scores(const Transform&, bool, float, float, const float*, std::int64_t, float*);           \
     }                                                                                                     \
     constexpr Kernels kernels_##isa{#isa,                                                                 \

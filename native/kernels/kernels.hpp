@@ -54,15 +54,6 @@ struct alignas(64) LaneState {
     std::int32_t live[kMaxLanes];  // -1 while the lane is being solved, else 0
 };
 
-// A packed layer (layouts/packed.hpp) as the kernels see it.
-struct PackedWeights {
-    const std::uint32_t* narrow;  // where blocks begin, or null
-    const std::int64_t* wide;     // the same
-    const std::uint8_t* data;
-    std::int64_t chunks;
-    PackedForm form;
-};
-
 // The features of a query, and the chunks it asks for.
 struct PackedQuery {
     const std::int32_t* features;
@@ -70,6 +61,7 @@ struct PackedQuery {
     std::int64_t count;
     const std::int32_t* wanted;  // the chunks asked for
     std::int64_t wanted_count;
+    std::int64_t chunks;        // how many there are
     const std::uint32_t* base;  // where the sums of each chunk stand, 0 for those not asked for
 };
 
@@ -91,7 +83,7 @@ struct Kernels {
     // For every feature of a query and every chunk c asked for that the feature has weights in:
     // sums[base[c] + child] += value * weight. `base` has room for all narrow ids and `sums`, of `room` floats, for all
     // narrow children behind every base.
-    void (*add_packed)(const PackedWeights& weights, const PackedQuery& query, float* sums, std::int64_t room);
+    void (*add_packed)(const PackedView& weights, const PackedQuery& query, float* sums, std::int64_t room);
     // Raw scores become path scores, in place: h = sums * scale + offsets, joined with the parent's score. `in_logs`
     // says that the hinge form adds logarithms instead of multiplying. `sums` is aligned and has room for whole
     // vectors.

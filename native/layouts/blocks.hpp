@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
+#include <type_traits>
 
 #include "half.hpp"
+#include "packed.hpp"
 
 namespace carya {
 namespace {  // a copy for each file: the kernels compile theirs for other instruction sets
@@ -28,40 +31,72 @@ struct Root {
     operator float() const { return static_cast<float>(root * (root < 0 ? -root : root)); }
 };
 
+// The bytes of a feature's block, of data that passed PackedView::check.
+inline std::span<const std::uint8_t> find_block(const BlockStarts& starts, std::span<const std::uint8_t> data,
+                                                std::int64_t feature) {
+    const std::int64_t begin = starts[feature];
+    const std::span<const std::uint8_t> here =
+        data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(starts[feature + 1] - begin));
+    if (!starts.large(feature)) [[likely]]
+        return here;
+    if (here.size() != 2 * sizeof(std::uint64_t)) return {};
+    const auto offset = load<std::uint64_t>(here.data());
+    const auto size = load<std::uint64_t>(here.data() + sizeof(std::uint64_t));
+    if (offset > data.size() || size > data.size() - offset) return {};
+    return data.subspan(offset, size);
+}
+
+// The id of the only chunk: it takes no bytes.
+struct Only {};
+
+// Blocks with weights in so many chunks say how many in each, so that a search can skip most of them.
+constexpr std::int64_t kCounted = 8;
+
 // The parts of one block. Sizes are cut to what the bytes hold, so a damaged block cannot lead outside.
 template <class Id, class Child, class Weight>
 struct Block {
+    static constexpr bool kOnly = std::is_same_v<Id, Only>;
+    static constexpr std::int64_t kIdBytes = kOnly ? 0 : sizeof(Id);
+    static constexpr std::int64_t kChildBytes = sizeof(Child);
+    static constexpr std::int64_t kWeightBytes = sizeof(Weight);
+    static constexpr auto kLast = static_cast<Child>(Child{1} << (8 * sizeof(Child) - 1));
+
     const std::uint8_t* chunks = nullptr;
-    const std::uint8_t* counts = nullptr;
+    const std::uint8_t* counts = nullptr;  // only if n >= kCounted
     const std::uint8_t* children = nullptr;
     const std::uint8_t* weights = nullptr;
     std::int64_t n = 0;  // chunks
     std::int64_t m = 0;  // weights
 
-    Block(const std::uint8_t* bytes, std::int64_t size) {
-        if (size < static_cast<std::int64_t>(sizeof(Id))) return;
-        const auto claimed = static_cast<std::int64_t>(load<Id>(bytes)) + 1;
-        const std::int64_t head =
-            static_cast<std::int64_t>(sizeof(Id)) + claimed * static_cast<std::int64_t>(sizeof(Id) + sizeof(Child));
+    explicit Block(std::span<const std::uint8_t> bytes) {
+        const auto size = static_cast<std::int64_t>(bytes.size());
+        if (size <= kIdBytes) return;
+        std::int64_t claimed = 1;
+        if constexpr (!kOnly) claimed += load<Id>(bytes.data());
+        const std::int64_t head = kIdBytes + claimed * kIdBytes + (claimed >= kCounted ? claimed * kChildBytes : 0);
         if (head > size) return;
         n = claimed;
-        m = (size - head) / static_cast<std::int64_t>(sizeof(Child) + sizeof(Weight));
-        chunks = bytes + sizeof(Id);
-        counts = chunks + n * static_cast<std::int64_t>(sizeof(Id));
-        children = counts + n * static_cast<std::int64_t>(sizeof(Child));
-        weights = children + m * static_cast<std::int64_t>(sizeof(Child));
+        m = (size - head) / (kChildBytes + kWeightBytes);
+        chunks = bytes.data() + kIdBytes;
+        counts = chunks + n * kIdBytes;
+        children = bytes.data() + head;
+        weights = children + m * kChildBytes;
     }
 
-    std::int64_t chunk(std::int64_t i) const { return load<Id>(chunks + i * static_cast<std::int64_t>(sizeof(Id))); }
+    std::int64_t chunk(std::int64_t i) const {
+        if constexpr (kOnly)
+            return 0;
+        else
+            return load<Id>(chunks + i * kIdBytes);
+    }
     std::int64_t count(std::int64_t i) const {
-        return static_cast<std::int64_t>(load<Child>(counts + i * static_cast<std::int64_t>(sizeof(Child)))) + 1;
+        return static_cast<std::int64_t>(load<Child>(counts + i * kChildBytes)) + 1;
     }
     std::int64_t child(std::int64_t e) const {
-        return load<Child>(children + e * static_cast<std::int64_t>(sizeof(Child)));
+        return static_cast<Child>(load<Child>(children + e * kChildBytes) & ~kLast);
     }
-    float weight(std::int64_t e) const {
-        return static_cast<float>(load<Weight>(weights + e * static_cast<std::int64_t>(sizeof(Weight))));
-    }
+    bool last(std::int64_t e) const { return (load<Child>(children + e * kChildBytes) & kLast) != 0; }
+    float weight(std::int64_t e) const { return static_cast<float>(load<Weight>(weights + e * kWeightBytes)); }
 };
 
 }  // namespace

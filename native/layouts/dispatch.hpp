@@ -26,10 +26,12 @@ void for_form(const PackedForm& form, const Body& body) {
             default: return with_weight.template operator()<Id, std::uint32_t>();
         }
     };
-    if (form.id_bytes == 2)
-        with_child.template operator()<std::uint16_t>();
-    else
-        with_child.template operator()<std::uint32_t>();
+    switch (form.id_bytes) {
+        case 0: return with_child.template operator()<Only>();
+        case 1: return with_child.template operator()<std::uint8_t>();
+        case 2: return with_child.template operator()<std::uint16_t>();
+        default: return with_child.template operator()<std::uint32_t>();
+    }
 }
 
 }  // namespace

@@ -14,13 +14,7 @@ namespace {
 
 class PackedLayout final : public Layout {
 public:
-    PackedLayout(const PackedView& packed, std::int64_t chunks) : scales_(packed.scales) {
-        weights_.narrow = packed.starts.narrow.empty() ? nullptr : packed.starts.narrow.data();
-        weights_.wide = packed.starts.wide.data();
-        weights_.data = packed.data.data();
-        weights_.chunks = chunks;
-        weights_.form = packed.form;
-    }
+    PackedLayout(const PackedView& weights, std::int64_t chunks) : weights_(weights), chunks_(chunks) {}
 
     void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const override {
         scratch.wanted.clear();
@@ -33,16 +27,17 @@ public:
                                 static_cast<std::int64_t>(query.indices.size()),
                                 scratch.wanted.data(),
                                 static_cast<std::int64_t>(scratch.wanted.size()),
+                                chunks_,
                                 scratch.base.data()};
         kernels().add_packed(weights_, asked, scratch.sums.reserve(0), scratch.room);
         for (const Part& part : parts) scratch.base[part.parent] = 0;
     }
 
-    float scale(std::int32_t chunk) const override { return scales_.empty() ? 1.0F : scales_[chunk]; }
+    float scale(std::int32_t chunk) const override { return weights_.scales.empty() ? 1.0F : weights_.scales[chunk]; }
 
 private:
-    PackedWeights weights_{};
-    std::span<const float> scales_;
+    PackedView weights_;
+    std::int64_t chunks_;
 };
 
 class ByLabel final : public Layout {

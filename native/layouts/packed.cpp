@@ -1,11 +1,9 @@
 #include "packed.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -56,20 +54,28 @@ std::int64_t count_chunks(const CsrView& weights, std::int64_t feature, const st
     return n;
 }
 
+std::int64_t block_bytes(const PackedForm& form, std::int64_t chunks, std::int64_t weights) {
+    const std::int64_t counts = chunks >= kCounted ? chunks * form.child_bytes : 0;
+    return (1 + chunks) * form.id_bytes + counts + weights * (form.child_bytes + bytes_of(form.precision));
+}
+
 template <class Id, class Child, class Weight>
 void write_block(const CsrView& weights, std::int64_t feature, const std::vector<std::int32_t>& chunk_of,
                  std::span<const std::int64_t> chunks, std::span<const float> scales, std::uint8_t* to) {
+    using Form = Block<Id, Child, Weight>;
     const std::int64_t n = count_chunks(weights, feature, chunk_of);
-    std::uint8_t* ids = put(to, static_cast<Id>(n - 1));
-    std::uint8_t* counts = ids + n * static_cast<std::int64_t>(sizeof(Id));
-    std::uint8_t* children = counts + n * static_cast<std::int64_t>(sizeof(Child));
-    std::uint8_t* values = children + weights.length(feature) * static_cast<std::int64_t>(sizeof(Child));
+    std::uint8_t* ids = to;
+    if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(n - 1));
+    std::uint8_t* counts = ids + n * Form::kIdBytes;
+    std::uint8_t* children = counts + (n >= kCounted ? n * Form::kChildBytes : 0);
+    std::uint8_t* values = children + weights.length(feature) * Form::kChildBytes;
     each_run(weights, feature, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
         const float scale = scales.empty() ? 1.0F : scales[chunk];
-        ids = put(ids, static_cast<Id>(chunk));
-        counts = put(counts, static_cast<Child>(end - begin - 1));
+        if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(chunk));
+        if (n >= kCounted) counts = put(counts, static_cast<Child>(end - begin - 1));
         for (std::int64_t e = begin; e < end; ++e) {
-            children = put(children, static_cast<Child>(weights.indices[e] - chunks[chunk]));
+            const auto child = static_cast<Child>(weights.indices[e] - chunks[chunk]);
+            children = put(children, e + 1 == end ? static_cast<Child>(child | Form::kLast) : child);
             values = put(values, encode<Weight>(weights.values[e], scale));
         }
     });
@@ -80,24 +86,30 @@ void read_block(const PackedView& packed, std::int64_t feature, std::span<const 
     const auto bad = [&] {
         throw std::invalid_argument("the packed weights of feature " + std::to_string(feature) + " are damaged");
     };
-    const std::int64_t first = packed.starts[feature];
-    const std::int64_t size = packed.starts[feature + 1] - first;
-    if (size == 0) return;
-    const Block<Id, Child, Weight> block(packed.data.data() + first, size);
+    const std::span<const std::uint8_t> bytes = packed.block(feature);
+    if (bytes.empty()) {
+        if (packed.starts.large(feature)) bad();
+        return;
+    }
+    const Block<Id, Child, Weight> block(bytes);
     if (block.n == 0) bad();
     std::int64_t at = 0;
     std::int64_t before = -1;
     for (std::int64_t i = 0; i < block.n; ++i) {
         const std::int64_t chunk = block.chunk(i);
-        if (chunk >= static_cast<std::int64_t>(chunks.size()) - 1 || block.count(i) > block.m - at) bad();
+        const std::int64_t begin = at;
+        if (chunk >= static_cast<std::int64_t>(chunks.size()) - 1) bad();
         const float scale = packed.scales.empty() ? 1.0F : packed.scales[chunk];
-        for (std::int64_t end = at + block.count(i); at < end; ++at) {
+        for (bool more = true; more; ++at) {
+            if (at >= block.m) bad();
             const std::int64_t position = chunks[chunk] + block.child(at);
             if (position <= before || position >= chunks[chunk + 1]) bad();
             before = position;
             out.indices.push_back(static_cast<std::int32_t>(position));
             out.values.push_back(block.weight(at) * scale);
+            more = !block.last(at);
         }
+        if (block.n >= kCounted && block.count(i) != at - begin) bad();
     }
     if (at != block.m) bad();
 }
@@ -111,19 +123,30 @@ int bytes_of(Precision precision) {
 PackedForm PackedForm::of(std::span<const std::int64_t> chunks, Precision precision) {
     PackedForm form;
     form.precision = precision;
-    form.id_bytes = chunks.size() - 1 <= 0x10000 ? 2 : 4;
+    const std::size_t count = chunks.size() - 1;
+    form.id_bytes = count <= 1 ? 0 : count <= 0x100 ? 1 : count <= 0x10000 ? 2 : 4;
     std::int64_t largest = 0;
     for (std::size_t c = 0; c + 1 < chunks.size(); ++c) largest = std::max(largest, chunks[c + 1] - chunks[c]);
-    form.child_bytes = largest <= 0x100 ? 1 : largest <= 0x10000 ? 2 : 4;
+    form.child_bytes = largest <= 0x80 ? 1 : largest <= 0x8000 ? 2 : 4;
     return form;
+}
+
+std::span<const std::uint8_t> PackedView::block(std::int64_t feature) const {
+    return find_block(starts, data, feature);
 }
 
 void PackedView::check(std::int64_t chunks, const char* name) const {
     const auto refuse = [&](const char* what) { throw std::invalid_argument(std::string(name) + " " + what); };
-    if (starts.count() == 0 || starts[0] != 0) refuse("has no first block");
-    const auto grow = [](const auto& offsets) { return std::is_sorted(offsets.begin(), offsets.end()); };
-    if (!grow(starts.narrow) || !grow(starts.wide)) refuse("has blocks that overlap");
-    if (starts[features()] != static_cast<std::int64_t>(data.size())) refuse("has blocks of another size in all");
+    if (starts.within.empty() ||
+        static_cast<std::int64_t>(starts.groups.size()) != features() / BlockStarts::kGroup + 1 || starts[0] != 0)
+        refuse("has no first block");
+    std::int64_t before = 0;
+    for (std::int64_t f = 1; f <= features(); ++f) {
+        const std::int64_t begin = starts[f];
+        if (begin < before) refuse("has blocks that overlap");
+        before = begin;
+    }
+    if (before > static_cast<std::int64_t>(data.size())) refuse("has blocks that lie outside its data");
     const std::int64_t wanted = form.precision == Precision::int8 ? chunks : 0;
     if (static_cast<std::int64_t>(scales.size()) != wanted) refuse("has another number of scales than chunks");
     if (!std::all_of(scales.begin(), scales.end(), [](float x) { return std::isfinite(x); }))
@@ -133,34 +156,43 @@ void PackedView::check(std::int64_t chunks, const char* name) const {
 Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precision precision, int threads) {
     const std::vector<std::int32_t> chunk_of = chunk_of_position(chunks);
     Packed out;
-    out.form = PackedForm::of(chunks, precision);
+    const PackedForm form = out.form = PackedForm::of(chunks, precision);
     if (precision == Precision::int8) out.scales = chunk_scales(weights, chunk_of, chunks.size() - 1);
     const std::int64_t features = weights.rows();
-    const PackedForm& form = out.form;
-    // Arrays as long as the number of features are few: of two million features most have no weights in a layer.
-    out.narrow.assign(features + 1, 0);
-    std::atomic<std::int64_t> total{0};
+    std::vector<std::int64_t> sizes(features);
     parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
-        if (weights.length(f) == 0) return;
-        const std::int64_t n = count_chunks(weights, f, chunk_of);
-        const std::int64_t size = form.id_bytes + n * (form.id_bytes + form.child_bytes) +
-                                  weights.length(f) * (form.child_bytes + bytes_of(precision));
-        out.narrow[f + 1] = static_cast<std::uint32_t>(size);
-        total.fetch_add(size, std::memory_order_relaxed);
+        if (weights.length(f) > 0) sizes[f] = block_bytes(form, count_chunks(weights, f, chunk_of), weights.length(f));
     });
-    if (total <= std::numeric_limits<std::uint32_t>::max()) {
-        std::partial_sum(out.narrow.begin(), out.narrow.end(), out.narrow.begin());
-    } else {
-        out.wide.assign(out.narrow.begin(), out.narrow.end());
-        std::partial_sum(out.wide.begin(), out.wide.end(), out.wide.begin());
-        out.narrow = {};
+
+    std::int64_t used = 0;
+    std::int64_t large = 0;
+    out.within.resize(features + 1);
+    for (std::int64_t f = 0; f <= features; ++f) {
+        if (f % BlockStarts::kGroup == 0) out.groups.push_back(used);
+        out.within[f] = static_cast<std::uint16_t>(used - out.groups.back());
+        if (f == features) break;
+        if (sizes[f] > BlockStarts::kMostBytes) {
+            out.within[f] |= BlockStarts::kLarge;
+            used += 2 * static_cast<std::int64_t>(sizeof(std::uint64_t));
+            large += sizes[f];
+        } else {
+            used += sizes[f];
+        }
     }
-    out.data.resize(static_cast<std::size_t>(total));
-    const BlockStarts starts{out.narrow, out.wide};
+    out.data.resize(used + large);
+    const BlockStarts starts{out.groups, out.within};
+    std::int64_t next = used;
+    for (std::int64_t f = 0; f < features; ++f) {
+        if (!starts.large(f)) continue;
+        std::uint8_t* to = put(out.data.data() + starts[f], static_cast<std::uint64_t>(next));
+        put(to, static_cast<std::uint64_t>(sizes[f]));
+        next += sizes[f];
+    }
     for_form(form, [&]<class Id, class Child, class Weight>() {
         parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
-            if (weights.length(f) > 0)
-                write_block<Id, Child, Weight>(weights, f, chunk_of, chunks, out.scales, out.data.data() + starts[f]);
+            if (weights.length(f) == 0) return;
+            const auto offset = find_block(starts, out.data, f).data() - out.data.data();
+            write_block<Id, Child, Weight>(weights, f, chunk_of, chunks, out.scales, out.data.data() + offset);
         });
     });
     return out;

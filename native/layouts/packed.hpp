@@ -4,13 +4,15 @@
 //
 //     n            how many chunks it has weights in, less one     Id
 //     chunk[n]     which, ascending                                Id each
-//     count[n]     how many weights in each chunk, less one        Child each
-//     child[m]     the place of each weighted node in its chunk    Child each, ascending in a chunk
+//     count[n]     how many weights in each chunk, less one        Child each; only if n is at least 8
+//     child[m]     the place of each weighted node in its chunk    Child each, ascending in a chunk; the highest bit is
+//                                                                  set in the last of each chunk
 //     weight[m]    the weights                                     float32, float16, or int8 q for q |q| times the
 //                                                                  chunk's scale
 //
-// Id has 2 bytes up to 65,536 chunks, else 4; Child has 1, 2 or 4, as the largest chunk needs; m follows from the size
-// of the block. A feature without weights has no bytes. What a query needs of a feature lies in one or two cache lines.
+// Id has 1 byte up to 256 chunks, 2 up to 65,536, else 4, and none at all (n and chunk are left out) if there is but
+// one chunk. Child has 1, 2 or 4, as the largest chunk needs; m follows from the size of the block. A feature without
+// weights has no bytes. What a query needs of a feature lies in one or two cache lines.
 #pragma once
 
 #include <cstdint>
@@ -27,20 +29,25 @@ int bytes_of(Precision precision);
 
 // The sizes of a packed layer's parts, which follow from the tree.
 struct PackedForm {
-    int id_bytes = 2;
+    int id_bytes = 2;  // 0 if there is one chunk
     int child_bytes = 1;
     Precision precision = Precision::float32;
 
     static PackedForm of(std::span<const std::int64_t> chunks, Precision precision);
 };
 
-// Where the blocks begin, features + 1 offsets: 4 bytes each while that is enough, else 8.
+// Where the blocks lie: those of 16 features side by side begin at `groups`, each of them `within` bytes behind that.
+// Few blocks are large; those lie behind all others, and where they would be stand their offset and their size.
 struct BlockStarts {
-    std::span<const std::uint32_t> narrow;
-    std::span<const std::int64_t> wide;
+    static constexpr std::int64_t kGroup = 16;
+    static constexpr std::int64_t kMostBytes = 2032;  // of a block that is not large: 16 of them stay below 2^15
+    static constexpr std::uint16_t kLarge = 0x8000;   // a bit of `within`
 
-    std::int64_t count() const { return static_cast<std::int64_t>(narrow.empty() ? wide.size() : narrow.size()); }
-    std::int64_t operator[](std::int64_t i) const { return narrow.empty() ? wide[i] : narrow[i]; }
+    std::span<const std::int64_t> groups;   // features / 16 + 1
+    std::span<const std::uint16_t> within;  // features + 1: the last says where the blocks end
+
+    std::int64_t operator[](std::int64_t i) const { return groups[i / kGroup] + (within[i] & (kLarge - 1)); }
+    bool large(std::int64_t i) const { return (within[i] & kLarge) != 0; }
 };
 
 struct PackedView {
@@ -49,21 +56,24 @@ struct PackedView {
     std::span<const float> scales;  // one a chunk for int8, else none
     PackedForm form;
 
-    std::int64_t features() const { return starts.count() - 1; }
+    std::int64_t features() const { return static_cast<std::int64_t>(starts.within.size()) - 1; }
 
-    // Throws std::invalid_argument unless starts grow from 0 to the size of the data and there are as many scales as
-    // needed. What stands in the blocks may be anything: whoever reads them stays inside them.
+    // The bytes of a feature's block. A large block that does not lie in the data is empty.
+    std::span<const std::uint8_t> block(std::int64_t feature) const;
+
+    // Throws std::invalid_argument unless starts grow from 0 to at most the size of the data and there are as many
+    // scales as needed. What stands in the blocks may be anything: whoever reads them stays inside them.
     void check(std::int64_t chunks, const char* name) const;
 };
 
 struct Packed {
-    std::vector<std::uint32_t> narrow;
-    std::vector<std::int64_t> wide;
+    std::vector<std::int64_t> groups;
+    std::vector<std::uint16_t> within;
     std::vector<std::uint8_t> data;
     std::vector<float> scales;
     PackedForm form;
 
-    PackedView view() const { return {{narrow, wide}, data, scales, form}; }
+    PackedView view() const { return {{groups, within}, data, scales, form}; }
 };
 
 // From weights of features x positions, which must have passed CsrView::check.

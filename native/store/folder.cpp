@@ -17,8 +17,8 @@ constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kMostSize = std::int64_t{1} << 56;
 constexpr std::size_t kReadWhole = 16 << 20;  // files up to this size are verified when they are opened: 2 ms
 
-const std::map<std::string, std::int64_t> kItemBytes = {{"float32", 4}, {"int32", 4},  {"int64", 8},
-                                                        {"uint8", 1},   {"uint32", 4}, {"uint64", 8}};
+const std::map<std::string, std::int64_t> kItemBytes = {{"float32", 4}, {"int32", 4},  {"int64", 8}, {"uint8", 1},
+                                                        {"uint16", 2},  {"uint32", 4}, {"uint64", 8}};
 
 std::string hexadecimal(std::uint64_t x) {
     char out[17];

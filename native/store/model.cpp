@@ -90,11 +90,8 @@ Model::Model(const std::string& path) : folder_(path) {
             levels_.push_back(group_by_parent(parent_of, parents));
             parents = static_cast<std::int64_t>(parent_of.size());
             SearchLayer layer;
-            const std::string starts = level + ".weights.starts";
-            if (arrays.find(starts).dtype == "uint32")
-                layer.weights.starts.narrow = arrays.of<std::uint32_t>(starts, "uint32");
-            else
-                layer.weights.starts.wide = arrays.of<std::int64_t>(starts, "int64");
+            layer.weights.starts.groups = arrays.of<std::int64_t>(level + ".weights.groups", "int64");
+            layer.weights.starts.within = arrays.of<std::uint16_t>(level + ".weights.within", "uint16");
             layer.weights.data = arrays.of<std::uint8_t>(level + ".weights.data", "uint8", false);
             layer.weights.scales = arrays.of<float>(level + ".weights.scales", "float32");
             layer.weights.form =

@@ -73,8 +73,10 @@ class Weights:
 
     Attributes
     ----------
-    starts : ndarray of uint32 or int64, shape (sparse features + 1,)
-        Where the block of each feature begins.
+    groups : ndarray of int64, shape (sparse features // 16 + 1,)
+        Where the blocks of every 16 features begin in the data.
+    within : ndarray of uint16, shape (sparse features + 1,)
+        Where the block of each feature begins behind that; the highest bit says that it lies elsewhere.
     data : ndarray of uint8
         The blocks.
     scales : ndarray of float32
@@ -82,7 +84,8 @@ class Weights:
     precision : {"float32", "float16", "int8"}
     """
 
-    starts: NDArray[Any] = field(repr=False)
+    groups: NDArray[np.int64] = field(repr=False)
+    within: NDArray[np.uint16] = field(repr=False)
     data: NDArray[np.uint8] = field(repr=False)
     scales: NDArray[np.float32] = field(repr=False)
     precision: str
@@ -90,18 +93,24 @@ class Weights:
     @classmethod
     def pack(cls, weights: Csr, chunks: NDArray[np.int64], precision: str, *, threads: int = 1) -> Self:
         """Weights of sparse features x positions."""
-        narrow, wide, data, scales = _core.pack(weights.native, chunks, getattr(_core.Precision, precision), threads)
-        return cls(narrow if narrow.size else wide, data, scales, precision)
+        packed = _core.pack(weights.native, chunks, getattr(_core.Precision, precision), threads)
+        return cls(*packed, precision=precision)
 
     @property
     def n_features(self) -> int:
         """The number of sparse features."""
-        return self.starts.size - 1
+        return self.within.size - 1
+
+    @property
+    def n_used(self) -> int:
+        """The number of sparse features that have weights at all."""
+        starts = self.groups[np.arange(self.within.size) // 16] + (self.within & 0x7FFF)
+        return int(np.count_nonzero(np.diff(starts)))
 
     @property
     def n_bytes(self) -> int:
         """The memory they take."""
-        return self.starts.nbytes + self.data.nbytes + self.scales.nbytes
+        return self.groups.nbytes + self.within.nbytes + self.data.nbytes + self.scales.nbytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +163,7 @@ class Layer:
         try:
             return Csr.of_triple(self.native.unpack(), self.order.size)
         except ValueError as error:
-            raise ModelFormatError(str(error)) from None
+            raise ModelFormatError(f"the weights are damaged: {error}") from None
 
     def matrix(self) -> sp.csc_array:
         """All weights as one matrix, features x nodes, the sparse features first and the offsets in the last row."""
@@ -173,11 +182,9 @@ class Layer:
     @cached_property
     def native(self) -> _core.SearchLayer:
         """The same arrays for the search."""
-        starts = self.weights.starts
-        narrow = starts.dtype == np.uint32
         return _core.SearchLayer(
-            starts if narrow else np.zeros(0, np.uint32),
-            np.zeros(0, np.int64) if narrow else starts,
+            self.weights.groups,
+            self.weights.within,
             self.weights.data,
             self.weights.scales,
             getattr(_core.Precision, self.weights.precision),

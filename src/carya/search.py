@@ -14,6 +14,9 @@ from carya.layer import Layer
 from carya.matrices import Csr, Features
 from carya.progress import Report
 
+#: How weights can be kept while searching: the paper's four ways behind the one models are saved in.
+LAYOUTS = ("packed", "by-label", "by-feature", "hash", "search")
+
 
 class Searcher:
     """Finds the best nodes of the last of some layers.

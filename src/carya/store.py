@@ -24,7 +24,15 @@ from carya.errors import ModelFormatError, SaveError
 
 FORMAT = 1
 _ALIGNMENT = 64
-_DTYPES = {"float32": "<f4", "int32": "<i4", "int64": "<i8", "uint8": "|u1", "uint32": "<u4", "uint64": "<u8"}
+_DTYPES = {
+    "float32": "<f4",
+    "int32": "<i4",
+    "int64": "<i8",
+    "uint8": "|u1",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "uint64": "<u8",
+}
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.bin"
 

@@ -31,7 +31,7 @@ def inspect(
             "layer": level,
             "parents": opened.tree_.level_sizes[level - 1],
             "nodes": layer.n_nodes,
-            "features_used": int((layer.weights.starts[1:] != layer.weights.starts[:-1]).sum()),
+            "features_used": layer.weights.n_used,
             "precision": layer.weights.precision,
             "transform": layer.transform.name,
             "weight_bytes": layer.weights.n_bytes,

@@ -19,7 +19,7 @@ KIND = "xr-linear"
 #: Arrays that the search verifies as it uses them, by the last part of their names.
 LAZY = frozenset({"data", "dense"})
 
-_ARRAYS_PER_LAYER = 6
+_ARRAYS_PER_LAYER = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,8 @@ def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
         layer.verify()  # damage must not be sealed
         arrays |= {
             f"{level}.parents": parents,
-            f"{level}.weights.starts": layer.weights.starts,
+            f"{level}.weights.groups": layer.weights.groups,
+            f"{level}.weights.within": layer.weights.within,
             f"{level}.weights.data": layer.weights.data,
             f"{level}.weights.scales": layer.weights.scales,
             f"{level}.dense": layer.dense,
@@ -97,21 +98,16 @@ def _layer(
     saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform, precision: str
 ) -> Layer:
     order, chunks = tree.children(level)
-    starts, dense = saved.arrays[f"{level}.weights.starts"], saved.arrays[f"{level}.dense"]
+    parts = [saved.arrays[f"{level}.weights.{part}"] for part in ("groups", "within", "data", "scales")]
+    dense = saved.arrays[f"{level}.dense"]
     if precision not in PRECISIONS:
         raise InputError(f"layer {level} has precision {precision!r}")
-    if (
-        starts.dtype not in (np.uint32, np.int64)
-        or starts.size != widths[0] + 1
-        or dense.shape != (order.size, widths[1])
-    ):
+    if parts[1].size != widths[0] + 1 or dense.shape != (order.size, widths[1]):
         raise InputError(f"layer {level} has weights of another shape")
     if not np.isfinite(saved.arrays[f"{level}.offsets"]).all():
         raise InputError(f"layer {level} has offsets that are not finite")
     return Layer(
-        weights=Weights(
-            starts, saved.arrays[f"{level}.weights.data"], saved.arrays[f"{level}.weights.scales"], precision
-        ),
+        weights=Weights(*parts, precision=precision),
         dense=dense,
         offsets=saved.arrays[f"{level}.offsets"],
         chunks=chunks,
