@@ -16,7 +16,7 @@ FLOORS: list[set[str]] = [
     {"errors", "version", "_core"},
     {"params", "progress", "matrices"},
     {"checks", "tree", "layer", "store"},
-    {"search", "metrics"},
+    {"search", "metrics", "c_interface"},
     {"indexing", "matching", "ranking", "data"},
     {"models"},
     {"cli"},

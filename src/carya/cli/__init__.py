@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from carya.cli.c_flags import c_flags
 from carya.cli.demo import demo
 from carya.cli.import_pecos import import_pecos
 from carya.cli.inspect import inspect
@@ -37,6 +38,7 @@ def _options(
 app.command()(demo)
 app.command("import-pecos")(import_pecos)
 app.command()(inspect)
+app.command("c-flags")(c_flags)
 
 
 def main() -> None:

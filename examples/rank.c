@@ -1,0 +1,47 @@
+/* Ranks labels for queries read from standard input, one a line, each a list of feature:value.
+ *
+ *     cc examples/rank.c $(carya c-flags) -o rank
+ *     echo "3:0.5 17:0.2" | ./rank model/
+ */
+#include <carya.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TOP_K = 5, MOST_FEATURES = 10000 };
+
+int main(int argc, char **argv) {
+    if (argc != 2) {
+        fprintf(stderr, "usage: %s MODEL < queries\n", argv[0]);
+        return 2;
+    }
+    carya_model *model = carya_open(argv[1]);
+    if (!model) {
+        fprintf(stderr, "%s\n", carya_error());
+        return 1;
+    }
+    static char line[1 << 20];
+    static int32_t features[MOST_FEATURES];
+    static float values[MOST_FEATURES];
+    int status = 0;
+    while (fgets(line, sizeof line, stdin)) {
+        int64_t count = 0;
+        for (char *at = line; count < MOST_FEATURES; ++count) {
+            char *end;
+            const long feature = strtol(at, &end, 10);
+            if (end == at || *end != ':') break;
+            features[count] = (int32_t)feature;
+            values[count] = strtof(end + 1, &at);
+        }
+        carya_label best[TOP_K];
+        const int64_t found = carya_rank(model, features, values, count, NULL, NULL, best, TOP_K);
+        if (found < 0) {
+            fprintf(stderr, "%s\n", carya_error());
+            status = 1;
+            break;
+        }
+        for (int64_t i = 0; i < found; ++i) printf("%s%d:%.6g", i ? " " : "", best[i].label, best[i].score);
+        printf("\n");
+    }
+    carya_close(model);
+    return status;
+}
