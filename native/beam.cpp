@@ -27,10 +27,16 @@ public:
         kept_.clear();
     }
 
-    void offer(std::int32_t node, float score) {
-        if (score < least_) return;
-        kept_.push_back({node, score});
-        if (kept_.size() >= 2 * count_ + kLine) cut();
+    // The scores are those of a part: aligned, with room for whole vectors.
+    void offer(const std::int32_t* nodes, const float* scores, std::int64_t count) {
+        std::int32_t which[kPiece];
+        for (std::int64_t i = 0; i < count; i += kPiece) {
+            const std::int64_t found = kernels().above(scores + i, std::min(kPiece, count - i), least_, which);
+            for (std::int64_t k = 0; k < found; ++k) {
+                kept_.push_back({nodes[i + which[k]], scores[i + which[k]]});
+                if (kept_.size() >= 2 * count_ + kLine) cut();
+            }
+        }
     }
 
     void sort() {
@@ -39,6 +45,8 @@ public:
     }
 
 private:
+    static constexpr std::int64_t kPiece = 128;
+
     void cut() {
         const auto last = kept_.begin() + static_cast<std::ptrdiff_t>(count_);
         std::nth_element(kept_.begin(), last - 1, kept_.end(), better);
@@ -201,10 +209,10 @@ std::span<const Scored> BeamSearch::rank(const Query& query, const Question& que
                   [](const Part& a, const Part& b) { return a.parent < b.parent; });
         score(t, query, work);
         Best best(work.found, last ? question.top_k : question.beam_width);
-        for (const Part& part : work.parts) {
-            const float* scores = work.scratch.sums.data() + part.base;
-            for (std::int64_t i = 0; i < part.size(); ++i) best.offer(layer.order[part.begin + i], scores[i]);
-        }
+        // The best parents first: few children of the others are then good enough to be looked at.
+        std::sort(work.parts.begin(), work.parts.end(), [](const Part& a, const Part& b) { return a.score > b.score; });
+        for (const Part& part : work.parts)
+            best.offer(layer.order.data() + part.begin, work.scratch.sums.data() + part.base, part.size());
         best.sort();
         std::swap(work.beam, work.found);
     }

@@ -88,7 +88,7 @@ def test_clusters_of_any_size(largest: int, precision: str) -> None:
 def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
     """Features with weights in few or many clusters, in small and large blocks; beams over few or all of them."""
     rng = np.random.default_rng(clusters)
-    sizes = rng.integers(1, 12, clusters).tolist()
+    sizes = rng.integers(1, 100 if clusters < 20 else 12, clusters).tolist()
     matrix = rng.standard_normal((40, sum(sizes)))
     matrix *= rng.random(matrix.shape) < rng.choice([0, 0.02, 0.3, 1], (40, 1), p=[0.2, 0.3, 0.3, 0.2])
     layer = layer_of(matrix, sizes, "float32")
@@ -130,8 +130,10 @@ def test_damaged_blocks_are_harmless(seed: int, precision: str, largest: int) ->
     data = good.weights.data.copy()
     at = rng.integers(0, data.size, rng.integers(1, 8))
     data[at] = rng.choice([0, 1, 127, 254, 255], at.size)
+    within = good.weights.within.copy()
+    within[rng.integers(0, within.size)] ^= rng.choice([0, 0x4000, 0x8000, 0xC000])  # what kind of block it is
     bad = Layer(
-        replace(good.weights, data=data),
+        replace(good.weights, within=within, data=data),
         good.dense,
         good.offsets,
         good.chunks,

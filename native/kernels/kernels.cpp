@@ -16,6 +16,7 @@ namespace carya {
     void add_scaled(float*, const float*, float, std::int64_t);                                           \
     void add_packed(const PackedView&, const PackedQuery&, float*, std::int64_t);                         \
     void join_scores(const Transform&, bool, float, float, const float*, std::int64_t, float*);           \
+    std::int64_t above(const float*, std::int64_t, float, std::int32_t*);                                 \
     }                                                                                                     \
     constexpr Kernels kernels_##isa{#isa,                                                                 \
                                     isa::lane_start,                                                      \
@@ -25,7 +26,8 @@ namespace carya {
                                     isa::sparse_dot,                                                      \
                                     isa::add_scaled,                                                      \
                                     isa::add_packed,                                                      \
-                                    isa::join_scores};
+                                    isa::join_scores,                                                     \
+                                    isa::above};
 
 CARYA_DECLARE(baseline)
 #ifdef CARYA_X86

@@ -89,6 +89,9 @@ struct Kernels {
     // vectors.
     void (*join_scores)(const Transform& transform, bool in_logs, float parent, float scale, const float* offsets,
                         std::int64_t count, float* sums);
+    // Which of `count` scores are at least `least`, ascending; returns how many. `scores` is aligned and has room for
+    // whole vectors.
+    std::int64_t (*above)(const float* scores, std::int64_t count, float least, std::int32_t* which);
 };
 
 // The fastest set this processor runs, or the one named by the environment variable CARYA_ISA (baseline, avx2, avx512).

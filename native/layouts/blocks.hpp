@@ -62,27 +62,39 @@ struct Block {
     static constexpr auto kLast = static_cast<Child>(Child{1} << (8 * sizeof(Child) - 1));
 
     const std::uint8_t* chunks = nullptr;
-    const std::uint8_t* counts = nullptr;  // only if n >= kCounted
-    const std::uint8_t* children = nullptr;
+    const std::uint8_t* counts = nullptr;    // only if n >= kCounted
+    const std::uint8_t* children = nullptr;  // or maps
     const std::uint8_t* weights = nullptr;
-    std::int64_t n = 0;  // chunks
-    std::int64_t m = 0;  // weights
+    std::int64_t n = 0;          // chunks
+    std::int64_t m = 0;          // weights
+    std::int64_t map_bytes = 0;  // of one chunk, 0 for a block with children
 
-    explicit Block(std::span<const std::uint8_t> bytes) {
+    // `map` is how many bytes the map of one chunk has, 0 if the block has none.
+    Block(std::span<const std::uint8_t> bytes, std::int64_t map) : map_bytes(map) {
         const auto size = static_cast<std::int64_t>(bytes.size());
         if (size <= kIdBytes) return;
         std::int64_t claimed = 1;
         if constexpr (!kOnly) claimed += load<Id>(bytes.data());
         const std::int64_t head = kIdBytes + claimed * kIdBytes + (claimed >= kCounted ? claimed * kChildBytes : 0);
-        if (head > size) return;
+        if (head + claimed * map > size) return;
         n = claimed;
-        m = (size - head) / (kChildBytes + kWeightBytes);
+        m = (size - head - n * map) / (map > 0 ? kWeightBytes : kChildBytes + kWeightBytes);
         chunks = bytes.data() + kIdBytes;
         counts = chunks + n * kIdBytes;
         children = bytes.data() + head;
-        weights = children + m * kChildBytes;
+        weights = children + (map > 0 ? n * map : m * kChildBytes);
     }
 
+    // Sixteen bits of the map of the i-th chunk.
+    std::uint32_t map(std::int64_t i, std::int64_t line) const {
+        return load<std::uint16_t>(children + i * map_bytes + 2 * line);
+    }
+    std::int64_t map_lines() const { return map_bytes / 2; }
+    std::int64_t map_count(std::int64_t i) const {
+        std::int64_t out = 0;
+        for (std::int64_t line = 0; line < map_lines(); ++line) out += __builtin_popcount(map(i, line));
+        return out;
+    }
     std::int64_t chunk(std::int64_t i) const {
         if constexpr (kOnly)
             return 0;
@@ -92,9 +104,8 @@ struct Block {
     std::int64_t count(std::int64_t i) const {
         return static_cast<std::int64_t>(load<Child>(counts + i * kChildBytes)) + 1;
     }
-    std::int64_t child(std::int64_t e) const {
-        return static_cast<Child>(load<Child>(children + e * kChildBytes) & ~kLast);
-    }
+    static std::int64_t place(Child child) { return static_cast<Child>(child & ~kLast); }
+    std::int64_t child(std::int64_t e) const { return place(load<Child>(children + e * kChildBytes)); }
     bool last(std::int64_t e) const { return (load<Child>(children + e * kChildBytes) & kLast) != 0; }
     float weight(std::int64_t e) const { return static_cast<float>(load<Weight>(weights + e * kWeightBytes)); }
 };

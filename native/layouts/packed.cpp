@@ -1,6 +1,7 @@
 #include "packed.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -54,30 +55,51 @@ std::int64_t count_chunks(const CsrView& weights, std::int64_t feature, const st
     return n;
 }
 
+// What the nodes of a block take as maps, and as children.
+struct NodeBytes {
+    NodeBytes(const PackedForm& form, std::int64_t chunks, std::int64_t weights)
+        : maps(chunks * form.map_bytes),
+          children(weights * form.child_bytes),
+          mapped(maps > 0 && maps <= children) {}
+
+    std::int64_t maps;
+    std::int64_t children;
+    bool mapped;  // which it is to be
+
+    std::int64_t size() const { return mapped ? maps : children; }
+};
+
 std::int64_t block_bytes(const PackedForm& form, std::int64_t chunks, std::int64_t weights) {
     const std::int64_t counts = chunks >= kCounted ? chunks * form.child_bytes : 0;
-    return (1 + chunks) * form.id_bytes + counts + weights * (form.child_bytes + bytes_of(form.precision));
+    return (1 + chunks) * form.id_bytes + counts + NodeBytes(form, chunks, weights).size() +
+           weights * bytes_of(form.precision);
 }
 
 template <class Id, class Child, class Weight>
 void write_block(const CsrView& weights, std::int64_t feature, const std::vector<std::int32_t>& chunk_of,
-                 std::span<const std::int64_t> chunks, std::span<const float> scales, std::uint8_t* to) {
+                 std::span<const std::int64_t> chunks, const PackedForm& form, std::span<const float> scales,
+                 std::uint8_t* to) {
     using Form = Block<Id, Child, Weight>;
     const std::int64_t n = count_chunks(weights, feature, chunk_of);
     std::uint8_t* ids = to;
     if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(n - 1));
     std::uint8_t* counts = ids + n * Form::kIdBytes;
     std::uint8_t* children = counts + (n >= kCounted ? n * Form::kChildBytes : 0);
-    std::uint8_t* values = children + weights.length(feature) * Form::kChildBytes;
+    const NodeBytes nodes(form, n, weights.length(feature));
+    std::uint8_t* values = children + nodes.size();
     each_run(weights, feature, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
         const float scale = scales.empty() ? 1.0F : scales[chunk];
         if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(chunk));
         if (n >= kCounted) counts = put(counts, static_cast<Child>(end - begin - 1));
         for (std::int64_t e = begin; e < end; ++e) {
             const auto child = static_cast<Child>(weights.indices[e] - chunks[chunk]);
-            children = put(children, e + 1 == end ? static_cast<Child>(child | Form::kLast) : child);
+            if (nodes.mapped)
+                children[child / 8] = static_cast<std::uint8_t>(children[child / 8] | 1U << child % 8);
+            else
+                children = put(children, e + 1 == end ? static_cast<Child>(child | Form::kLast) : child);
             values = put(values, encode<Weight>(weights.values[e], scale));
         }
+        if (nodes.mapped) children += form.map_bytes;
     });
 }
 
@@ -91,7 +113,9 @@ void read_block(const PackedView& packed, std::int64_t feature, std::span<const 
         if (packed.starts.large(feature)) bad();
         return;
     }
-    const Block<Id, Child, Weight> block(bytes);
+    const bool mapped = packed.starts.mapped(feature);
+    if (mapped && packed.form.map_bytes == 0) bad();
+    const Block<Id, Child, Weight> block(bytes, mapped ? packed.form.map_bytes : 0);
     if (block.n == 0) bad();
     std::int64_t at = 0;
     std::int64_t before = -1;
@@ -100,14 +124,22 @@ void read_block(const PackedView& packed, std::int64_t feature, std::span<const 
         const std::int64_t begin = at;
         if (chunk >= static_cast<std::int64_t>(chunks.size()) - 1) bad();
         const float scale = packed.scales.empty() ? 1.0F : packed.scales[chunk];
-        for (bool more = true; more; ++at) {
-            if (at >= block.m) bad();
-            const std::int64_t position = chunks[chunk] + block.child(at);
-            if (position <= before || position >= chunks[chunk + 1]) bad();
+        const auto take = [&](std::int64_t child) {
+            const std::int64_t position = chunks[chunk] + child;
+            if (at >= block.m || position <= before || position >= chunks[chunk + 1]) bad();
             before = position;
             out.indices.push_back(static_cast<std::int32_t>(position));
-            out.values.push_back(block.weight(at) * scale);
-            more = !block.last(at);
+            out.values.push_back(block.weight(at++) * scale);
+        };
+        if (mapped) {
+            for (std::int64_t line = 0; line < block.map_lines(); ++line)
+                for (std::uint32_t left = block.map(i, line); left; left &= left - 1)
+                    take(16 * line + std::countr_zero(left));
+        } else {
+            do {
+                if (at >= block.m) bad();
+                take(block.child(at));
+            } while (!block.last(at - 1));
         }
         if (block.n >= kCounted && block.count(i) != at - begin) bad();
     }
@@ -128,6 +160,7 @@ PackedForm PackedForm::of(std::span<const std::int64_t> chunks, Precision precis
     std::int64_t largest = 0;
     for (std::size_t c = 0; c + 1 < chunks.size(); ++c) largest = std::max(largest, chunks[c + 1] - chunks[c]);
     form.child_bytes = largest <= 0x80 ? 1 : largest <= 0x8000 ? 2 : 4;
+    form.map_bytes = largest <= 0x8000 ? static_cast<int>((largest + 15) / 16 * 2) : 0;
     return form;
 }
 
@@ -160,8 +193,12 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
     if (precision == Precision::int8) out.scales = chunk_scales(weights, chunk_of, chunks.size() - 1);
     const std::int64_t features = weights.rows();
     std::vector<std::int64_t> sizes(features);
+    std::vector<std::uint8_t> mapped(features);
     parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
-        if (weights.length(f) > 0) sizes[f] = block_bytes(form, count_chunks(weights, f, chunk_of), weights.length(f));
+        if (weights.length(f) == 0) return;
+        const std::int64_t n = count_chunks(weights, f, chunk_of);
+        sizes[f] = block_bytes(form, n, weights.length(f));
+        mapped[f] = NodeBytes(form, n, weights.length(f)).mapped;
     });
 
     std::int64_t used = 0;
@@ -171,6 +208,7 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
         if (f % BlockStarts::kGroup == 0) out.groups.push_back(used);
         out.within[f] = static_cast<std::uint16_t>(used - out.groups.back());
         if (f == features) break;
+        if (mapped[f]) out.within[f] |= BlockStarts::kMapped;
         if (sizes[f] > BlockStarts::kMostBytes) {
             out.within[f] |= BlockStarts::kLarge;
             used += 2 * static_cast<std::int64_t>(sizeof(std::uint64_t));
@@ -192,7 +230,7 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
         parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
             if (weights.length(f) == 0) return;
             const auto offset = find_block(starts, out.data, f).data() - out.data.data();
-            write_block<Id, Child, Weight>(weights, f, chunk_of, chunks, out.scales, out.data.data() + offset);
+            write_block<Id, Child, Weight>(weights, f, chunk_of, chunks, form, out.scales, out.data.data() + offset);
         });
     });
     return out;

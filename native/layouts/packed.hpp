@@ -7,12 +7,14 @@
 //     count[n]     how many weights in each chunk, less one        Child each; only if n is at least 8
 //     child[m]     the place of each weighted node in its chunk    Child each, ascending in a chunk; the highest bit is
 //                                                                  set in the last of each chunk
+//  or map[n]       of each chunk which nodes are weighted          a bit a node, in whole pairs of bytes
 //     weight[m]    the weights                                     float32, float16, or int8 q for q |q| times the
 //                                                                  chunk's scale
 //
 // Id has 1 byte up to 256 chunks, 2 up to 65,536, else 4, and none at all (n and chunk are left out) if there is but
-// one chunk. Child has 1, 2 or 4, as the largest chunk needs; m follows from the size of the block. A feature without
-// weights has no bytes. What a query needs of a feature lies in one or two cache lines.
+// one chunk. Child has 1, 2 or 4, as the largest chunk needs; m follows from the size of the block. Blocks have maps
+// where those take no more bytes than children: then one instruction adds 16 weights. A feature without weights has no
+// bytes. What a query needs of a rare feature lies in one or two cache lines.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +33,7 @@ int bytes_of(Precision precision);
 struct PackedForm {
     int id_bytes = 2;  // 0 if there is one chunk
     int child_bytes = 1;
+    int map_bytes = 0;  // of one chunk; 0 if chunks are too large for maps
     Precision precision = Precision::float32;
 
     static PackedForm of(std::span<const std::int64_t> chunks, Precision precision);
@@ -40,14 +43,17 @@ struct PackedForm {
 // Few blocks are large; those lie behind all others, and where they would be stand their offset and their size.
 struct BlockStarts {
     static constexpr std::int64_t kGroup = 16;
-    static constexpr std::int64_t kMostBytes = 2032;  // of a block that is not large: 16 of them stay below 2^15
-    static constexpr std::uint16_t kLarge = 0x8000;   // a bit of `within`
+    static constexpr std::int64_t kMostBytes = 1008;  // of a block that is not large: 16 of them stay below 2^14
+    // Bits of `within`.
+    static constexpr std::uint16_t kLarge = 0x8000;
+    static constexpr std::uint16_t kMapped = 0x4000;  // has maps
 
     std::span<const std::int64_t> groups;   // features / 16 + 1
     std::span<const std::uint16_t> within;  // features + 1: the last says where the blocks end
 
-    std::int64_t operator[](std::int64_t i) const { return groups[i / kGroup] + (within[i] & (kLarge - 1)); }
+    std::int64_t operator[](std::int64_t i) const { return groups[i / kGroup] + (within[i] & (kMapped - 1)); }
     bool large(std::int64_t i) const { return (within[i] & kLarge) != 0; }
+    bool mapped(std::int64_t i) const { return (within[i] & kMapped) != 0; }
 };
 
 struct PackedView {

@@ -76,7 +76,7 @@ class Weights:
     groups : ndarray of int64, shape (sparse features // 16 + 1,)
         Where the blocks of every 16 features begin in the data.
     within : ndarray of uint16, shape (sparse features + 1,)
-        Where the block of each feature begins behind that; the highest bit says that it lies elsewhere.
+        Where the block of each feature begins behind that; the two highest bits say what kind it is.
     data : ndarray of uint8
         The blocks.
     scales : ndarray of float32
@@ -93,8 +93,9 @@ class Weights:
     @classmethod
     def pack(cls, weights: Csr, chunks: NDArray[np.int64], precision: str, *, threads: int = 1) -> Self:
         """Weights of sparse features x positions."""
-        packed = _core.pack(weights.native, chunks, getattr(_core.Precision, precision), threads)
-        return cls(*packed, precision=precision)
+        kept = getattr(_core.Precision, precision)
+        groups, within, data, scales = _core.pack(weights.native, chunks, kept, threads)
+        return cls(groups, within, data, scales, precision)
 
     @property
     def n_features(self) -> int:
@@ -104,7 +105,7 @@ class Weights:
     @property
     def n_used(self) -> int:
         """The number of sparse features that have weights at all."""
-        starts = self.groups[np.arange(self.within.size) // 16] + (self.within & 0x7FFF)
+        starts = self.groups[np.arange(self.within.size) // 16] + (self.within & 0x3FFF)
         return int(np.count_nonzero(np.diff(starts)))
 
     @property

@@ -98,16 +98,16 @@ def _layer(
     saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform, precision: str
 ) -> Layer:
     order, chunks = tree.children(level)
-    parts = [saved.arrays[f"{level}.weights.{part}"] for part in ("groups", "within", "data", "scales")]
+    parts = {part: saved.arrays[f"{level}.weights.{part}"] for part in ("groups", "within", "data", "scales")}
     dense = saved.arrays[f"{level}.dense"]
     if precision not in PRECISIONS:
         raise InputError(f"layer {level} has precision {precision!r}")
-    if parts[1].size != widths[0] + 1 or dense.shape != (order.size, widths[1]):
+    if parts["within"].size != widths[0] + 1 or dense.shape != (order.size, widths[1]):
         raise InputError(f"layer {level} has weights of another shape")
     if not np.isfinite(saved.arrays[f"{level}.offsets"]).all():
         raise InputError(f"layer {level} has offsets that are not finite")
     return Layer(
-        weights=Weights(*parts, precision=precision),
+        weights=Weights(**parts, precision=precision),
         dense=dense,
         offsets=saved.arrays[f"{level}.offsets"],
         chunks=chunks,
