@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import carya
+from carya.data import World
 
 GOLDEN = Path(__file__).parent / "golden" / "pecos" / "model"
 
@@ -40,6 +43,7 @@ def test_import_pecos(tmp_path: Path) -> None:
         (["demo", "--rows", "many"], "'--rows'"),
         (["demo", "--rows", "5"], "'--rows'"),
         (["dem"], "demo"),
+        (["evaluate", "nowhere", "x.npz", "y.npz"], "carya: nowhere is not a Carya model"),
     ],
 )
 def test_errors_are_one_message_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
@@ -61,11 +65,42 @@ def test_inspect(saved_model: Path) -> None:
     assert told["bytes"] == sum(file.stat().st_size for file in saved_model.iterdir())
 
 
+def test_evaluate(world: World, saved_model: Path, tmp_path: Path) -> None:
+    sp.save_npz(tmp_path / "X.npz", world.X[:200])
+    np.save(tmp_path / "Y.npy", world.Y[:200].toarray())
+    paths = [str(saved_model), "X.npz", "Y.npy"]
+    done = run("evaluate", *paths, "--precisions", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "on 200 rows" in done.stdout
+    assert "What precision costs" in done.stdout
+    told = json.loads(run("evaluate", *paths, "--json", cwd=tmp_path).stdout)
+    S = carya.load(saved_model).predict(world.X[:200])
+    assert told["P@3"] == carya.metrics.precision(world.Y[:200], S, k=3)
+    assert told["rows"] == 200
+
+
+def test_evaluate_names_the_file_that_is_wrong(world: World, saved_model: Path, tmp_path: Path) -> None:
+    sp.save_npz(tmp_path / "X.npz", world.X[:20])
+    (tmp_path / "text.npz").write_text("no matrix")
+    np.savez(tmp_path / "odd.npz", a=np.eye(3))
+    np.save(tmp_path / "objects.npy", np.array([{}, []], object), allow_pickle=True)
+    for name, message in (
+        ("missing.npz", "missing.npz: No such file"),
+        ("text.npz", "text.npz does not hold a matrix"),
+        ("odd.npz", "odd.npz does not hold a matrix"),
+        ("objects.npy", "objects.npy does not hold a matrix"),
+        ("matrix.txt", "matrices are read from .npz files of SciPy and .npy files of NumPy"),
+    ):
+        done = run("evaluate", str(saved_model), "X.npz", name, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+
+
 def test_version() -> None:
     assert run("--version").stdout.strip() == f"carya {carya.__version__}"
 
 
-@pytest.mark.parametrize("verb", ["demo", "import-pecos", "inspect"])
+@pytest.mark.parametrize("verb", ["demo", "import-pecos", "inspect", "evaluate", "c-flags"])
 def test_help_ends_with_examples(verb: str) -> None:
     done = run(verb, "--help")
     assert done.returncode == 0

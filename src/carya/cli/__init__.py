@@ -9,6 +9,7 @@ import typer
 
 from carya.cli.c_flags import c_flags
 from carya.cli.demo import demo
+from carya.cli.evaluate import evaluate
 from carya.cli.import_pecos import import_pecos
 from carya.cli.inspect import inspect
 
@@ -36,6 +37,7 @@ def _options(
 
 
 app.command()(demo)
+app.command()(evaluate)
 app.command("import-pecos")(import_pecos)
 app.command()(inspect)
 app.command("c-flags")(c_flags)

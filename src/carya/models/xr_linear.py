@@ -272,14 +272,27 @@ class XRLinear(Parameterised):
         precision : {"float32", "float16", "int8"}, optional
             Keep the weights otherwise than the model does.
         """
-        learned, _ = self._ready()
-        parameters = {name: value for name, value in self.get_params().items() if name != "tree"}
         if precision is not None:
-            if precision not in PRECISIONS:
-                raise ParameterError(f"precision must be one of {', '.join(map(repr, PRECISIONS))}, got {precision!r}")
-            learned = learned.with_precision(precision, threads=_core.thread_count(self.n_jobs))
-            parameters["precision"] = precision
-        store.save(path, pack(learned, parameters), version=__version__)
+            self.with_precision(precision).save(path)
+            return
+        learned, _ = self._ready()
+        store.save(path, pack(learned, self._parameters_to_keep()), version=__version__)
+
+    def with_precision(self, precision: str) -> Self:
+        """The same model with its weights kept otherwise: fewer bits are smaller and a little less exact.
+
+        Parameters
+        ----------
+        precision : {"float32", "float16", "int8"}
+        """
+        if precision not in PRECISIONS:
+            raise ParameterError(f"precision must be one of {', '.join(map(repr, PRECISIONS))}, got {precision!r}")
+        learned, _ = self._ready()
+        learned = learned.with_precision(precision, threads=_core.thread_count(self.n_jobs))
+        return self.from_learned(learned, **(self._parameters_to_keep() | {"precision": precision}))
+
+    def _parameters_to_keep(self) -> dict[str, Any]:
+        return {name: value for name, value in self.get_params().items() if name != "tree"}
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:
