@@ -175,8 +175,9 @@ class LabelTree:
     def children(self, level: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """The nodes of a level (1 … D) grouped by parent, and where each parent's group begins.
 
-        >>> LabelTree([[0, 0], [0, 1, 0]]).children(2)
-        (array([0, 2, 1], dtype=int32), array([0, 2, 3]))
+        >>> order, chunks = LabelTree([[0, 0], [0, 1, 0]]).children(2)
+        >>> order.tolist(), chunks.tolist()
+        ([0, 2, 1], [0, 2, 3])
         """
         self._check_level(level, least=1)
         parent = self._parents[level - 1]

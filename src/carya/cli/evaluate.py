@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from carya import XRLinear
+    from carya.models.xr_linear import XRLinear
 
 _KS = (1, 3, 5, 10)
 
@@ -83,7 +83,8 @@ def _show(model: Path, found: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console()
-    table = Table("metric", *(f"@{k}" for k in _KS), title=f"{model} on {found['rows']:,} rows")
+    console.print(f"{model} on {found['rows']:,} rows:", highlight=False, soft_wrap=True)
+    table = Table("metric", *(f"@{k}" for k in _KS))
     for name in ("P", "R", "nDCG", "coverage"):
         table.add_row(name, *(f"{100 * found[f'{name}@{k}']:.2f}" for k in _KS))
     console.print(table)
