@@ -16,6 +16,7 @@ FLOORS: list[set[str]] = [
     {"errors", "version", "_core"},
     {"params", "progress", "matrices"},
     {"checks", "tree", "layer", "store"},
+    {"layouts"},
     {"search", "metrics", "c_interface"},
     {"indexing", "matching", "ranking", "data"},
     {"models"},

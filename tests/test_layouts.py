@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from carya import checks
 from carya.errors import ModelFormatError
 from carya.layer import PRECISIONS, Layer, Transform, Weights
+from carya.layouts import LAYOUTS
 from carya.matrices import Csr
-from carya.search import LAYOUTS, Searcher
+from carya.search import Searcher
 
 
 def layer_of(matrix: np.ndarray, sizes: list[int], precision: str) -> Layer:
@@ -83,7 +84,7 @@ def test_clusters_of_any_size(largest: int, precision: str) -> None:
     assert scores == pytest.approx([3, 2], rel=0.01)
 
 
-@pytest.mark.parametrize("clusters", [1, 2, 7, 8, 100, 256, 257, 300])
+@pytest.mark.parametrize("clusters", [1, 2, 7, 8, 100, 256, 257, 300, 1500])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
     """Features with weights in few or many clusters, in small and large blocks; beams over few or all of them."""
@@ -130,10 +131,10 @@ def test_damaged_blocks_are_harmless(seed: int, precision: str, largest: int) ->
     data = good.weights.data.copy()
     at = rng.integers(0, data.size, rng.integers(1, 8))
     data[at] = rng.choice([0, 1, 127, 254, 255], at.size)
-    within = good.weights.within.copy()
-    within[rng.integers(0, within.size)] ^= rng.choice([0, 0x4000, 0x8000, 0xC000])  # what kind of block it is
+    starts = good.weights.starts.copy()
+    starts[0, 4 + rng.integers(0, 6)] ^= rng.choice([0, 0x4000, 0x8000, 0xC000])  # what kind of block it is
     bad = Layer(
-        replace(good.weights, within=within, data=data),
+        replace(good.weights, starts=starts, data=data),
         good.dense,
         good.offsets,
         good.chunks,

@@ -10,9 +10,10 @@ import carya
 from carya import LabelTree, checks
 from carya.errors import ParameterError
 from carya.layer import PRECISIONS, Layer, Transform, Weights
+from carya.layouts import LAYOUTS
 from carya.matrices import Csr
 from carya.models.saving import Learned
-from carya.search import LAYOUTS, Searcher
+from carya.search import Searcher
 
 import reference
 

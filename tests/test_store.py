@@ -178,7 +178,7 @@ def test_every_flipped_byte_is_noticed(folder: Path) -> None:
 
 def test_large_models_are_verified_as_they_are_used(tmp_path: Path) -> None:
     """Opening reads next to nothing; what a query touches is checked, and so is all that is saved or taken out."""
-    labels, width = 4200, 1100  # 18 MB of weights
+    labels, width = 8000, 2200  # 70 MB of weights
     rng = np.random.default_rng(0)
     layer = Layer(
         weights=Weights.pack(Csr.of_scipy(sp.csr_array((3, labels), dtype=np.float32)), np.array([0, labels]), "int8"),
@@ -243,9 +243,9 @@ def test_a_sealed_model_with_wrong_arrays_is_refused_or_safe(
         lambda s: s.arrays.pop("1.offsets"),
         lambda s: s.arrays.update({"1.dense": np.zeros((3, 3), np.float32)}),
         lambda s: s.arrays.update({"2.parents": np.zeros(1, np.int32)}),
-        lambda s: s.arrays.update({"1.weights.within": np.zeros(4, np.uint16)}),
-        lambda s: s.arrays.update({"1.weights.groups": np.zeros(1, np.int64)}),
-        lambda s: s.arrays.update({"1.weights.groups": s.arrays["1.weights.groups"].astype(np.int32)}),
+        lambda s: s.arrays.update({"1.weights.starts": np.zeros((4, 32), np.uint16)}),
+        lambda s: s.arrays.update({"1.weights.starts": np.zeros(32, np.uint16)}),
+        lambda s: s.arrays.update({"1.weights.starts": s.arrays["1.weights.starts"].astype(np.int32)}),
         lambda s: s.arrays.update({"1.weights.data": np.zeros(4, np.uint8)}),
         lambda s: s.arrays.update({"1.weights.scales": np.zeros(0, np.float32)}),
         lambda s: s.shape.update(precisions=["int4"] * 3),

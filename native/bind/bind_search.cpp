@@ -11,8 +11,8 @@ using namespace nb::literals;
 namespace {
 
 struct LayerArrays {
-    Array<std::int64_t> groups;
-    Array<std::uint16_t> within;
+    Table<std::uint16_t> starts;
+    std::int64_t features;
     Array<std::uint8_t> data;
     Array<float> scales;
     Precision precision;
@@ -24,7 +24,10 @@ struct LayerArrays {
     std::shared_ptr<const Folder> folder;  // that some of the arrays lie in; null if all lie in memory
 
     PackedView packed() const {
-        return {{span(groups), span(within)}, span(data), span(scales), PackedForm::of(span(chunks), precision)};
+        return {{start_lines(starts.data(), starts.size()), features},
+                span(data),
+                span(scales),
+                PackedForm::of(span(chunks), precision)};
     }
 
     SearchLayer view() const {
@@ -63,6 +66,15 @@ private:
     BeamSearch search_;
 };
 
+// As rows of 16-bit numbers, the way they are saved.
+nb::ndarray<nb::numpy, std::uint16_t> give_lines(std::vector<StartLine>&& lines) {
+    auto owner = std::make_unique<std::vector<StartLine>>(std::move(lines));
+    auto* data = reinterpret_cast<std::uint16_t*>(owner->data());
+    const std::size_t count = owner->size();
+    nb::capsule keeper(owner.release(), [](void* p) noexcept { delete static_cast<std::vector<StartLine>*>(p); });
+    return nb::ndarray<nb::numpy, std::uint16_t>(data, {count, sizeof(StartLine) / sizeof(std::uint16_t)}, keeper);
+}
+
 }  // namespace
 
 void register_search(nb::module_& m) {
@@ -88,22 +100,22 @@ void register_search(nb::module_& m) {
                     throw std::invalid_argument("the chunks must cover the columns of the weights");
                 out = pack(weights.view, span(chunks), precision, threads);
             }
-            return nb::make_tuple(give(std::move(out.groups)), give(std::move(out.within)), give(std::move(out.data)),
+            return nb::make_tuple(give_lines(std::move(out.lines)), give(std::move(out.data)),
                                   give(std::move(out.scales)));
         },
         "weights"_a, "chunks"_a.noconvert(), "precision"_a, "threads"_a,
-        "Weights of features x positions in the form they are searched in: (groups, within, data, scales).");
+        "Weights of features x positions in the form they are searched in: (starts, data, scales).");
 
     nb::class_<LayerArrays>(m, "SearchLayer", "The arrays of one layer.")
         .def(
             "__init__",
-            [](LayerArrays* self, Array<std::int64_t> groups, Array<std::uint16_t> within, Array<std::uint8_t> data,
+            [](LayerArrays* self, Table<std::uint16_t> starts, std::int64_t features, Array<std::uint8_t> data,
                Array<float> scales, Precision precision, Table<float> dense, Array<float> offsets,
                Array<std::int64_t> chunks, Array<std::int32_t> order, Transform::Kind kind, float power,
                const OpenedFolder* opened) {
                 if (chunks.size() < 1) throw std::invalid_argument("a layer needs chunks");
-                new (self) LayerArrays{std::move(groups),
-                                       std::move(within),
+                new (self) LayerArrays{std::move(starts),
+                                       features,
                                        std::move(data),
                                        std::move(scales),
                                        precision,
@@ -114,7 +126,7 @@ void register_search(nb::module_& m) {
                                        Transform{kind, power},
                                        opened ? opened->folder : nullptr};
             },
-            "groups"_a.noconvert(), "within"_a.noconvert(), "data"_a.noconvert(), "scales"_a.noconvert(), "precision"_a,
+            "starts"_a.noconvert(), "features"_a, "data"_a.noconvert(), "scales"_a.noconvert(), "precision"_a,
             "dense"_a.noconvert(), "offsets"_a.noconvert(), "chunks"_a.noconvert(), "order"_a.noconvert(), "kind"_a,
             "power"_a, "folder"_a.none())
         .def(

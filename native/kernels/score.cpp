@@ -93,6 +93,8 @@ public:
             if (block.n > 0) add_run(run_of(block, 0, 0, block.m, x, query_.base[0]));
         } else if (block.n < kCounted) {
             walk(block, x);
+        } else if (block.n >= kSummed && query_.wanted_count * kSumStep < block.n) {
+            seek(block, x);
         } else {
 #ifdef CARYA_FINDER
             if constexpr (kCanFind) {
@@ -232,6 +234,25 @@ private:
     }
 #endif
 
+    // Very many chunks: each one asked for by bisection, its weights from the sums.
+    void seek(const Form& block, float x) const {
+        for (std::int64_t k = 0; k < query_.wanted_count; ++k) {
+            const std::int64_t chunk = query_.wanted[k];
+            std::int64_t c = 0;
+            for (std::int64_t end = block.n; c < end;) {
+                const std::int64_t middle = c + (end - c) / 2;
+                if (block.chunk(middle) < chunk)
+                    c = middle + 1;
+                else
+                    end = middle;
+            }
+            if (c == block.n || block.chunk(c) != chunk) continue;
+            std::int64_t at = block.sum(c / kSumStep);
+            for (std::int64_t before = c / kSumStep * kSumStep; before < c; ++before) at += block.count(before);
+            add_later(run_of(block, c, at, at + block.count(c), x, query_.base[chunk]));
+        }
+    }
+
     // Runs in the midst of large blocks are asked for when they are found, and added when they have arrived.
     void add_later(const Run& run) const {
         __builtin_prefetch(run.nodes);
@@ -262,9 +283,7 @@ void add_blocks(const PackedView& w, const PackedQuery& query, float* sums, std:
     const BlockStarts& starts = w.starts;
     for (std::int64_t i = 0; i < query.count; ++i) {
         if (i + kStartsAhead < query.count) {
-            const std::int32_t ahead = query.features[i + kStartsAhead];
-            __builtin_prefetch(starts.within.data() + ahead);
-            __builtin_prefetch(starts.groups.data() + ahead / BlockStarts::kGroup);
+            __builtin_prefetch(&starts.line(query.features[i + kStartsAhead]));
         }
         if (i + kBlocksAhead < query.count) {
             const std::uint8_t* ahead = w.data.data() + starts[query.features[i + kBlocksAhead]];

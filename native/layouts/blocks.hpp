@@ -52,6 +52,17 @@ struct Only {};
 // Blocks with weights in so many chunks say how many in each, so that a search can skip most of them.
 constexpr std::int64_t kCounted = 8;
 
+// Blocks with weights in so many chunks also say how many weights stand before every 64th of them, so that a search
+// need not go through all counts.
+constexpr std::int64_t kSummed = 1024;
+constexpr std::int64_t kSumStep = 64;
+
+// How many bytes counts and sums take.
+constexpr std::int64_t count_bytes(std::int64_t chunks, std::int64_t child_bytes) {
+    const std::int64_t sums = chunks >= kSummed ? (chunks + kSumStep - 1) / kSumStep : 0;
+    return chunks >= kCounted ? chunks * child_bytes + sums * static_cast<std::int64_t>(sizeof(std::uint32_t)) : 0;
+}
+
 // The parts of one block. Sizes are cut to what the bytes hold, so a damaged block cannot lead outside.
 template <class Id, class Child, class Weight>
 struct Block {
@@ -75,7 +86,7 @@ struct Block {
         if (size <= kIdBytes) return;
         std::int64_t claimed = 1;
         if constexpr (!kOnly) claimed += load<Id>(bytes.data());
-        const std::int64_t head = kIdBytes + claimed * kIdBytes + (claimed >= kCounted ? claimed * kChildBytes : 0);
+        const std::int64_t head = kIdBytes + claimed * kIdBytes + count_bytes(claimed, kChildBytes);
         if (head + claimed * map > size) return;
         n = claimed;
         m = (size - head - n * map) / (map > 0 ? kWeightBytes : kChildBytes + kWeightBytes);
@@ -106,6 +117,10 @@ struct Block {
     }
     static std::int64_t place(Child child) { return static_cast<Child>(child & ~kLast); }
     std::int64_t child(std::int64_t e) const { return place(load<Child>(children + e * kChildBytes)); }
+    // How many weights stand before the chunk step * kSumStep; only if n >= kSummed.
+    std::int64_t sum(std::int64_t step) const {
+        return load<std::uint32_t>(counts + n * kChildBytes + step * static_cast<std::int64_t>(sizeof(std::uint32_t)));
+    }
     bool last(std::int64_t e) const { return (load<Child>(children + e * kChildBytes) & kLast) != 0; }
     float weight(std::int64_t e) const { return static_cast<float>(load<Weight>(weights + e * kWeightBytes)); }
 };

@@ -58,9 +58,7 @@ std::int64_t count_chunks(const CsrView& weights, std::int64_t feature, const st
 // What the nodes of a block take as maps, and as children.
 struct NodeBytes {
     NodeBytes(const PackedForm& form, std::int64_t chunks, std::int64_t weights)
-        : maps(chunks * form.map_bytes),
-          children(weights * form.child_bytes),
-          mapped(maps > 0 && maps <= children) {}
+        : maps(chunks * form.map_bytes), children(weights * form.child_bytes), mapped(maps > 0 && maps <= children) {}
 
     std::int64_t maps;
     std::int64_t children;
@@ -70,9 +68,8 @@ struct NodeBytes {
 };
 
 std::int64_t block_bytes(const PackedForm& form, std::int64_t chunks, std::int64_t weights) {
-    const std::int64_t counts = chunks >= kCounted ? chunks * form.child_bytes : 0;
-    return (1 + chunks) * form.id_bytes + counts + NodeBytes(form, chunks, weights).size() +
-           weights * bytes_of(form.precision);
+    return (1 + chunks) * form.id_bytes + count_bytes(chunks, form.child_bytes) +
+           NodeBytes(form, chunks, weights).size() + weights * bytes_of(form.precision);
 }
 
 template <class Id, class Child, class Weight>
@@ -84,13 +81,17 @@ void write_block(const CsrView& weights, std::int64_t feature, const std::vector
     std::uint8_t* ids = to;
     if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(n - 1));
     std::uint8_t* counts = ids + n * Form::kIdBytes;
-    std::uint8_t* children = counts + (n >= kCounted ? n * Form::kChildBytes : 0);
+    std::uint8_t* sums = counts + n * Form::kChildBytes;
+    std::uint8_t* children = counts + count_bytes(n, Form::kChildBytes);
     const NodeBytes nodes(form, n, weights.length(feature));
     std::uint8_t* values = children + nodes.size();
+    std::int64_t written = 0;
     each_run(weights, feature, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
         const float scale = scales.empty() ? 1.0F : scales[chunk];
         if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(chunk));
         if (n >= kCounted) counts = put(counts, static_cast<Child>(end - begin - 1));
+        if (n >= kSummed && written++ % kSumStep == 0)
+            sums = put(sums, static_cast<std::uint32_t>(begin - weights.begin(feature)));
         for (std::int64_t e = begin; e < end; ++e) {
             const auto child = static_cast<Child>(weights.indices[e] - chunks[chunk]);
             if (nodes.mapped)
@@ -142,6 +143,7 @@ void read_block(const PackedView& packed, std::int64_t feature, std::span<const 
             } while (!block.last(at - 1));
         }
         if (block.n >= kCounted && block.count(i) != at - begin) bad();
+        if (block.n >= kSummed && i % kSumStep == 0 && block.sum(i / kSumStep) != begin) bad();
     }
     if (at != block.m) bad();
 }
@@ -170,8 +172,8 @@ std::span<const std::uint8_t> PackedView::block(std::int64_t feature) const {
 
 void PackedView::check(std::int64_t chunks, const char* name) const {
     const auto refuse = [&](const char* what) { throw std::invalid_argument(std::string(name) + " " + what); };
-    if (starts.within.empty() ||
-        static_cast<std::int64_t>(starts.groups.size()) != features() / BlockStarts::kGroup + 1 || starts[0] != 0)
+    if (features() < 0 || static_cast<std::int64_t>(starts.lines.size()) != features() / StartLine::kFeatures + 1 ||
+        starts[0] != 0)
         refuse("has no first block");
     std::int64_t before = 0;
     for (std::int64_t f = 1; f <= features(); ++f) {
@@ -203,14 +205,15 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
 
     std::int64_t used = 0;
     std::int64_t large = 0;
-    out.within.resize(features + 1);
+    out.features = features;
     for (std::int64_t f = 0; f <= features; ++f) {
-        if (f % BlockStarts::kGroup == 0) out.groups.push_back(used);
-        out.within[f] = static_cast<std::uint16_t>(used - out.groups.back());
+        if (f % StartLine::kFeatures == 0) out.lines.push_back({used, {}});
+        std::uint16_t& within = out.lines.back().within[f % StartLine::kFeatures];
+        within = static_cast<std::uint16_t>(used - out.lines.back().base);
         if (f == features) break;
-        if (mapped[f]) out.within[f] |= BlockStarts::kMapped;
+        if (mapped[f]) within |= BlockStarts::kMapped;
         if (sizes[f] > BlockStarts::kMostBytes) {
-            out.within[f] |= BlockStarts::kLarge;
+            within |= BlockStarts::kLarge;
             used += 2 * static_cast<std::int64_t>(sizeof(std::uint64_t));
             large += sizes[f];
         } else {
@@ -218,7 +221,7 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
         }
     }
     out.data.resize(used + large);
-    const BlockStarts starts{out.groups, out.within};
+    const BlockStarts starts{out.lines, features};
     std::int64_t next = used;
     for (std::int64_t f = 0; f < features; ++f) {
         if (!starts.large(f)) continue;

@@ -5,6 +5,7 @@
 //     n            how many chunks it has weights in, less one     Id
 //     chunk[n]     which, ascending                                Id each
 //     count[n]     how many weights in each chunk, less one        Child each; only if n is at least 8
+//     sum[n / 64]  how many weights before every 64th chunk        4 bytes each; only if n is at least 1,024
 //     child[m]     the place of each weighted node in its chunk    Child each, ascending in a chunk; the highest bit is
 //                                                                  set in the last of each chunk
 //  or map[n]       of each chunk which nodes are weighted          a bit a node, in whole pairs of bytes
@@ -39,21 +40,36 @@ struct PackedForm {
     static PackedForm of(std::span<const std::int64_t> chunks, Precision precision);
 };
 
-// Where the blocks lie: those of 16 features side by side begin at `groups`, each of them `within` bytes behind that.
-// Few blocks are large; those lie behind all others, and where they would be stand their offset and their size.
+// Where the blocks of 28 features lie, in one cache line: each block begins `within` bytes behind `base`, and ends
+// where the next one begins. Few blocks are large; those lie behind all others, and where they would be stand their
+// offset and their size.
+struct StartLine {
+    static constexpr std::int64_t kFeatures = 28;
+
+    std::int64_t base;
+    std::uint16_t within[kFeatures];
+};
+static_assert(sizeof(StartLine) == 64);
+
+// Lines as they are saved, as an array of 16-bit numbers that is aligned to 8 bytes.
+inline std::span<const StartLine> start_lines(const std::uint16_t* numbers, std::size_t count) {
+    return {reinterpret_cast<const StartLine*>(numbers), count * sizeof(std::uint16_t) / sizeof(StartLine)};
+}
+
 struct BlockStarts {
-    static constexpr std::int64_t kGroup = 16;
-    static constexpr std::int64_t kMostBytes = 1008;  // of a block that is not large: 16 of them stay below 2^14
+    static constexpr std::int64_t kMostBytes = 584;  // of a block that is not large: 28 of them stay below 2^14
     // Bits of `within`.
     static constexpr std::uint16_t kLarge = 0x8000;
     static constexpr std::uint16_t kMapped = 0x4000;  // has maps
 
-    std::span<const std::int64_t> groups;   // features / 16 + 1
-    std::span<const std::uint16_t> within;  // features + 1: the last says where the blocks end
+    std::span<const StartLine> lines;  // features / 28 + 1: the entry behind the last feature says where blocks end
+    std::int64_t features = 0;
 
-    std::int64_t operator[](std::int64_t i) const { return groups[i / kGroup] + (within[i] & (kMapped - 1)); }
-    bool large(std::int64_t i) const { return (within[i] & kLarge) != 0; }
-    bool mapped(std::int64_t i) const { return (within[i] & kMapped) != 0; }
+    const StartLine& line(std::int64_t i) const { return lines[i / StartLine::kFeatures]; }
+    std::uint16_t within(std::int64_t i) const { return line(i).within[i % StartLine::kFeatures]; }
+    std::int64_t operator[](std::int64_t i) const { return line(i).base + (within(i) & (kMapped - 1)); }
+    bool large(std::int64_t i) const { return (within(i) & kLarge) != 0; }
+    bool mapped(std::int64_t i) const { return (within(i) & kMapped) != 0; }
 };
 
 struct PackedView {
@@ -62,7 +78,7 @@ struct PackedView {
     std::span<const float> scales;  // one a chunk for int8, else none
     PackedForm form;
 
-    std::int64_t features() const { return static_cast<std::int64_t>(starts.within.size()) - 1; }
+    std::int64_t features() const { return starts.features; }
 
     // The bytes of a feature's block. A large block that does not lie in the data is empty.
     std::span<const std::uint8_t> block(std::int64_t feature) const;
@@ -73,13 +89,13 @@ struct PackedView {
 };
 
 struct Packed {
-    std::vector<std::int64_t> groups;
-    std::vector<std::uint16_t> within;
+    std::vector<StartLine> lines;
+    std::int64_t features = 0;
     std::vector<std::uint8_t> data;
     std::vector<float> scales;
     PackedForm form;
 
-    PackedView view() const { return {{groups, within}, data, scales, form}; }
+    PackedView view() const { return {{lines, features}, data, scales, form}; }
 };
 
 // From weights of features x positions, which must have passed CsrView::check.

@@ -90,8 +90,8 @@ Model::Model(const std::string& path) : folder_(path) {
             levels_.push_back(group_by_parent(parent_of, parents));
             parents = static_cast<std::int64_t>(parent_of.size());
             SearchLayer layer;
-            layer.weights.starts.groups = arrays.of<std::int64_t>(level + ".weights.groups", "int64");
-            layer.weights.starts.within = arrays.of<std::uint16_t>(level + ".weights.within", "uint16");
+            const auto starts = arrays.of<std::uint16_t>(level + ".weights.starts", "uint16");
+            layer.weights.starts = {start_lines(starts.data(), starts.size()), size_of(shape, "sparse_features")};
             layer.weights.data = arrays.of<std::uint8_t>(level + ".weights.data", "uint8", false);
             layer.weights.scales = arrays.of<float>(level + ".weights.scales", "float32");
             layer.weights.form =
@@ -106,8 +106,6 @@ Model::Model(const std::string& path) : folder_(path) {
             layer.seal = &folder_.seal();
             layers.push_back(layer);
         }
-        if (!layers.empty() && layers.front().weights.features() != size_of(shape, "sparse_features"))
-            misfit("there are weights for another number of features");
         beam_width_ = std::max<std::int64_t>(size_of(member(manifest, "parameters"), "beam_width"), 1);
         search_ = std::make_unique<BeamSearch>(std::move(layers), std::vector<std::string>{"packed"});
     } catch (const std::invalid_argument& error) {

@@ -73,45 +73,41 @@ class Weights:
 
     Attributes
     ----------
-    groups : ndarray of int64, shape (sparse features // 16 + 1,)
-        Where the blocks of every 16 features begin in the data.
-    within : ndarray of uint16, shape (sparse features + 1,)
-        Where the block of each feature begins behind that; the two highest bits say what kind it is.
+    starts : ndarray of uint16, shape (sparse features // 28 + 1, 32)
+        Where the blocks of every 28 features begin in the data.
     data : ndarray of uint8
         The blocks.
     scales : ndarray of float32
         One for each cluster with precision int8, else none.
     precision : {"float32", "float16", "int8"}
+    n_features : int
+        The number of sparse features.
+    n_weights : int
+        How many weights there are.
+    n_used : int
+        How many features have any.
     """
 
-    groups: NDArray[np.int64] = field(repr=False)
-    within: NDArray[np.uint16] = field(repr=False)
+    starts: NDArray[np.uint16] = field(repr=False)
     data: NDArray[np.uint8] = field(repr=False)
     scales: NDArray[np.float32] = field(repr=False)
     precision: str
+    n_features: int
+    n_weights: int
+    n_used: int
 
     @classmethod
     def pack(cls, weights: Csr, chunks: NDArray[np.int64], precision: str, *, threads: int = 1) -> Self:
         """Weights of sparse features x positions."""
         kept = getattr(_core.Precision, precision)
-        groups, within, data, scales = _core.pack(weights.native, chunks, kept, threads)
-        return cls(groups, within, data, scales, precision)
-
-    @property
-    def n_features(self) -> int:
-        """The number of sparse features."""
-        return self.within.size - 1
-
-    @property
-    def n_used(self) -> int:
-        """The number of sparse features that have weights at all."""
-        starts = self.groups[np.arange(self.within.size) // 16] + (self.within & 0x3FFF)
-        return int(np.count_nonzero(np.diff(starts)))
+        starts, data, scales = _core.pack(weights.native, chunks, kept, threads)
+        used = int(np.count_nonzero(np.diff(weights.indptr)))
+        return cls(starts, data, scales, precision, weights.rows, n_weights=weights.values.size, n_used=used)
 
     @property
     def n_bytes(self) -> int:
         """The memory they take."""
-        return self.groups.nbytes + self.within.nbytes + self.data.nbytes + self.scales.nbytes
+        return self.starts.nbytes + self.data.nbytes + self.scales.nbytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +180,8 @@ class Layer:
     def native(self) -> _core.SearchLayer:
         """The same arrays for the search."""
         return _core.SearchLayer(
-            self.weights.groups,
-            self.weights.within,
+            self.weights.starts,
+            self.weights.n_features,
             self.weights.data,
             self.weights.scales,
             getattr(_core.Precision, self.weights.precision),

@@ -14,18 +14,18 @@ from carya.layer import Layer
 from carya.matrices import Csr, Features
 from carya.progress import Report
 
-#: How weights can be kept while searching: the paper's four ways behind the one models are saved in.
-LAYOUTS = ("packed", "by-label", "by-feature", "hash", "search")
-
 
 class Searcher:
     """Finds the best nodes of the last of some layers.
 
+    `layouts` says how weights are kept while searching (:mod:`carya.layouts`), for all layers or for each.
+
     The number of threads never changes a result, ties go to the lower node, and other Python threads run meanwhile.
     """
 
-    def __init__(self, layers: Sequence[Layer], layout: str = "packed") -> None:
-        self._search = _core.BeamSearch([layer.native for layer in layers], [layout])
+    def __init__(self, layers: Sequence[Layer], layouts: str | Sequence[str] = "packed") -> None:
+        names = [layouts] if isinstance(layouts, str) else list(layouts)
+        self._search = _core.BeamSearch([layer.native for layer in layers], names)
         self.n_labels = layers[-1].n_nodes
 
     def predict(

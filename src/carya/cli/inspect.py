@@ -36,8 +36,11 @@ def inspect(
             "transform": layer.transform.name,
             "weight_bytes": layer.weights.n_bytes,
             "dense_bytes": layer.dense.nbytes,
+            "weights": layer.weights.n_weights,
+            "layout": choice.layout,
+            "reason": choice.reason,
         }
-        for level, layer in enumerate(opened.layers_, 1)
+        for level, (layer, choice) in enumerate(zip(opened.layers_, opened.layouts(), strict=True), 1)
     ]
     found: dict[str, Any] = {
         "labels": opened.tree_.n_labels,
@@ -62,15 +65,20 @@ def inspect(
         highlight=False,
         soft_wrap=True,
     )
-    table = Table("layer", "nodes", "features with weights", "weights as", "bytes", "transform")
+    table = Table("layer", "nodes", "features used", "weights", "kept as", "bytes", "transform")
     for one in layers:
         table.add_row(
             str(one["layer"]),
             f"{one['nodes']:,}",
             f"{one['features_used']:,}",
+            f"{one['weights']:,}",
             str(one["precision"]),
             f"{one['weight_bytes'] + one['dense_bytes']:,}",
             str(one["transform"]),
         )
     console.print(table)
+    for one in layers:
+        console.print(
+            f"layer {one['layer']} is searched {one['layout']}: {one['reason']}", highlight=False, soft_wrap=True
+        )
     console.print(f"trained as {opened!r}", highlight=False, soft_wrap=True)

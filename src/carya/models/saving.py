@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from carya.errors import InputError, ModelFormatError
 from carya.layer import PRECISIONS, Layer, Transform, Weights
+from carya.layouts import TYPICAL_FEATURES
 from carya.store import Saved
 from carya.tree import LabelTree
 
@@ -19,7 +21,7 @@ KIND = "xr-linear"
 #: Arrays that the search verifies as it uses them, by the last part of their names.
 LAZY = frozenset({"data", "dense"})
 
-_ARRAYS_PER_LAYER = 7
+_ARRAYS_PER_LAYER = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +34,14 @@ class Learned:
     layers : list of Layer
     widths : tuple of int
         How many features are sparse, how many dense.
+    row_features : float
+        How many sparse features a training row had on average.
     """
 
     tree: LabelTree
     layers: Sequence[Layer]
     widths: tuple[int, int]
+    row_features: float = TYPICAL_FEATURES
 
     def with_precision(self, precision: str, *, threads: int = 1) -> Learned:
         """The same with weights kept otherwise."""
@@ -50,14 +55,16 @@ def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
         "dense_features": learned.widths[1],
         "transforms": [layer.transform.name for layer in learned.layers],
         "precisions": [layer.weights.precision for layer in learned.layers],
+        "weights": [layer.weights.n_weights for layer in learned.layers],
+        "features_used": [layer.weights.n_used for layer in learned.layers],
+        "row_features": learned.row_features,
     }
     arrays: dict[str, NDArray[Any]] = {}
     for level, (layer, parents) in enumerate(zip(learned.layers, learned.tree.parents, strict=True), 1):
         layer.verify()  # damage must not be sealed
         arrays |= {
             f"{level}.parents": parents,
-            f"{level}.weights.groups": layer.weights.groups,
-            f"{level}.weights.within": layer.weights.within,
+            f"{level}.weights.starts": layer.weights.starts,
             f"{level}.weights.data": layer.weights.data,
             f"{level}.weights.scales": layer.weights.scales,
             f"{level}.dense": layer.dense,
@@ -80,34 +87,32 @@ def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
     try:
         widths = (int(saved.shape["sparse_features"]), int(saved.shape["dense_features"]))
         transforms = [Transform.named(name) for name in saved.shape["transforms"]]
-        precisions = saved.shape["precisions"]
+        row_features = float(saved.shape["row_features"])
+        if not 0 <= row_features < math.inf:
+            raise InputError(f"rows cannot have {row_features} features")
         tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(transforms) + 1)])
-        layers = [
-            _layer(saved, tree, level, widths, transform, precision)
-            for level, (transform, precision) in enumerate(zip(transforms, precisions, strict=True), 1)
-        ]
+        layers = [_layer(saved, tree, level, widths, transform) for level, transform in enumerate(transforms, 1)]
         if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers):
             raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
     parameters = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.parameters.items()}
-    return Learned(tree, layers, widths), parameters
+    return Learned(tree, layers, widths, row_features), parameters
 
 
-def _layer(
-    saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform, precision: str
-) -> Layer:
+def _layer(saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform) -> Layer:
     order, chunks = tree.children(level)
-    parts = {part: saved.arrays[f"{level}.weights.{part}"] for part in ("groups", "within", "data", "scales")}
+    parts = {part: saved.arrays[f"{level}.weights.{part}"] for part in ("starts", "data", "scales")}
     dense = saved.arrays[f"{level}.dense"]
+    precision, count, used = (saved.shape[key][level - 1] for key in ("precisions", "weights", "features_used"))
     if precision not in PRECISIONS:
         raise InputError(f"layer {level} has precision {precision!r}")
-    if parts["within"].size != widths[0] + 1 or dense.shape != (order.size, widths[1]):
+    if parts["starts"].ndim != 2 or dense.shape != (order.size, widths[1]):
         raise InputError(f"layer {level} has weights of another shape")
     if not np.isfinite(saved.arrays[f"{level}.offsets"]).all():
         raise InputError(f"layer {level} has offsets that are not finite")
     return Layer(
-        weights=Weights(**parts, precision=precision),
+        weights=Weights(**parts, precision=precision, n_features=widths[0], n_weights=int(count), n_used=int(used)),
         dense=dense,
         offsets=saved.arrays[f"{level}.offsets"],
         chunks=chunks,

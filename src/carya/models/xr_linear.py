@@ -21,6 +21,7 @@ from carya.indexing import Indexer
 from carya.indexing.build import REPRESENTATIONS
 from carya.layer import NAMES as TRANSFORMS
 from carya.layer import PRECISIONS, Transform
+from carya.layouts import LayoutChoice, choose
 from carya.matching import Negatives
 from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
@@ -195,7 +196,8 @@ class XRLinear(Parameterised):
                 threads=threads,
                 progress=progress,
             )
-        self._set_learned(Learned(tree, layers, features.widths))
+        row_features = features.sparse.values.size / features.rows
+        self._set_learned(Learned(tree, layers, features.widths, row_features))
         return self
 
     def predict(
@@ -315,11 +317,21 @@ class XRLinear(Parameterised):
         return hasattr(self, "layers_")
 
     def _set_learned(self, learned: Learned) -> None:
-        self._fitted = (learned, Searcher(learned.layers))  # in one step: other threads may be asking
+        layouts = [choice.layout for choice in self._choose_layouts(learned)]
+        self._fitted = (learned, Searcher(learned.layers, layouts))  # in one step: other threads may be asking
         self.tree_ = learned.tree
         self.layers_ = list(learned.layers)
         self.widths_ = learned.widths
         self.n_features_in_ = sum(learned.widths)
+
+    def layouts(self) -> list[LayoutChoice]:
+        """How the weights of each layer are kept while searching, and why."""
+        return self._choose_layouts(self._ready()[0])
+
+    def _choose_layouts(self, learned: Learned) -> list[LayoutChoice]:
+        return [
+            choose(layer, beam_width=self.beam_width, query_features=learned.row_features) for layer in learned.layers
+        ]
 
     def _ready(self) -> tuple[Learned, Searcher]:
         if not self.__sklearn_is_fitted__():
