@@ -32,15 +32,16 @@ def arguments(description):
     return parser.parse_args()
 
 
+def read(folder, name):
+    """One matrix of a feature folder, float32 CSR with sorted rows."""
+    matrix = sp.csr_matrix(sp.load_npz(Path(folder) / name)).astype(np.float32)
+    matrix.sort_indices()
+    return matrix
+
+
 def load(folder, dense=0):
-    """X, Y, X_test, Y_test of a feature folder as float32 CSR; with `dense`, X are pairs (sparse, dense)."""
-
-    def read(name):
-        matrix = sp.csr_matrix(sp.load_npz(Path(folder) / name)).astype(np.float32)
-        matrix.sort_indices()
-        return matrix
-
-    X, Y, Xt, Yt = (read(f"{kind}.{part}.npz") for part in ("train", "test") for kind in "XY")
+    """X, Y, X_test, Y_test of a feature folder; with `dense`, X are pairs (sparse, dense)."""
+    X, Y, Xt, Yt = (read(folder, f"{kind}.{part}.npz") for part in ("train", "test") for kind in "XY")
     if dense:
         X, Xt = ((block, project(block, dense)) for block in (X, Xt))
     return X, Y, Xt, Yt
@@ -70,6 +71,15 @@ def precision(Y_test, scores):
     return {f"P@{k}": found[k - 1] / k for k in KS}
 
 
+def as_scores(rankings, labels):
+    """Lists of labels, best first, as a CSR of scores."""
+    sizes = [len(row) for row in rankings]
+    scores = [1.0 / (rank + 1) for size in sizes for rank in range(size)]
+    columns = [label for row in rankings for label in row]
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return sp.csr_matrix((scores, columns, indptr), shape=(len(rankings), labels))
+
+
 def latency(ask, rows, count=1500):
     """Median and 99th percentile of one-row calls in milliseconds, a tenth left out as warm-up."""
     times = []
@@ -79,6 +89,25 @@ def latency(ask, rows, count=1500):
         times.append(time.perf_counter() - started)
     kept = np.array(times[len(times) // 10 :]) * 1e3
     return {"one_row_ms": float(np.median(kept)), "one_row_ms_p99": float(np.percentile(kept, 99))}
+
+
+def seconds(call, repeats=3):
+    """The median time of a call."""
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return float(np.median(times))
+
+
+def resident_mb():
+    """The resident set of this process now (Linux)."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+    return float("nan")
 
 
 def folder_bytes(path):
