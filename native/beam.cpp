@@ -143,10 +143,10 @@ bool BeamSearch::takes(const Query& query) const {
 void BeamSearch::verify(const SearchLayer& layer, const Query& query, const Work& work) const {
     const PackedView& weights = layer.weights;
     for (const std::int32_t feature : query.indices) {
-        const std::int64_t begin = weights.starts[feature];  // of a large block: where it says where it is
-        layer.seal->need(weights.data.data() + begin, static_cast<std::size_t>(weights.starts[feature + 1] - begin));
-        if (!weights.starts.large(feature)) continue;
-        const std::span<const std::uint8_t> block = weights.block(feature);
+        const BlockPlace place = weights.starts[feature];
+        layer.seal->need(weights.data.data() + place.begin, static_cast<std::size_t>(place.end - place.begin));
+        if (!place.large) continue;
+        const std::span<const std::uint8_t> block = weights.block(place);
         layer.seal->need(block.data(), block.size());
     }
     if (layer.dense.cols == 0) return;

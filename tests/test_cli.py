@@ -62,6 +62,11 @@ def test_inspect(saved_model: Path) -> None:
     model = carya.load(saved_model)
     assert told["labels"] == model.tree_.n_labels
     assert [layer["nodes"] for layer in told["layers"]] == list(model.tree_.level_sizes[1:])
+    assert {layer["layout"] for layer in told["layers"]} == {"packed"}
+    assert all("mapped from the file" in layer["reason"] for layer in told["layers"])
+    assert sum(layer["weights"] for layer in told["layers"]) == sum(
+        layer.unpacked().values.size for layer in model.layers_
+    )
     assert told["bytes"] == sum(file.stat().st_size for file in saved_model.iterdir())
 
 

@@ -175,9 +175,12 @@ void register_search(nb::module_& m) {
                     taken = static_cast<std::int64_t>(dense.size()) == search.dense_cols() && search.takes(query);
                     if (taken)
                         search.with_work([&](BeamSearch::Work& work) {
-                            for (const Scored& found : search.rank(query, {top_k, beam_width, min_score}, work)) {
-                                labels.push_back(found.node);
-                                scores.push_back(found.score);
+                            const auto found = search.rank(query, {top_k, beam_width, min_score}, work);
+                            labels.resize(found.size());
+                            scores.resize(found.size());
+                            for (std::size_t i = 0; i < found.size(); ++i) {
+                                labels[i] = found[i].node;
+                                scores[i] = found[i].score;
                             }
                         });
                 }

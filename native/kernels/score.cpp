@@ -286,17 +286,21 @@ void add_blocks(const PackedView& w, const PackedQuery& query, float* sums, std:
             __builtin_prefetch(&starts.line(query.features[i + kStartsAhead]));
         }
         if (i + kBlocksAhead < query.count) {
-            const std::uint8_t* ahead = w.data.data() + starts[query.features[i + kBlocksAhead]];
+            const std::uint8_t* ahead = w.data.data() + starts[query.features[i + kBlocksAhead]].begin;
             __builtin_prefetch(ahead);
             __builtin_prefetch(ahead + 64);
         }
-        if (i + kLargeAhead < query.count && starts.large(query.features[i + kLargeAhead])) {
-            const std::span<const std::uint8_t> ahead = find_block(starts, w.data, query.features[i + kLargeAhead]);
-            for (int line = 0; line < kLargeLines; ++line) __builtin_prefetch(ahead.data() + 64 * line);
+        if (i + kLargeAhead < query.count) {
+            const BlockPlace ahead = starts[query.features[i + kLargeAhead]];
+            if (ahead.large) {
+                const std::uint8_t* block = find_block(ahead, w.data).data();
+                for (int line = 0; line < kLargeLines; ++line) __builtin_prefetch(block + 64 * line);
+            }
         }
-        const std::int32_t feature = query.features[i];
-        const std::int64_t map_bytes = starts.mapped(feature) ? w.form.map_bytes : 0;
-        adder.add(Block<Id, Child, Weight>(find_block(starts, w.data, feature), map_bytes), query.values[i]);
+        const BlockPlace place = starts[query.features[i]];
+        if (place.begin == place.end) continue;
+        const Block<Id, Child, Weight> block(find_block(place, w.data), place.mapped ? w.form.map_bytes : 0);
+        adder.add(block, query.values[i]);
     }
     adder.finish();
 }

@@ -31,13 +31,11 @@ struct Root {
     operator float() const { return static_cast<float>(root * (root < 0 ? -root : root)); }
 };
 
-// The bytes of a feature's block, of data that passed PackedView::check.
-inline std::span<const std::uint8_t> find_block(const BlockStarts& starts, std::span<const std::uint8_t> data,
-                                                std::int64_t feature) {
-    const std::int64_t begin = starts[feature];
+// The bytes of a block, of data that passed PackedView::check.
+inline std::span<const std::uint8_t> find_block(const BlockPlace& place, std::span<const std::uint8_t> data) {
     const std::span<const std::uint8_t> here =
-        data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(starts[feature + 1] - begin));
-    if (!starts.large(feature)) [[likely]]
+        data.subspan(static_cast<std::size_t>(place.begin), static_cast<std::size_t>(place.end - place.begin));
+    if (!place.large) [[likely]]
         return here;
     if (here.size() != 2 * sizeof(std::uint64_t)) return {};
     const auto offset = load<std::uint64_t>(here.data());

@@ -109,12 +109,13 @@ void read_block(const PackedView& packed, std::int64_t feature, std::span<const 
     const auto bad = [&] {
         throw std::invalid_argument("the packed weights of feature " + std::to_string(feature) + " are damaged");
     };
-    const std::span<const std::uint8_t> bytes = packed.block(feature);
+    const BlockPlace place = packed.starts[feature];
+    const std::span<const std::uint8_t> bytes = packed.block(place);
     if (bytes.empty()) {
-        if (packed.starts.large(feature)) bad();
+        if (place.large) bad();
         return;
     }
-    const bool mapped = packed.starts.mapped(feature);
+    const bool mapped = place.mapped;
     if (mapped && packed.form.map_bytes == 0) bad();
     const Block<Id, Child, Weight> block(bytes, mapped ? packed.form.map_bytes : 0);
     if (block.n == 0) bad();
@@ -166,22 +167,19 @@ PackedForm PackedForm::of(std::span<const std::int64_t> chunks, Precision precis
     return form;
 }
 
-std::span<const std::uint8_t> PackedView::block(std::int64_t feature) const {
-    return find_block(starts, data, feature);
-}
+std::span<const std::uint8_t> PackedView::block(const BlockPlace& place) const { return find_block(place, data); }
 
 void PackedView::check(std::int64_t chunks, const char* name) const {
     const auto refuse = [&](const char* what) { throw std::invalid_argument(std::string(name) + " " + what); };
-    if (features() < 0 || static_cast<std::int64_t>(starts.lines.size()) != features() / StartLine::kFeatures + 1 ||
-        starts[0] != 0)
-        refuse("has no first block");
-    std::int64_t before = 0;
-    for (std::int64_t f = 1; f <= features(); ++f) {
-        const std::int64_t begin = starts[f];
-        if (begin < before) refuse("has blocks that overlap");
-        before = begin;
+    if (features() < 0 || static_cast<std::int64_t>(starts.lines.size()) != features() / StartLine::kFeatures + 1)
+        refuse("has another number of blocks than features");
+    std::int64_t end = 0;
+    for (std::int64_t f = 0; f < features(); ++f) {
+        const BlockPlace place = starts[f];
+        if (place.begin != end || place.end < place.begin) refuse("has blocks that overlap");
+        end = place.end;
     }
-    if (before > static_cast<std::int64_t>(data.size())) refuse("has blocks that lie outside its data");
+    if (end > static_cast<std::int64_t>(data.size())) refuse("has blocks that lie outside its data");
     const std::int64_t wanted = form.precision == Precision::int8 ? chunks : 0;
     if (static_cast<std::int64_t>(scales.size()) != wanted) refuse("has another number of scales than chunks");
     if (!std::all_of(scales.begin(), scales.end(), [](float x) { return std::isfinite(x); }))
@@ -224,15 +222,16 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
     const BlockStarts starts{out.lines, features};
     std::int64_t next = used;
     for (std::int64_t f = 0; f < features; ++f) {
-        if (!starts.large(f)) continue;
-        std::uint8_t* to = put(out.data.data() + starts[f], static_cast<std::uint64_t>(next));
+        const BlockPlace place = starts[f];
+        if (!place.large) continue;
+        std::uint8_t* to = put(out.data.data() + place.begin, static_cast<std::uint64_t>(next));
         put(to, static_cast<std::uint64_t>(sizes[f]));
         next += sizes[f];
     }
     for_form(form, [&]<class Id, class Child, class Weight>() {
         parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
             if (weights.length(f) == 0) return;
-            const auto offset = find_block(starts, out.data, f).data() - out.data.data();
+            const auto offset = find_block(starts[f], out.data).data() - out.data.data();
             write_block<Id, Child, Weight>(weights, f, chunk_of, chunks, form, out.scales, out.data.data() + offset);
         });
     });

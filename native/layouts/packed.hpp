@@ -44,7 +44,7 @@ struct PackedForm {
 // where the next one begins. Few blocks are large; those lie behind all others, and where they would be stand their
 // offset and their size.
 struct StartLine {
-    static constexpr std::int64_t kFeatures = 28;
+    static constexpr std::uint32_t kFeatures = 28;
 
     std::int64_t base;
     std::uint16_t within[kFeatures];
@@ -56,20 +56,37 @@ inline std::span<const StartLine> start_lines(const std::uint16_t* numbers, std:
     return {reinterpret_cast<const StartLine*>(numbers), count * sizeof(std::uint16_t) / sizeof(StartLine)};
 }
 
+// Where one block lies. Of a large one, where it says so.
+struct BlockPlace {
+    std::int64_t begin;
+    std::int64_t end;
+    bool large;
+    bool mapped;
+};
+
 struct BlockStarts {
     static constexpr std::int64_t kMostBytes = 584;  // of a block that is not large: 28 of them stay below 2^14
     // Bits of `within`.
     static constexpr std::uint16_t kLarge = 0x8000;
     static constexpr std::uint16_t kMapped = 0x4000;  // has maps
+    static constexpr std::uint16_t kOffset = 0x3FFF;
 
     std::span<const StartLine> lines;  // features / 28 + 1: the entry behind the last feature says where blocks end
     std::int64_t features = 0;
 
-    const StartLine& line(std::int64_t i) const { return lines[i / StartLine::kFeatures]; }
-    std::uint16_t within(std::int64_t i) const { return line(i).within[i % StartLine::kFeatures]; }
-    std::int64_t operator[](std::int64_t i) const { return line(i).base + (within(i) & (kMapped - 1)); }
-    bool large(std::int64_t i) const { return (within(i) & kLarge) != 0; }
-    bool mapped(std::int64_t i) const { return (within(i) & kMapped) != 0; }
+    const StartLine& line(std::int64_t feature) const {
+        return lines[static_cast<std::uint32_t>(feature) / StartLine::kFeatures];
+    }
+
+    BlockPlace operator[](std::int64_t feature) const {
+        const auto number = static_cast<std::uint32_t>(feature);  // a division of 32 bits is a multiplication
+        const std::uint32_t slot = number % StartLine::kFeatures;
+        const StartLine& here = lines[number / StartLine::kFeatures];
+        const std::uint16_t within = here.within[slot];
+        const std::int64_t end =
+            slot + 1 < StartLine::kFeatures ? here.base + (here.within[slot + 1] & kOffset) : (&here)[1].base;
+        return {here.base + (within & kOffset), end, (within & kLarge) != 0, (within & kMapped) != 0};
+    }
 };
 
 struct PackedView {
@@ -80,8 +97,8 @@ struct PackedView {
 
     std::int64_t features() const { return starts.features; }
 
-    // The bytes of a feature's block. A large block that does not lie in the data is empty.
-    std::span<const std::uint8_t> block(std::int64_t feature) const;
+    // The bytes of a block. A large block that does not lie in the data is empty.
+    std::span<const std::uint8_t> block(const BlockPlace& place) const;
 
     // Throws std::invalid_argument unless starts grow from 0 to at most the size of the data and there are as many
     // scales as needed. What stands in the blocks may be anything: whoever reads them stays inside them.
