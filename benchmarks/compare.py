@@ -4,7 +4,8 @@
 
 FEATURES is a folder with X.train.npz, Y.train.npz, X.test.npz and Y.test.npz (SciPy CSR). The peer runs in its own
 virtual environment: libpecos 1.2.8 wants numpy<2 and scipy<1.12 (pip install --no-deps libpecos). Each run is a process
-of its own; runs alternate, one a seed, so that a busy machine is busy for both. Prints a table and writes JSON.
+of its own; runs alternate, one a seed, so that a busy machine is busy for both. Prints a table and writes JSON. With
+--peer-runs only Carya runs; the JSON then says that the times are not of one run.
 """
 
 from __future__ import annotations
@@ -71,13 +72,23 @@ def main() -> None:
     parser.add_argument("--negatives", choices=["teacher", "both"], default="teacher")
     parser.add_argument("--dense", type=int, default=0, help="dense columns to put beside the sparse ones")
     parser.add_argument("--out", type=Path, help="file for the JSON")
+    parser.add_argument(
+        "--peer-runs",
+        type=Path,
+        help="JSON of an earlier comparison to take the peer's runs from instead of repeating them",
+    )
     arguments = parser.parse_args()
+    earlier = json.loads(arguments.peer_runs.read_text()) if arguments.peer_runs else None
 
     console = Console()
     runs: dict[str, list[dict[str, Any]]] = {"carya": [], arguments.peer: []}
     for seed in range(arguments.seeds):
         runs["carya"].append(run(sys.executable, "run_carya.py", arguments, seed))
-        runs[arguments.peer].append(run(arguments.peer_python, f"run_{arguments.peer}.py", arguments, seed))
+        runs[arguments.peer].append(
+            earlier["runs"][arguments.peer][seed]
+            if earlier
+            else run(arguments.peer_python, f"run_{arguments.peer}.py", arguments, seed)
+        )
         times = " ".join(f"{name} {done[-1]['total_s']:.1f} s" for name, done in runs.items())
         console.print(f"seed {seed}: {times}", highlight=False)
         summary = summarise(arguments, runs)
@@ -104,6 +115,7 @@ def summarise(arguments: argparse.Namespace, runs: dict[str, list[dict[str, Any]
         "negatives": arguments.negatives,
         "dense": arguments.dense,
         "seeds": len(runs["carya"]),
+        "in_one_run": arguments.peer_runs is None,
         "summary": middle,
         "ratios": {key: theirs[key] / ours[key] if less else ours[key] - theirs[key] for key, _, less in ROWS},
         "runs": runs,

@@ -70,7 +70,10 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
     places = {system: models / f"{data}-{system}" for system in pythons}
     for system, place in places.items():
         if not place.exists():
-            done = run(pythons[system], "run_latency.py", system, arguments.features, place, "--train")
+            begun = place.with_name(f"{place.name}.begun")  # a training that was stopped is not taken for a model
+            options = [system, arguments.features, begun, "--train", "--threads", arguments.threads]
+            done = run(pythons[system], "run_latency.py", *options)
+            begun.rename(place)
             console.print(f"{system}: trained in {done['train_s']:.1f} s", highlight=False)
     runs: dict[str, list[dict[str, Any]]] = {system: [] for system in pythons}
     for number in range(arguments.rounds):

@@ -208,7 +208,9 @@ std::span<const Scored> BeamSearch::rank(const Query& query, const Question& que
         std::sort(work.parts.begin(), work.parts.end(),
                   [](const Part& a, const Part& b) { return a.parent < b.parent; });
         score(t, query, work);
-        Best best(work.found, last ? question.top_k : question.beam_width);
+        // No more than there are nodes: a caller may ask for as many as a number can say.
+        const auto nodes = std::max<std::int64_t>(static_cast<std::int64_t>(layer.order.size()), 1);
+        Best best(work.found, std::min(last ? question.top_k : question.beam_width, nodes));
         // The best parents first: few children of the others are then good enough to be looked at.
         std::sort(work.parts.begin(), work.parts.end(), [](const Part& a, const Part& b) { return a.score > b.score; });
         for (const Part& part : work.parts)
@@ -229,7 +231,10 @@ BeamSearch::Borrowed::Borrowed(const BeamSearch& owner) : search(owner) {
             search.pool_.pop_back();
         }
     }
-    if (!work) work = std::make_unique<Work>();
+    if (work) return;
+    work = std::make_unique<Work>();
+    const std::lock_guard held(search.lock_);
+    search.pool_.reserve(++search.made_);  // giving it back must not fail
 }
 
 BeamSearch::Borrowed::~Borrowed() {
@@ -278,6 +283,7 @@ Csr BeamSearch::predict(const Features& queries, Question question, int threads,
 
 const std::vector<BeamSearch::Places>& BeamSearch::places() const {
     std::call_once(places_known_, [&] {
+        std::vector<Places> all;
         for (const SearchLayer& layer : layers_) {
             Places places{std::vector<std::int32_t>(layer.order.size()), std::vector<std::int64_t>(layer.order.size())};
             for (std::size_t p = 0; p + 1 < layer.chunks.size(); ++p)
@@ -285,8 +291,9 @@ const std::vector<BeamSearch::Places>& BeamSearch::places() const {
                     places.parent[layer.order[at]] = static_cast<std::int32_t>(p);
                     places.position[layer.order[at]] = at;
                 }
-            places_.push_back(std::move(places));
+            all.push_back(std::move(places));
         }
+        places_ = std::move(all);
     });
     return places_;
 }

@@ -108,6 +108,7 @@ private:
     mutable std::vector<Places> places_;
     mutable std::mutex lock_;
     mutable std::vector<std::unique_ptr<Work>> pool_;
+    mutable std::size_t made_ = 0;  // works, in the pool or at work
 };
 
 }  // namespace carya

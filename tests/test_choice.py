@@ -12,6 +12,7 @@ from carya.layer import Layer, Transform, Weights
 from carya.layouts import LAYOUTS, choose
 from carya.matrices import Csr
 from carya.models.saving import Learned
+from carya.search import Searcher
 
 
 def layer(features: int, clusters: int, each: int, per_node: int) -> Layer:
@@ -52,14 +53,19 @@ def test_long_queries_over_tiny_labels_are_searched_by_label() -> None:
 
 
 def test_models_search_with_what_was_chosen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    monkeypatch.setattr(
+        "carya.models.xr_linear.Searcher", lambda layers, layouts: built.append(layouts) or Searcher(layers, layouts)
+    )
     model = carya.XRLinear(max_leaf=10, branching=4).fit(world.X, world.Y)
     want = model.predict(world.X[:50])
     learned, _ = model._fitted
     other = carya.XRLinear.from_learned(
         Learned(learned.tree, learned.layers, learned.widths, row_features=1e7), **model._parameters_to_keep()
     )
-    assert [choice.layout for choice in model.layouts()] == ["packed"] * len(model.layers_)
-    assert [choice.layout for choice in other.layouts()] == ["by-label"] * len(model.layers_)
+    assert [choice.layout for choice in model.layouts_] == ["packed"] * len(model.layers_)
+    assert [choice.layout for choice in other.layouts_] == ["by-label"] * len(model.layers_)
+    assert built == [["packed"] * len(model.layers_), ["by-label"] * len(model.layers_)]
     got = other.predict(world.X[:50])
     assert (got.indices == want.indices).all()
     assert np.allclose(got.data, want.data, rtol=1e-3)

@@ -165,3 +165,23 @@ def test_more_labels_asked_for_than_there_are(model: carya.XRLinear, world) -> N
 def test_unknown_transforms(name: str) -> None:
     with pytest.raises(ParameterError, match="there is no transform"):
         Transform.named(name)
+
+
+@pytest.mark.parametrize("transform", ["noop", "sigmoid", "log-sigmoid", "l3-hinge", "log-l3-hinge"])
+def test_what_is_no_number_ranks_last(transform: str) -> None:
+    """Whatever made it so: infinity less infinity, or a forged file."""
+    chunks = np.array([0, 3])
+    matrix = np.array([[1, 1, 0.5]], np.float32)
+    layer = Layer(
+        weights=Weights.pack(Csr.of_scipy(sp.csr_array(matrix)), chunks, "float32"),
+        dense=np.zeros((3, 0), np.float32),
+        offsets=np.array([0, np.nan, 0], np.float32),
+        chunks=chunks,
+        order=np.arange(3, dtype=np.int32),
+        transform=Transform.named(transform),
+    )
+    query = checks.features(sp.csr_array(np.ones((1, 1), np.float32)))
+    for layout in LAYOUTS:
+        _, labels, scores = Searcher([layer], layout).predict(query, top_k=3, beam_width=3, threads=1)
+        assert labels.tolist() == [0, 2, 1]
+        assert np.isfinite(scores).all()

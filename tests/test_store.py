@@ -180,8 +180,10 @@ def test_large_models_are_verified_as_they_are_used(tmp_path: Path) -> None:
     """Opening reads next to nothing; what a query touches is checked, and so is all that is saved or taken out."""
     labels, width = 8000, 2200  # 70 MB of weights
     rng = np.random.default_rng(0)
+    sparse = np.zeros((3, labels), np.float32)
+    sparse[0, :5], sparse[1] = 1, 2  # a small block and a large one
     layer = Layer(
-        weights=Weights.pack(Csr.of_scipy(sp.csr_array((3, labels), dtype=np.float32)), np.array([0, labels]), "int8"),
+        weights=Weights.pack(Csr.of_scipy(sp.csr_array(sparse)), np.array([0, labels]), "int8"),
         dense=rng.standard_normal((labels, width), np.float32),
         offsets=np.zeros(labels, np.float32),
         chunks=np.array([0, labels]),
@@ -206,6 +208,37 @@ def test_large_models_are_verified_as_they_are_used(tmp_path: Path) -> None:
         with pytest.raises(ModelFormatError, match="altered: the checksum of bytes 8978432 and on"):
             use()
     assert not (tmp_path / "copy").exists()
+
+
+def test_damage_is_met_only_by_those_who_touch_it(tmp_path: Path) -> None:
+    labels, features = 500, 40_000  # every feature has a large block
+    values = np.random.default_rng(0).integers(1, 9, labels).astype(np.float32)
+    indptr = np.arange(features + 1, dtype=np.int64) * labels
+    columns = np.arange(labels, dtype=np.int32)
+    matrix = Csr.of(indptr, np.tile(columns, features), np.tile(values, features), labels)
+    chunks = np.array([0, labels])
+    layer = Layer(
+        weights=Weights.pack(matrix, chunks, "float32"),
+        dense=np.zeros((labels, 0), np.float32),
+        offsets=np.zeros(labels, np.float32),
+        chunks=chunks,
+        order=np.arange(labels, dtype=np.int32),
+        transform=Transform.named("noop"),
+    )
+    learned = Learned(carya.LabelTree.flat(labels), [layer], (features, 0))
+    carya.XRLinear.from_learned(learned).save(tmp_path / "model")
+    flip(tmp_path / "model", "arrays.bin", (tmp_path / "model" / "arrays.bin").stat().st_size // 2)
+    damaged = carya.load(tmp_path / "model")
+    answers, errors = 0, 0
+    for feature in range(0, features, 20):
+        query = sp.csr_array(([1.0], ([0], [feature])), shape=(1, features))
+        try:
+            assert damaged.rank(query, top_k=3)[0].size == 3
+            answers += 1
+        except ModelFormatError:
+            errors += 1
+    assert errors > 0
+    assert answers > 1900
 
 
 @pytest.mark.parametrize("seed", range(60))

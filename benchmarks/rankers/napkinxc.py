@@ -1,4 +1,4 @@
-"""napkinXC 0.7.2: a probabilistic label tree with its defaults. Its search has no beam: it is exact, best first."""
+"""napkinXC 0.7.2: a probabilistic label tree with its defaults, searched with the same beam as the others."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,8 @@ def train(X, Y, folder, threads):
 
 
 def load(folder, threads):
-    model = PLT(str(folder), threads=threads, verbose=False)
+    beam = {"tree_search_type": "beam", "beam_search_width": measure.BEAM_WIDTH}
+    model = PLT(str(folder), threads=threads, verbose=False, **beam)
     model.load()
     return model
 

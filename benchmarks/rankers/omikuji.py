@@ -26,6 +26,7 @@ def train(X, Y, folder, threads):
 def load(folder, threads):
     model = omikuji.Model.load(str(folder))
     model.init_prediction_thread_pool(1)
+    model.densify_weights()  # faster to ask, and its documentation says to
     return model
 
 

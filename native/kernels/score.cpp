@@ -1,6 +1,7 @@
 // Scores of the children of the nodes in a beam: weights are gathered from packed blocks, then joined with the
 // parents'.
 
+#include <algorithm>
 #include <span>
 
 #include "../layouts/dispatch.hpp"
@@ -15,7 +16,7 @@ namespace {
 constexpr std::int64_t kStartsAhead = 16;
 constexpr std::int64_t kBlocksAhead = 10;
 constexpr std::int64_t kLargeAhead = 5;
-constexpr int kLargeLines = 8;  // of a large block: its chunks and counts
+constexpr std::int64_t kLargeHead = 512;  // bytes of a large block: its chunks and counts
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 // Finds the few chunks of a beam among the many of a common feature, a register full at a time.
@@ -293,8 +294,9 @@ void add_blocks(const PackedView& w, const PackedQuery& query, float* sums, std:
         if (i + kLargeAhead < query.count) {
             const BlockPlace ahead = starts[query.features[i + kLargeAhead]];
             if (ahead.large) {
-                const std::uint8_t* block = find_block(ahead, w.data).data();
-                for (int line = 0; line < kLargeLines; ++line) __builtin_prefetch(block + 64 * line);
+                const std::span<const std::uint8_t> block = find_block(ahead, w.data);
+                const std::int64_t head = std::min<std::int64_t>(std::ssize(block), kLargeHead);
+                for (std::int64_t at = 0; at < head; at += 64) __builtin_prefetch(block.data() + at);
             }
         }
         const BlockPlace place = starts[query.features[i]];
@@ -311,7 +313,7 @@ using Float = Vector::Float;
 // Calls body(f) where f(h) = max(0, 1 - h)^p. Small whole powers are by far the most used.
 template <class Body>
 void with_shortfall(float power, const Body& body) {
-    const auto below = [](Float h) { return Vector::max(1.0F - h, Vector::same(0.0F)); };
+    const auto below = [](Float h) { return Vector::max(Vector::same(0.0F), 1.0F - h); };  // of no number: none
     if (power == 2.0F) return body([=](Float h) { return below(h) * below(h); });
     if (power == 3.0F) return body([=](Float h) { return below(h) * below(h) * below(h); });
     if (power == 4.0F) {
@@ -340,8 +342,9 @@ void join_all(float scale, const float* offsets, std::int64_t count, float* sums
     const Float least = Vector::same(-3.0e38F);
     const Float most = Vector::same(3.0e38F);
     const auto join = [&](float* out, Float offset) {
-        const Float h = Vector::min(joined(Vector::at(out) * scale + offset), most);
-        Vector::at(out) = h > least ? h : least;  // infinite, or no number at all: last, and no trouble to sorting
+        const Float h = joined(Vector::at(out) * scale + offset);
+        // Infinite, or no number at all: that ranks last, and is no trouble to sorting.
+        Vector::at(out) = Vector::min(h > least ? h : least, most);
     };
     std::int64_t i = 0;
     for (; i + 16 <= count; i += 16) {

@@ -18,6 +18,7 @@ public:
 
     void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const override {
         scratch.wanted.clear();
+        scratch.wanted.reserve(parts.size());  // nothing below may fail: places would stay in the table
         for (const Part& part : parts) {
             scratch.base[part.parent] = part.base;
             scratch.wanted.push_back(part.parent);

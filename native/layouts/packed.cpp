@@ -173,13 +173,17 @@ void PackedView::check(std::int64_t chunks, const char* name) const {
     const auto refuse = [&](const char* what) { throw std::invalid_argument(std::string(name) + " " + what); };
     if (features() < 0 || static_cast<std::int64_t>(starts.lines.size()) != features() / StartLine::kFeatures + 1)
         refuse("has another number of blocks than features");
+    const auto size = static_cast<std::int64_t>(data.size());
+    if (std::any_of(starts.lines.begin(), starts.lines.end(),
+                    [&](const StartLine& line) { return line.base < 0 || line.base > size; }))
+        refuse("has blocks that lie outside its data");
     std::int64_t end = 0;
     for (std::int64_t f = 0; f < features(); ++f) {
         const BlockPlace place = starts[f];
         if (place.begin != end || place.end < place.begin) refuse("has blocks that overlap");
         end = place.end;
     }
-    if (end > static_cast<std::int64_t>(data.size())) refuse("has blocks that lie outside its data");
+    if (end > size) refuse("has blocks that lie outside its data");
     const std::int64_t wanted = form.precision == Precision::int8 ? chunks : 0;
     if (static_cast<std::int64_t>(scales.size()) != wanted) refuse("has another number of scales than chunks");
     if (!std::all_of(scales.begin(), scales.end(), [](float x) { return std::isfinite(x); }))

@@ -17,8 +17,8 @@ constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kMostSize = std::int64_t{1} << 56;
 constexpr std::size_t kReadWhole = 64 << 20;  // files up to this size are verified when they are opened: 7 ms
 
-const std::map<std::string, std::int64_t> kItemBytes = {{"float32", 4}, {"int32", 4},  {"int64", 8}, {"uint8", 1},
-                                                        {"uint16", 2},  {"uint32", 4}, {"uint64", 8}};
+const std::map<std::string, std::int64_t> kItemBytes = {{"float32", 4}, {"int32", 4},  {"int64", 8},
+                                                        {"uint8", 1},   {"uint16", 2}, {"uint64", 8}};
 
 std::string hexadecimal(std::uint64_t x) {
     char out[17];
@@ -33,20 +33,31 @@ std::uint64_t checksum(std::string_view text) {
 }  // namespace
 
 Folder::Folder(const std::string& path) : path_(path) {
-    read_manifest();
-    map_arrays();
+    for (bool again = true;; again = false) {
+        try {
+            const OpenFolder folder(path_);
+            read_manifest(folder);
+            map_arrays(folder);
+            return;
+        } catch (const std::system_error& error) {
+            const bool missing =
+                error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory;
+            if (missing && again) continue;  // perhaps a new model has just taken its place
+            if (missing && text_.empty()) throw FormatError(path_ + " is not a Carya model: it has no " + kManifest);
+            refuse((text_.empty() ? std::string(kManifest) : kArrays) + " cannot be read: " + error.code().message());
+        }
+    }
 }
 
-void Folder::read_manifest() {
-    try {
-        const MappedFile file(path_ + "/" + kManifest);
+void Folder::read_manifest(const OpenFolder& folder) {
+    text_.clear();
+    {
+        const MappedFile file(folder, kManifest);
         if (file.bytes().size() > kMostManifestBytes) refuse(std::string(kManifest) + " is too large to be one");
         text_.assign(file.bytes().begin(), file.bytes().end());
+    }
+    try {
         manifest_ = Json::parse(text_);
-    } catch (const std::system_error& error) {
-        if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory)
-            throw FormatError(path_ + " is not a Carya model: it has no " + kManifest);
-        refuse(std::string(kManifest) + " cannot be read: " + error.code().message());
     } catch (const std::invalid_argument& error) {
         refuse(std::string(kManifest) + " cannot be read: " + error.what());
     }
@@ -71,12 +82,9 @@ void Folder::read_manifest() {
         refuse(std::string(kManifest) + " has been altered: its checksum does not match");
 }
 
-void Folder::map_arrays() {
-    try {
-        file_ = std::make_unique<MappedFile>(path_ + "/" + kArrays);
-    } catch (const std::system_error& error) {
-        refuse(std::string(kArrays) + " cannot be read: " + error.code().message());
-    }
+void Folder::map_arrays(const OpenFolder& folder) {
+    file_ = std::make_unique<MappedFile>(folder, kArrays);
+    arrays_.clear();
     std::int64_t after = 0;
     for (const Json& described : manifest_.find("arrays")->items()) arrays_.push_back(place(described, after));
     const StoredArray sums = place(*manifest_.find("checksums"), after);

@@ -34,8 +34,8 @@ public:
     const Seal& seal() const { return *seal_; }
 
 private:
-    void read_manifest();
-    void map_arrays();
+    void read_manifest(const OpenFolder& folder);
+    void map_arrays(const OpenFolder& folder);
     StoredArray place(const Json& described, std::int64_t& after) const;
     [[noreturn]] void refuse(const std::string& what) const { throw FormatError(path_ + ": " + what); }
 

@@ -14,11 +14,28 @@
 
 namespace carya {
 
+// An open folder. Files opened in it belong together, even if another folder takes its place meanwhile.
+class OpenFolder {
+public:
+    // Throws std::system_error.
+    explicit OpenFolder(const std::string& path) : file_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+        if (file_ < 0) throw std::system_error(errno, std::generic_category());
+    }
+    OpenFolder(const OpenFolder&) = delete;
+    OpenFolder& operator=(const OpenFolder&) = delete;
+    ~OpenFolder() { ::close(file_); }
+
+    int file() const { return file_; }
+
+private:
+    int file_;
+};
+
 class MappedFile {
 public:
     // Throws std::system_error.
-    explicit MappedFile(const std::string& path) {
-        const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    MappedFile(const OpenFolder& folder, const char* name) {
+        const int file = ::openat(folder.file(), name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (file < 0) throw std::system_error(errno, std::generic_category());
         struct stat about{};
         void* bytes = MAP_FAILED;

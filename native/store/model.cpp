@@ -1,6 +1,9 @@
 #include "model.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 
 namespace carya {
 
@@ -18,7 +21,7 @@ const Json& member(const Json& object, const char* name) {
 
 std::int64_t size_of(const Json& object, const char* name) {
     const std::int64_t size = member(object, name).integer().value_or(-1);
-    if (size < 0) misfit(std::string(name) + " is no size");
+    if (size < 0 || size > std::numeric_limits<std::int32_t>::max()) misfit(std::string(name) + " is no size");
     return size;
 }
 
@@ -97,9 +100,12 @@ Model::Model(const std::string& path) : folder_(path) {
             layer.weights.form =
                 PackedForm::of(levels_.back().chunks, precision_named(precisions[t].text().value_or("")));
             const auto dense = arrays.of<float>(level + ".dense", "float32", false);
-            if (static_cast<std::int64_t>(dense.size()) != dense_cols * parents) misfit("dense weights are missing");
+            if (arrays.find(level + ".dense").shape != std::vector<std::int64_t>{parents, dense_cols})
+                misfit("there are dense weights of another shape");
             layer.dense = {dense.data(), parents, dense_cols};
             layer.offsets = arrays.of<float>(level + ".offsets", "float32");
+            if (!std::all_of(layer.offsets.begin(), layer.offsets.end(), [](float x) { return std::isfinite(x); }))
+                misfit("there are offsets that are not finite");
             layer.chunks = levels_.back().chunks;
             layer.order = levels_.back().order;
             layer.transform = transform_named(transforms[t].text().value_or(""));

@@ -64,7 +64,9 @@ def choose(layer: Layer, *, beam_width: int, query_features: float = TYPICAL_FEA
         + asked * (_BLOCK + _SCANNED_CHUNK * min(each, clusters))
         + adds * _PACKED_ADD,
         "by-label": query_features * _SPREAD_FEATURE + held / clusters * weights * _LABEL_ADD,
-        "by-feature": asked * (_BLOCK + held * _SEARCH_STEP * math.log2(each + 2)) + adds * _ADD,
+        "by-feature": query_features * _FEATURE
+        + asked * (_BLOCK + held * _SEARCH_STEP * math.log2(each + 2))
+        + adds * _ADD,
         "hash": query_features * held * _HASH_PROBE + adds * _ADD,
         "search": query_features * held * _SEARCH_STEP * math.log2(features_a_cluster) + adds * _ADD,
     }

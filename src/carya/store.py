@@ -30,7 +30,6 @@ _DTYPES = {
     "int64": "<i8",
     "uint8": "|u1",
     "uint16": "<u2",
-    "uint32": "<u4",
     "uint64": "<u8",
 }
 _MANIFEST = "manifest.json"
@@ -108,8 +107,14 @@ def load(path: str | os.PathLike[str], *, lazily: Collection[str] = ()) -> Saved
     for name, dtype, shape, raw in folder.arrays():
         if name.rpartition(".")[2] not in lazily:
             folder.verify(raw)
-        arrays[name] = raw.view(_DTYPES[dtype]).reshape(shape)
-    return Saved(manifest["kind"], manifest["parameters"], manifest["shape"], arrays, folder)
+        try:
+            arrays[name] = raw.view(_DTYPES[dtype]).reshape(shape)
+        except ValueError as error:
+            raise ModelFormatError(f"{path}: array {name!r} has a shape that cannot be: {error}") from None
+    kind, parameters, about = (manifest[key] for key in ("kind", "parameters", "shape"))
+    if not isinstance(kind, str) or not isinstance(parameters, dict) or not isinstance(about, dict):
+        raise ModelFormatError(f"{path}: {_MANIFEST} is not that of a Carya model")
+    return Saved(kind, parameters, about, arrays, folder)
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

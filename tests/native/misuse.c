@@ -65,6 +65,8 @@ int main(int argc, char **argv) {
     options.min_score = NAN;
     expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == -1, "a least score that is no number");
     options = carya_defaults(model);
+    options.beam_width = INT64_MAX;
+    expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == 5, "a beam over everything");
     options.beam_width = 0;
     expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == -1, "no beam");
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,16 +67,14 @@ def _measured(model: XRLinear, X: Any, Y: Any, beam_width: int | None) -> dict[s
     return {"rows": rows, "microseconds_a_row": 1e6 * took / max(rows, 1), **metrics.report(Y, S, k=_KS)}
 
 
-def _kept_otherwise(model: XRLinear) -> list[tuple[str, int, XRLinear]]:
+def _kept_otherwise(model: XRLinear) -> Iterator[tuple[str, int, XRLinear]]:
     """The model with its weights in each precision that is no finer than its own: finer bits would tell nothing."""
     from carya.layer import PRECISIONS
 
     finest = min(PRECISIONS.index(layer.weights.precision) for layer in model.layers_)
-    out = []
     for name in PRECISIONS[finest:]:
         one = model.with_precision(name)
-        out.append((name, sum(layer.weights.n_bytes for layer in one.layers_), one))
-    return out
+        yield name, sum(layer.weights.n_bytes for layer in one.layers_), one
 
 
 def _show(model: Path, found: dict[str, Any]) -> None:

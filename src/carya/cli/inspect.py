@@ -26,6 +26,8 @@ def inspect(
     import carya
 
     opened = carya.load(model)
+    for layer in opened.layers_:
+        layer.verify()
     layers: list[dict[str, Any]] = [
         {
             "layer": level,
@@ -40,7 +42,7 @@ def inspect(
             "layout": choice.layout,
             "reason": choice.reason,
         }
-        for level, (layer, choice) in enumerate(zip(opened.layers_, opened.layouts(), strict=True), 1)
+        for level, (layer, choice) in enumerate(zip(opened.layers_, opened.layouts_, strict=True), 1)
     ]
     found: dict[str, Any] = {
         "labels": opened.tree_.n_labels,

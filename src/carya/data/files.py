@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from carya.errors import InputError
 
 
-def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array | NDArray[Any]:
+def read_matrix(path: str | os.PathLike[str]) -> Any:
     """A sparse matrix from an ``.npz`` file that SciPy wrote, or an array from an ``.npy`` file that NumPy wrote.
 
     Examples
@@ -29,12 +30,20 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array | NDArray[Any]:
     try:
         match place.suffix:
             case ".npz":
-                return sp.csr_array(sp.load_npz(place))
+                return sp.load_npz(place)  # as it is: whoever takes it checks it before it is converted
             case ".npy":
                 array: NDArray[Any] = np.load(place, allow_pickle=False)
                 return array
     except OSError as error:
         raise InputError(f"{place}: {error.strerror or error}") from None
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except (
+        ValueError,
+        KeyError,
+        EOFError,
+        AttributeError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise InputError(f"{place} does not hold a matrix: {error}") from None
     raise InputError(f"{place}: matrices are read from .npz files of SciPy and .npy files of NumPy")

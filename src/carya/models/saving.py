@@ -90,11 +90,16 @@ def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
         row_features = float(saved.shape["row_features"])
         if not 0 <= row_features < math.inf:
             raise InputError(f"rows cannot have {row_features} features")
+        for key in ("precisions", "weights", "features_used"):
+            if not isinstance(saved.shape[key], list) or len(saved.shape[key]) != len(transforms):
+                raise InputError(f"{key} must be a list of {len(transforms)}, one for each layer")
         tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(transforms) + 1)])
         layers = [_layer(saved, tree, level, widths, transform) for level, transform in enumerate(transforms, 1)]
         if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers):
             raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers")
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except KeyError as error:
+        raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
+    except (TypeError, ValueError, OverflowError) as error:
         raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
     parameters = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.parameters.items()}
     return Learned(tree, layers, widths, row_features), parameters
@@ -107,6 +112,8 @@ def _layer(saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], t
     precision, count, used = (saved.shape[key][level - 1] for key in ("precisions", "weights", "features_used"))
     if precision not in PRECISIONS:
         raise InputError(f"layer {level} has precision {precision!r}")
+    if not 0 <= int(used) <= widths[0] or not 0 <= int(count) <= parts["data"].size:
+        raise InputError(f"layer {level} cannot have {count} weights of {used} features")
     if parts["starts"].ndim != 2 or dense.shape != (order.size, widths[1]):
         raise InputError(f"layer {level} has weights of another shape")
     if not np.isfinite(saved.arrays[f"{level}.offsets"]).all():

@@ -21,7 +21,7 @@ from carya.indexing import Indexer
 from carya.indexing.build import REPRESENTATIONS
 from carya.layer import NAMES as TRANSFORMS
 from carya.layer import PRECISIONS, Transform
-from carya.layouts import LayoutChoice, choose
+from carya.layouts import choose
 from carya.matching import Negatives
 from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
@@ -302,6 +302,8 @@ class XRLinear(Parameterised):
         learned, parameters = unpack(saved)
         try:
             return cls.from_learned(learned, **parameters)
+        except ModelFormatError:
+            raise
         except (TypeError, ValueError) as error:
             raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
 
@@ -317,21 +319,16 @@ class XRLinear(Parameterised):
         return hasattr(self, "layers_")
 
     def _set_learned(self, learned: Learned) -> None:
-        layouts = [choice.layout for choice in self._choose_layouts(learned)]
-        self._fitted = (learned, Searcher(learned.layers, layouts))  # in one step: other threads may be asking
+        choices = [
+            choose(layer, beam_width=self.beam_width, query_features=learned.row_features) for layer in learned.layers
+        ]
+        searcher = Searcher(learned.layers, [choice.layout for choice in choices])
+        self._fitted = (learned, searcher)  # in one step: other threads may be asking
+        self.layouts_ = choices
         self.tree_ = learned.tree
         self.layers_ = list(learned.layers)
         self.widths_ = learned.widths
         self.n_features_in_ = sum(learned.widths)
-
-    def layouts(self) -> list[LayoutChoice]:
-        """How the weights of each layer are kept while searching, and why."""
-        return self._choose_layouts(self._ready()[0])
-
-    def _choose_layouts(self, learned: Learned) -> list[LayoutChoice]:
-        return [
-            choose(layer, beam_width=self.beam_width, query_features=learned.row_features) for layer in learned.layers
-        ]
 
     def _ready(self) -> tuple[Learned, Searcher]:
         if not self.__sklearn_is_fitted__():
