@@ -19,11 +19,12 @@ std::int64_t whole_lines(std::int64_t count) { return (count + kLine - 1) / kLin
 
 bool better(const Scored& a, const Scored& b) { return a.score != b.score ? a.score > b.score : a.node < b.node; }
 
-// The best of what is offered. Twice as many as wanted are kept and now and then cut in half, which costs next to
-// nothing for each of the many that are worse than the worst kept.
+// The best of what is offered. A few are kept in order. Of many, twice as many as wanted are kept and now and then cut
+// in half, which costs next to nothing for each of those that are worse than the worst kept.
 class Best {
 public:
-    Best(std::vector<Scored>& kept, std::int64_t count) : kept_(kept), count_(static_cast<std::size_t>(count)) {
+    Best(std::vector<Scored>& kept, std::int64_t count)
+        : kept_(kept), count_(static_cast<std::size_t>(count)), few_(count <= kFew) {
         kept_.clear();
     }
 
@@ -33,19 +34,38 @@ public:
         for (std::int64_t i = 0; i < count; i += kPiece) {
             const std::int64_t found = kernels().above(scores + i, std::min(kPiece, count - i), least_, which);
             for (std::int64_t k = 0; k < found; ++k) {
-                kept_.push_back({nodes[i + which[k]], scores[i + which[k]]});
-                if (kept_.size() >= 2 * count_ + kLine) cut();
+                const Scored one{nodes[i + which[k]], scores[i + which[k]]};
+                if (few_) {
+                    insert(one);
+                } else {
+                    kept_.push_back(one);
+                    if (kept_.size() >= 2 * count_ + kLine) cut();
+                }
             }
         }
     }
 
     void sort() {
+        if (few_) return;
         if (kept_.size() > count_) cut();
         std::sort(kept_.begin(), kept_.end(), better);
     }
 
 private:
     static constexpr std::int64_t kPiece = 128;
+    static constexpr std::int64_t kFew = 32;
+
+    void insert(const Scored& one) {
+        if (kept_.size() < count_)
+            kept_.push_back(one);
+        else if (better(one, kept_.back()))
+            kept_.back() = one;
+        else
+            return;
+        for (std::size_t at = kept_.size() - 1; at > 0 && better(one, kept_[at - 1]); --at)
+            std::swap(kept_[at], kept_[at - 1]);
+        if (kept_.size() == count_) least_ = kept_.back().score;
+    }
 
     void cut() {
         const auto last = kept_.begin() + static_cast<std::ptrdiff_t>(count_);
@@ -56,6 +76,7 @@ private:
 
     std::vector<Scored>& kept_;
     const std::size_t count_;
+    const bool few_;
     float least_ = -std::numeric_limits<float>::infinity();
 };
 

@@ -13,6 +13,8 @@ import carya
 from carya.c_interface import flags
 from carya.data import World
 
+from forging import forge
+
 HERE = Path(__file__).parent
 CC = shutil.which("cc") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(CC is None, reason="there is no C compiler")
@@ -60,6 +62,21 @@ def test_what_is_wrong_is_said(saved_model: Path, tmp_path: Path) -> None:
         done = subprocess.run([program, model], input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert message in done.stderr
+
+
+def test_forged_models_are_refused_or_safe(saved_model: Path, tmp_path: Path) -> None:
+    """An error or some answer, never a signal."""
+    program = compiled(HERE.parent / "examples" / "rank.c", tmp_path)
+    text = " ".join(f"{feature}:0.1" for feature in range(0, 60, 3)) + "\n"
+    refused = 0
+    for seed in range(60):
+        place = tmp_path / f"model-{seed}"
+        forge(saved_model, place, seed)
+        done = subprocess.run([program, place], input=text, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), (seed, done.returncode)
+        refused += done.returncode
+        assert (done.returncode == 1) == bool(done.stderr)
+    assert 0 < refused < 60
 
 
 def test_misuse_and_many_threads(world: World, tmp_path: Path) -> None:

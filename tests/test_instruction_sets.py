@@ -52,6 +52,58 @@ def test_all_sets_agree(tmp_path: Path) -> None:
         assert ran == {"baseline", "avx2", "avx512"}
 
 
+SEARCH = """
+import sys
+import numpy as np, scipy.sparse as sp
+from carya import checks
+from carya.layer import PRECISIONS, Layer, Transform, Weights
+from carya.matrices import Csr
+from carya.search import Searcher
+
+def layer(clusters, each, rng, precision):
+    nodes = clusters * each
+    matrix = rng.standard_normal((60, nodes)) * (rng.random((60, nodes)) < rng.choice([0.01, 0.2, 1], (60, 1)))
+    chunks = np.arange(0, nodes + 1, each)
+    return Layer(
+        weights=Weights.pack(Csr.of_scipy(sp.csr_array(matrix.astype(np.float32))), chunks, precision),
+        dense=rng.standard_normal((nodes, 3)).astype(np.float32),
+        offsets=rng.standard_normal(nodes).astype(np.float32),
+        chunks=chunks,
+        order=np.arange(nodes, dtype=np.int32),
+        transform=Transform.named("l3-hinge"),
+    )
+
+out = {}
+for clusters, each in ((5, 20), (60, 33), (300, 5), (1500, 2)):
+    for precision in PRECISIONS:
+        rng = np.random.default_rng(clusters)
+        searcher = Searcher([layer(1, clusters, rng, precision), layer(clusters, each, rng, precision)])
+        X = rng.standard_normal((40, 60)) * (rng.random((40, 60)) < 0.4)
+        queries = checks.features((sp.csr_array(X.astype(np.float32)), rng.standard_normal((40, 3))))
+        for width in (3, 12, 40):
+            _, labels, scores = searcher.predict(queries, top_k=4, beam_width=width, threads=1)
+            out[f"{clusters}-{precision}-{width}-labels"] = labels
+            out[f"{clusters}-{precision}-{width}-scores"] = scores
+np.savez(sys.argv[1], **out)
+"""
+
+
+def test_all_sets_find_the_same(tmp_path: Path) -> None:
+    """Blocks of all kinds, searched with each set: the same labels, and scores within rounding."""
+    found = {}
+    for isa in ("", "baseline", "avx2", "avx512"):
+        file = tmp_path / f"{isa}.npz"
+        subprocess.run([sys.executable, "-c", SEARCH, str(file)], env=os.environ | {"CARYA_ISA": isa}, check=True)
+        with np.load(file) as arrays:
+            found[isa] = {name: arrays[name] for name in arrays.files}
+    for isa in ("baseline", "avx2", "avx512"):
+        for name, want in found[""].items():
+            if name.endswith("scores"):
+                assert np.allclose(found[isa][name], want, rtol=2e-3, atol=1e-6), (isa, name)
+            else:
+                assert np.mean(found[isa][name] == want) > 0.98, (isa, name)  # near ties may change places
+
+
 def test_an_unknown_set_falls_back(tmp_path: Path) -> None:
     assert train("quantum", tmp_path / "unknown") == "baseline"
 

@@ -120,16 +120,32 @@ def test_more_clusters_than_two_bytes_count() -> None:
     assert labels.tolist() == [clusters - 3, clusters - 2, clusters - 1]
 
 
-@given(st.integers(0, 100_000), st.sampled_from(PRECISIONS), st.sampled_from([5, 300, 70_000]))
-def test_damaged_blocks_are_harmless(seed: int, precision: str, largest: int) -> None:
+SHAPES = {
+    "one cluster": [9],
+    "few clusters": [5, 3, 2],
+    "two-byte children": [300, 3, 2],
+    "four-byte children": [70_000, 3, 2],
+    "counts": [4] * 40,
+    "two-byte ids": [2] * 300,
+    "sums": [1] * 1500,
+    "four-byte ids": [1] * 70_000,
+}
+
+
+@given(st.integers(0, 100_000), st.sampled_from(PRECISIONS), st.sampled_from(sorted(SHAPES)), st.sampled_from([3, 30]))
+def test_damaged_blocks_are_harmless(seed: int, precision: str, shape: str, width: int) -> None:
     """Whatever the bytes are, a search stays inside its memory and unpacking says what is wrong."""
     rng = np.random.default_rng(seed)
-    sizes = [largest, 3, 2]
-    matrix = np.zeros((6, sum(sizes)), np.float32)
-    matrix[:, rng.integers(0, matrix.shape[1], 12)] = rng.standard_normal((6, 12))
+    sizes = SHAPES[shape]
+    nodes = sum(sizes)
+    matrix = np.zeros((6, nodes), np.float32)
+    for row in range(6):  # some blocks are full, some nearly empty
+        some = rng.integers(0, nodes, nodes if rng.random() < 0.3 else 12)
+        matrix[row, some] = rng.standard_normal(some.size)
     good = layer_of(matrix, sizes, precision)
     data = good.weights.data.copy()
-    at = rng.integers(0, data.size, rng.integers(1, 8))
+    # Anywhere, or in the first bytes: heads of blocks, and where large ones say that they are.
+    at = rng.integers(0, data.size if rng.random() < 0.5 else min(data.size, 100), rng.integers(1, 8))
     data[at] = rng.choice([0, 1, 127, 254, 255], at.size)
     starts = good.weights.starts.copy()
     starts[0, 4 + rng.integers(0, 6)] ^= rng.choice([0, 0x4000, 0x8000, 0xC000])  # what kind of block it is
@@ -141,9 +157,9 @@ def test_damaged_blocks_are_harmless(seed: int, precision: str, largest: int) ->
         good.order,
         good.transform,
     )
-    top = layer_of(np.ones((6, 3)), [3], precision)
+    top = layer_of(np.tile(rng.standard_normal(len(sizes)), (6, 1)), [len(sizes)], precision)
     x = checks.features(sp.csr_array(np.ones((3, 6), np.float32)))
-    _, _, scores = Searcher([top, bad]).predict(x, top_k=5, beam_width=3, threads=1)
+    _, _, scores = Searcher([top, bad]).predict(x, top_k=5, beam_width=width, threads=1)
     assert np.isfinite(scores).all()
     try:
         bad.unpacked()

@@ -12,8 +12,9 @@ def train(X, Y, folder, threads):
     with tempfile.TemporaryDirectory() as scratch:
         text = Path(scratch) / "train.txt"
         with text.open("w") as file:
-            file.write(f"{X.shape[0]} {X.shape[1]} {Y.shape[1]}\n")
-            for row in range(X.shape[0]):
+            rows = [row for row in range(X.shape[0]) if X.indptr[row] < X.indptr[row + 1]]  # it refuses empty ones
+            file.write(f"{len(rows)} {X.shape[1]} {Y.shape[1]}\n")
+            for row in rows:
                 labels = ",".join(map(str, Y.indices[Y.indptr[row] : Y.indptr[row + 1]]))
                 at = slice(X.indptr[row], X.indptr[row + 1])
                 entries = " ".join(f"{i}:{v:.6g}" for i, v in zip(X.indices[at], X.data[at], strict=True))
