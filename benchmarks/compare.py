@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-HERE = Path(__file__).parent
+from launch import run_script
 
 # (what, how it is printed, whether less is better)
 ROWS = [
@@ -42,24 +41,19 @@ ROWS = [
 
 
 def run(python: str, script: str, arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
-    command = [
+    return run_script(
         python,
-        str(HERE / script),
+        script,
         arguments.features,
         "--threads",
-        str(arguments.threads),
+        arguments.threads,
         "--seed",
-        str(seed),
+        seed,
         "--negatives",
         arguments.negatives,
         "--dense",
-        str(arguments.dense),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+        arguments.dense,
+    )
 
 
 def main() -> None:

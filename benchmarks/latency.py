@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -21,7 +20,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-HERE = Path(__file__).parent
+from launch import run_script
+
 PEERS = ("libpecos", "omikuji", "napkinxc")
 
 # (what, how it is printed)
@@ -37,15 +37,6 @@ ROWS = [
     ("P@3", "P@3"),
     ("P@5", "P@5"),
 ]
-
-
-def run(python: str, script: str, *arguments: object) -> dict[str, Any]:
-    command = [python, str(HERE / script), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 def main() -> None:
@@ -72,7 +63,7 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
         if not place.exists():
             begun = place.with_name(f"{place.name}.begun")  # a training that was stopped is not taken for a model
             options = [system, arguments.features, begun, "--train", "--threads", arguments.threads]
-            done = run(pythons[system], "run_latency.py", *options)
+            done = run_script(pythons[system], "run_latency.py", *options)
             begun.rename(place)
             console.print(f"{system}: trained in {done['train_s']:.1f} s", highlight=False)
     runs: dict[str, list[dict[str, Any]]] = {system: [] for system in pythons}
@@ -80,7 +71,7 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
         for system, python in pythons.items():
             options = [system, arguments.features, places[system], "--threads", arguments.threads]
             options += ["--precision"] * (number == 0)
-            runs[system].append(run(python, "run_latency.py", *options))
+            runs[system].append(run_script(python, "run_latency.py", *options))
         console.print(f"round {number + 1} of {arguments.rounds}", highlight=False)
     middle = {
         system: {key: statistics.median(one[key] for one in done if key in one) for key, _ in ROWS if key in done[0]}
@@ -96,7 +87,7 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
             for system, one in middle.items()
             if system != "carya"
         },
-        **run(sys.executable, "run_layouts.py", arguments.features, places["carya"]),
+        **run_script(sys.executable, "run_layouts.py", arguments.features, places["carya"]),
         "runs": runs,
     }
     show(console, result)
