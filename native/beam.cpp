@@ -140,8 +140,11 @@ void BeamSearch::check_layer(std::size_t t, std::int64_t parents) const {
     if (static_cast<std::int64_t>(layer.chunks.size()) != parents + 1 || layer.chunks.front() != 0 ||
         layer.chunks.back() != nodes || !std::is_sorted(layer.chunks.begin(), layer.chunks.end()))
         refuse("has chunks that do not cover its nodes once for each parent");
-    for (const std::int32_t node : layer.order)
-        if (node < 0 || node >= nodes) refuse("has an order that is no permutation");
+    std::vector<bool> placed(layer.order.size());
+    for (const std::int32_t node : layer.order) {
+        if (node < 0 || node >= nodes || placed[node]) refuse("has an order that is no permutation");
+        placed[node] = true;
+    }
     layer.weights.check(parents, name.c_str());
     if (layer.weights.features() != sparse_cols()) refuse("has weights for another number of sparse features");
     if (layer.dense.cols != dense_cols() || (dense_cols() > 0 && layer.dense.rows != nodes))
