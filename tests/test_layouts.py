@@ -52,7 +52,7 @@ def expected(matrix: np.ndarray, sizes: list[int], precision: str) -> np.ndarray
 @given(
     seed=st.integers(0, 10_000),
     features=st.integers(0, 20),
-    sizes=st.lists(st.integers(1, 7), min_size=1, max_size=9),
+    sizes=st.lists(st.integers(1, 7), min_size=1, max_size=9) | st.lists(st.integers(1, 7), min_size=17, max_size=25),
     density=st.sampled_from([0.0, 0.1, 0.6, 1.0]),
 )
 def test_weights_come_out_as_precisely_as_promised(
@@ -84,10 +84,10 @@ def test_clusters_of_any_size(largest: int, precision: str) -> None:
     assert scores == pytest.approx([3, 2], rel=0.01)
 
 
-@pytest.mark.parametrize("clusters", [1, 2, 7, 8, 100, 256, 257, 300, 1500])
+@pytest.mark.parametrize("clusters", [1, 2, 7, 8, 14, 17, 100, 256, 257, 300, 1500])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
-    """Features with weights in few or many clusters, in small and large blocks; beams over few or all of them."""
+    """Features with weights in few or many clusters, in blocks of every kind; beams over few or all of them."""
     rng = np.random.default_rng(clusters)
     sizes = rng.integers(1, 100 if clusters < 20 else 12, clusters).tolist()
     matrix = rng.standard_normal((40, sum(sizes)))
@@ -122,8 +122,10 @@ def test_more_clusters_than_two_bytes_count() -> None:
 
 SHAPES = {
     "one cluster": [9],
-    "few clusters": [5, 3, 2],
-    "two-byte children": [300, 3, 2],
+    "whole blocks": [5, 3, 2],
+    "whole blocks with two-byte children": [300, 3, 2],
+    "few clusters": [120] * 6,
+    "two-byte children": [300, 300, 2],
     "four-byte children": [70_000, 3, 2],
     "counts": [4] * 40,
     "two-byte ids": [2] * 300,

@@ -14,9 +14,11 @@ namespace {
 
 class PackedLayout final : public Layout {
 public:
-    PackedLayout(const PackedView& weights, std::int64_t chunks) : weights_(weights), chunks_(chunks) {}
+    PackedLayout(const PackedView& weights, std::span<const std::int64_t> chunks)
+        : weights_(weights), chunks_(static_cast<std::int64_t>(chunks.size()) - 1), nodes_(chunks.back()) {}
 
     void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const override {
+        if (weights_.form.whole) return add_whole(query, parts, scratch);
         scratch.wanted.clear();
         scratch.wanted.reserve(parts.size());  // nothing below may fail: places would stay in the table
         for (const Part& part : parts) {
@@ -37,8 +39,27 @@ public:
     float scale(std::int32_t chunk) const override { return weights_.scales.empty() ? 1.0F : weights_.scales[chunk]; }
 
 private:
+    // All nodes of the level at once, then those of each part to their place.
+    void add_whole(const Query& query, std::span<const Part> parts, Scratch& scratch) const {
+        constexpr std::uint32_t kBase = 0;
+        const std::int64_t room = nodes_ + padding(weights_.form);
+        float* whole = scratch.whole.reserve(static_cast<std::size_t>(room));
+        std::fill_n(whole, nodes_, 0.0F);
+        const PackedQuery asked{query.indices.data(),
+                                query.values.data(),
+                                static_cast<std::int64_t>(query.indices.size()),
+                                nullptr,
+                                0,
+                                1,
+                                &kBase};
+        kernels().add_packed(weights_, asked, whole, room);
+        for (const Part& part : parts)
+            std::copy_n(whole + part.begin, part.size(), scratch.sums.reserve(0) + part.base);
+    }
+
     PackedView weights_;
     std::int64_t chunks_;
+    std::int64_t nodes_;
 };
 
 class ByLabel final : public Layout {
@@ -211,7 +232,7 @@ private:
 
 std::unique_ptr<Layout> make_layout(std::string_view name, const PackedView& packed,
                                     std::span<const std::int64_t> chunks) {
-    if (name == "packed") return std::make_unique<PackedLayout>(packed, static_cast<std::int64_t>(chunks.size()) - 1);
+    if (name == "packed") return std::make_unique<PackedLayout>(packed, chunks);
     Csr weights = unpack(packed, chunks);
     if (name == "by-label") return std::make_unique<ByLabel>(weights);
     if (name == "by-feature") return std::make_unique<ByFeature>(std::move(weights));

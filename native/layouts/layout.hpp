@@ -37,6 +37,7 @@ struct Part {
 struct Scratch {
     Buffer<float> sums;
     std::int64_t room = 0;             // floats in sums
+    Buffer<float> whole;               // sums of all nodes of a level
     std::vector<std::uint32_t> base;   // of each chunk, 0 for those not asked for
     std::vector<std::int32_t> wanted;  // the chunks asked for
     std::vector<float> query;          // one a feature, for layouts that look features up

@@ -19,6 +19,10 @@ namespace {
 
 constexpr std::int64_t kFeaturesPerTask = 4096;
 
+// A level with no more chunks and nodes than these has whole blocks.
+constexpr std::size_t kWholeChunks = 16;
+constexpr std::int64_t kWholeNodes = 512;
+
 template <class T>
 std::uint8_t* put(std::uint8_t* to, T value) {
     std::memcpy(to, &value, sizeof(T));
@@ -72,12 +76,33 @@ std::int64_t block_bytes(const PackedForm& form, std::int64_t chunks, std::int64
            NodeBytes(form, chunks, weights).size() + weights * bytes_of(form.precision);
 }
 
+// What blocks take for chunks, and the scale of each position.
+class Chunking {
+public:
+    Chunking(const PackedForm& form, std::span<const std::int64_t> chunks)
+        : all_{0, chunks.back()}, chunks_(chunks), whole_(form.whole), chunk_of_(chunk_of_position(chunks)) {
+        if (whole_) block_of_.assign(chunk_of_.size(), 0);
+    }
+
+    std::span<const std::int64_t> chunks() const { return whole_ ? std::span<const std::int64_t>(all_) : chunks_; }
+    // Of each position.
+    const std::vector<std::int32_t>& chunk_of() const { return whole_ ? block_of_ : chunk_of_; }
+    // Of each position the true one.
+    const std::vector<std::int32_t>& scaled_by() const { return chunk_of_; }
+
+private:
+    std::int64_t all_[2];
+    std::span<const std::int64_t> chunks_;
+    bool whole_;
+    std::vector<std::int32_t> chunk_of_;
+    std::vector<std::int32_t> block_of_;
+};
+
 template <class Id, class Child, class Weight>
-void write_block(const CsrView& weights, std::int64_t feature, const std::vector<std::int32_t>& chunk_of,
-                 std::span<const std::int64_t> chunks, const PackedForm& form, std::span<const float> scales,
-                 std::uint8_t* to) {
+void write_block(const CsrView& weights, std::int64_t feature, const Chunking& chunking, const PackedForm& form,
+                 std::span<const float> scales, std::uint8_t* to) {
     using Form = Block<Id, Child, Weight>;
-    const std::int64_t n = count_chunks(weights, feature, chunk_of);
+    const std::int64_t n = count_chunks(weights, feature, chunking.chunk_of());
     std::uint8_t* ids = to;
     if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(n - 1));
     std::uint8_t* counts = ids + n * Form::kIdBytes;
@@ -86,18 +111,19 @@ void write_block(const CsrView& weights, std::int64_t feature, const std::vector
     const NodeBytes nodes(form, n, weights.length(feature));
     std::uint8_t* values = children + nodes.size();
     std::int64_t written = 0;
-    each_run(weights, feature, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
-        const float scale = scales.empty() ? 1.0F : scales[chunk];
+    each_run(weights, feature, chunking.chunk_of(), [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
         if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(chunk));
         if (n >= kCounted) counts = put(counts, static_cast<Child>(end - begin - 1));
         if (n >= kSummed && written++ % kSumStep == 0)
             sums = put(sums, static_cast<std::uint32_t>(begin - weights.begin(feature)));
         for (std::int64_t e = begin; e < end; ++e) {
-            const auto child = static_cast<Child>(weights.indices[e] - chunks[chunk]);
+            const std::int32_t position = weights.indices[e];
+            const auto child = static_cast<Child>(position - chunking.chunks()[chunk]);
             if (nodes.mapped)
                 children[child / 8] = static_cast<std::uint8_t>(children[child / 8] | 1U << child % 8);
             else
                 children = put(children, e + 1 == end ? static_cast<Child>(child | Form::kLast) : child);
+            const float scale = scales.empty() ? 1.0F : scales[chunking.scaled_by()[position]];
             values = put(values, encode<Weight>(weights.values[e], scale));
         }
         if (nodes.mapped) children += form.map_bytes;
@@ -105,7 +131,7 @@ void write_block(const CsrView& weights, std::int64_t feature, const std::vector
 }
 
 template <class Id, class Child, class Weight>
-void read_block(const PackedView& packed, std::int64_t feature, std::span<const std::int64_t> chunks, Csr& out) {
+void read_block(const PackedView& packed, std::int64_t feature, const Chunking& chunking, Csr& out) {
     const auto bad = [&] {
         throw std::invalid_argument("the packed weights of feature " + std::to_string(feature) + " are damaged");
     };
@@ -119,18 +145,19 @@ void read_block(const PackedView& packed, std::int64_t feature, std::span<const 
     if (mapped && packed.form.map_bytes == 0) bad();
     const Block<Id, Child, Weight> block(bytes, mapped ? packed.form.map_bytes : 0);
     if (block.n == 0) bad();
+    const std::span<const std::int64_t> chunks = chunking.chunks();
     std::int64_t at = 0;
     std::int64_t before = -1;
     for (std::int64_t i = 0; i < block.n; ++i) {
         const std::int64_t chunk = block.chunk(i);
         const std::int64_t begin = at;
         if (chunk >= static_cast<std::int64_t>(chunks.size()) - 1) bad();
-        const float scale = packed.scales.empty() ? 1.0F : packed.scales[chunk];
         const auto take = [&](std::int64_t child) {
             const std::int64_t position = chunks[chunk] + child;
             if (at >= block.m || position <= before || position >= chunks[chunk + 1]) bad();
             before = position;
             out.indices.push_back(static_cast<std::int32_t>(position));
+            const float scale = packed.scales.empty() ? 1.0F : packed.scales[chunking.scaled_by()[position]];
             out.values.push_back(block.weight(at++) * scale);
         };
         if (mapped) {
@@ -159,9 +186,11 @@ PackedForm PackedForm::of(std::span<const std::int64_t> chunks, Precision precis
     PackedForm form;
     form.precision = precision;
     const std::size_t count = chunks.size() - 1;
-    form.id_bytes = count <= 1 ? 0 : count <= 0x100 ? 1 : count <= 0x10000 ? 2 : 4;
+    form.whole = count > 1 && count <= kWholeChunks && chunks.back() <= kWholeNodes;
+    form.id_bytes = count <= 1 || form.whole ? 0 : count <= 0x100 ? 1 : count <= 0x10000 ? 2 : 4;
     std::int64_t largest = 0;
     for (std::size_t c = 0; c + 1 < chunks.size(); ++c) largest = std::max(largest, chunks[c + 1] - chunks[c]);
+    if (form.whole) largest = chunks.back();
     form.child_bytes = largest <= 0x80 ? 1 : largest <= 0x8000 ? 2 : 4;
     form.map_bytes = largest <= 0x8000 ? static_cast<int>((largest + 15) / 16 * 2) : 0;
     return form;
@@ -191,16 +220,16 @@ void PackedView::check(std::int64_t chunks, const char* name) const {
 }
 
 Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precision precision, int threads) {
-    const std::vector<std::int32_t> chunk_of = chunk_of_position(chunks);
     Packed out;
     const PackedForm form = out.form = PackedForm::of(chunks, precision);
-    if (precision == Precision::int8) out.scales = chunk_scales(weights, chunk_of, chunks.size() - 1);
+    const Chunking chunking(form, chunks);
+    if (precision == Precision::int8) out.scales = chunk_scales(weights, chunking.scaled_by(), chunks.size() - 1);
     const std::int64_t features = weights.rows();
     std::vector<std::int64_t> sizes(features);
     std::vector<std::uint8_t> mapped(features);
     parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
         if (weights.length(f) == 0) return;
-        const std::int64_t n = count_chunks(weights, f, chunk_of);
+        const std::int64_t n = count_chunks(weights, f, chunking.chunk_of());
         sizes[f] = block_bytes(form, n, weights.length(f));
         mapped[f] = NodeBytes(form, n, weights.length(f)).mapped;
     });
@@ -236,7 +265,7 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
         parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
             if (weights.length(f) == 0) return;
             const auto offset = find_block(starts[f], out.data).data() - out.data.data();
-            write_block<Id, Child, Weight>(weights, f, chunk_of, chunks, form, out.scales, out.data.data() + offset);
+            write_block<Id, Child, Weight>(weights, f, chunking, form, out.scales, out.data.data() + offset);
         });
     });
     return out;
@@ -245,9 +274,10 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks) {
     Csr out;
     out.cols = chunks.back();
+    const Chunking chunking(packed.form, chunks);
     for_form(packed.form, [&]<class Id, class Child, class Weight>() {
         for (std::int64_t f = 0; f < packed.features(); ++f) {
-            read_block<Id, Child, Weight>(packed, f, chunks, out);
+            read_block<Id, Child, Weight>(packed, f, chunking, out);
             out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
         }
     });

@@ -13,9 +13,11 @@
 //                                                                  chunk's scale
 //
 // Id has 1 byte up to 256 chunks, 2 up to 65,536, else 4, and none at all (n and chunk are left out) if there is but
-// one chunk. Child has 1, 2 or 4, as the largest chunk needs; m follows from the size of the block. Blocks have maps
-// where those take no more bytes than children: then one instruction adds 16 weights. A feature without weights has no
-// bytes. What a query needs of a rare feature lies in one or two cache lines.
+// one chunk. Of a level with few chunks and few nodes a beam wants nearly all: its blocks are *whole*, as if all nodes
+// were of one chunk, and only scales are still a chunk's own. Child has 1, 2 or 4, as the largest chunk needs; m
+// follows from the size of the block. Blocks have maps where those take no more bytes than children: then one
+// instruction adds 16 weights. A feature without weights has no bytes. What a query needs of a rare feature lies in one
+// or two cache lines.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +36,8 @@ int bytes_of(Precision precision);
 struct PackedForm {
     int id_bytes = 2;  // 0 if there is one chunk
     int child_bytes = 1;
-    int map_bytes = 0;  // of one chunk; 0 if chunks are too large for maps
+    int map_bytes = 0;   // of one chunk; 0 if chunks are too large for maps
+    bool whole = false;  // blocks take all nodes of the level for one chunk
     Precision precision = Precision::float32;
 
     static PackedForm of(std::span<const std::int64_t> chunks, Precision precision);
