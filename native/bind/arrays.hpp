@@ -110,5 +110,6 @@ void register_index(nb::module_& m);
 void register_train(nb::module_& m);
 void register_search(nb::module_& m);
 void register_store(nb::module_& m);
+void register_text(nb::module_& m);
 
 }  // namespace carya::bind

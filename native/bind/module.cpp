@@ -7,4 +7,5 @@ NB_MODULE(_core, m) {
     carya::bind::register_index(m);
     carya::bind::register_train(m);
     carya::bind::register_search(m);
+    carya::bind::register_text(m);
 }

@@ -1,0 +1,112 @@
+// Sets of terms: one that never changes and lies in arrays as they are saved, and one that grows while texts are read.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace carya {
+
+// Of `size` bytes, from memory that can be read up to eight bytes beyond: h = size, and for every eight bytes w, the
+// last ones filled up with zeros, h = fold(h ^ w), where fold(x) is the upper half of x * K xor the lower one.
+inline std::uint64_t hash_term(const char* bytes, std::size_t size) {
+    constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15ULL;
+    __extension__ using Wide = unsigned __int128;
+    std::uint64_t hash = size;
+    const auto take = [&](std::uint64_t word) {
+        const Wide product = static_cast<Wide>(hash ^ word) * kFactor;
+        hash = static_cast<std::uint64_t>(product >> 64) ^ static_cast<std::uint64_t>(product);
+    };
+    std::uint64_t word;
+    for (; size >= sizeof word; size -= sizeof word, bytes += sizeof word) {
+        std::memcpy(&word, bytes, sizeof word);
+        take(word);
+    }
+    if (size > 0) {
+        std::memcpy(&word, bytes, sizeof word);
+        take(word & ((std::uint64_t{1} << 8 * size) - 1));
+    }
+    return hash;
+}
+
+// Terms in ascending order of their bytes, numbered so, with a table to find them: a slot is 0 or holds the upper half
+// of a term's hash above one more than its number, at the first free place from the hash on.
+class Terms {
+public:
+    static constexpr std::size_t kPadding = 8;
+
+    Terms() = default;
+    // Throws std::invalid_argument unless ends grow within the bytes, which have kPadding more, and slots are a power
+    // of two of which some are free and the others hold terms.
+    Terms(std::span<const std::uint8_t> bytes, std::span<const std::int64_t> ends,
+          std::span<const std::uint64_t> slots);
+
+    std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }
+    std::string_view operator[](std::int64_t term) const {
+        const std::int64_t begin = term == 0 ? 0 : ends_[term - 1];
+        return {bytes_ + begin, static_cast<std::size_t>(ends_[term] - begin)};
+    }
+
+    // The number of a term, or -1; eight bytes can be read from any of it.
+    std::int64_t find(const char* term, std::size_t size) const { return find(term, size, hash_term(term, size)); }
+    std::int64_t find(const char* term, std::size_t size, std::uint64_t hash) const;
+    void prefetch(std::uint64_t hash) const { __builtin_prefetch(slots_.data() + (hash & mask_)); }
+
+private:
+    const char* bytes_ = nullptr;
+    std::span<const std::int64_t> ends_;
+    std::span<const std::uint64_t> slots_;
+    std::uint64_t mask_ = 0;
+};
+
+// The arrays of a Terms.
+struct TermArrays {
+    std::vector<std::uint8_t> bytes;
+    std::vector<std::int64_t> ends;
+    std::vector<std::uint64_t> slots;
+
+    // From distinct terms in ascending order.
+    static TermArrays of(std::span<const std::string_view> sorted);
+    Terms view() const { return {bytes, ends, slots}; }
+};
+
+// Grows. Terms are numbered as they come.
+class TermTable {
+public:
+    struct Entry {
+        std::uint64_t hash;
+        std::uint64_t begin;  // in the bytes
+        std::uint64_t total = 0;
+        std::uint32_t size;
+        std::uint32_t texts = 0;
+        std::uint32_t last = 0;   // the last text that had it, counted from 1
+        std::uint32_t place = 0;  // of its count in that text
+    };
+
+    // The number of a term, new or not. Throws std::length_error when there are too many.
+    std::uint32_t number(const char* term, std::size_t size, std::uint64_t hash);
+    Entry& operator[](std::uint32_t number) { return entries_[number]; }
+    std::string_view text(const Entry& entry) const { return {bytes_.data() + entry.begin, entry.size}; }
+    std::span<const Entry> entries() const { return entries_; }
+
+    // Ask for the memory that number() will need: of the slot first, then of what it names.
+    void prefetch_slot(std::uint64_t hash) const {
+        if (!slots_.empty()) __builtin_prefetch(slots_.data() + (hash & (slots_.size() - 1)));
+    }
+    void prefetch_entry(std::uint64_t hash) const {
+        if (slots_.empty()) return;
+        const std::uint64_t slot = slots_[hash & (slots_.size() - 1)];
+        if (slot != 0) __builtin_prefetch(entries_.data() + (static_cast<std::uint32_t>(slot) - 1));
+    }
+
+private:
+    void grow();
+
+    std::vector<std::uint64_t> slots_;
+    std::vector<Entry> entries_;
+    std::vector<char> bytes_;
+};
+
+}  // namespace carya

@@ -1,0 +1,476 @@
+#include "tfidf.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace carya {
+
+namespace {
+
+constexpr std::int64_t kTextsPerTask = 64;
+constexpr std::int64_t kRowsPerTask = 256;
+constexpr std::size_t kAhead = 16;
+
+void read_text(Reader& reader, std::string_view text, std::int64_t number) {
+    try {
+        reader.read(text);
+    } catch (const std::invalid_argument& error) {
+        throw std::invalid_argument("text " + std::to_string(number) + " " + error.what());
+    }
+}
+
+double weight_of(double count, const Weighting& weighting) {
+    if (weighting.binary) return 1.0;
+    return weighting.sublinear ? 1.0 + std::log(count) : count;
+}
+
+void weigh_row(std::span<const std::int32_t> indices, std::span<float> values, std::span<const float> idf,
+               const Weighting& weighting) {
+    double length = 0.0;
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+        double weight = weight_of(values[i], weighting);
+        if (!idf.empty()) weight *= idf[indices[i]];
+        values[i] = static_cast<float>(weight);
+        length += weighting.norm == Norm::l1 ? std::fabs(weight) : weight * weight;
+    }
+    if (weighting.norm == Norm::none || !(length > 0.0)) return;
+    const double scale = 1.0 / (weighting.norm == Norm::l1 ? length : std::sqrt(length));
+    for (float& value : values) value = static_cast<float>(value * scale);
+}
+
+}  // namespace
+
+std::vector<float> inverse_frequency(std::span<const std::int64_t> with_it, std::int64_t texts, bool smooth) {
+    std::vector<float> out;
+    out.reserve(with_it.size());
+    const double more = smooth ? 1.0 : 0.0;
+    for (const std::int64_t count : with_it) {
+        const double with = std::max(static_cast<double>(count) + more, 1.0);
+        out.push_back(static_cast<float>(std::log((static_cast<double>(texts) + more) / with) + 1.0));
+    }
+    return out;
+}
+
+void weigh_terms(Csr& counts, std::span<const float> idf, const Weighting& weighting, int threads) {
+    const auto rows = static_cast<std::int64_t>(counts.indptr.size()) - 1;
+    parallel_each(rows, kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
+        const auto begin = static_cast<std::size_t>(counts.indptr[row]);
+        const auto size = static_cast<std::size_t>(counts.indptr[row + 1]) - begin;
+        weigh_row({counts.indices.data() + begin, size}, {counts.values.data() + begin, size}, idf, weighting);
+    });
+}
+
+std::int64_t bucket_of(std::string_view term, std::int64_t buckets) {
+    // MurmurHash3 by Austin Appleby, the 32-bit variant for x86.
+    constexpr std::uint32_t c1 = 0xCC9E2D51;
+    constexpr std::uint32_t c2 = 0x1B873593;
+    const auto scrambled = [](std::uint32_t k) { return std::rotl(k * c1, 15) * c2; };
+    std::uint32_t hash = 0;
+    std::size_t at = 0;
+    for (; at + 4 <= term.size(); at += 4) {
+        std::uint32_t k;
+        std::memcpy(&k, term.data() + at, sizeof k);
+        hash = std::rotl(hash ^ scrambled(k), 13) * 5 + 0xE6546B64;
+    }
+    std::uint32_t tail = 0;
+    for (std::size_t i = term.size(); i-- > at;) tail = tail << 8 | static_cast<std::uint8_t>(term[i]);
+    if (at < term.size()) hash ^= scrambled(tail);
+    hash ^= static_cast<std::uint32_t>(term.size());
+    hash = (hash ^ hash >> 16) * 0x85EBCA6B;
+    hash = (hash ^ hash >> 13) * 0xC2B2AE35;
+    hash ^= hash >> 16;
+    return std::abs(std::int64_t{static_cast<std::int32_t>(hash)}) % buckets;
+}
+
+TermCounter::TermCounter(std::vector<TextPart> parts, bool keep_rows, int threads)
+    : parts_(std::move(parts)), keep_rows_(keep_rows), threads_(threads), places_(parts_.size()) {
+    for (int w = 0; w < threads; ++w) {
+        Worker& worker = workers_.emplace_back();
+        for (const TextPart& part : parts_) {
+            worker.readers.emplace_back(part.analysis);
+            worker.bucket_texts.emplace_back(static_cast<std::size_t>(part.buckets));
+        }
+        worker.tables.resize(parts_.size());
+        worker.items.resize(parts_.size());
+    }
+}
+
+void TermCounter::add(std::span<const std::string_view> texts, Monitor* monitor) {
+    const std::int64_t first = texts_;
+    const auto count = static_cast<std::int64_t>(texts.size());
+    if (count > std::numeric_limits<std::int32_t>::max() - first) throw std::length_error("too many texts");
+    if (monitor) monitor->total = static_cast<std::uint64_t>(count);
+    if (keep_rows_)
+        for (auto& places : places_) places.resize(static_cast<std::size_t>(first + count));
+    parallel_each(count, kTextsPerTask, threads_, monitor, [&](int w, std::int64_t i) {
+        Worker& worker = workers_[w];
+        ++worker.texts;
+        for (std::size_t part = 0; part < parts_.size(); ++part) {
+            read_text(worker.readers[part], texts[i], first + i);
+            std::vector<Item>& items = worker.items[part];
+            if (!keep_rows_) items.clear();
+            const std::size_t begin = items.size();
+            if (parts_[part].buckets > 0)
+                count_buckets(worker, part);
+            else
+                count_terms(worker, part);
+            if (keep_rows_) places_[part][first + i] = {w, begin, items.size()};
+        }
+    });
+    texts_ += count;
+}
+
+void TermCounter::count_terms(Worker& worker, std::size_t part) {
+    const Reader& reader = worker.readers[part];
+    const char* letters = reader.letters().data();
+    TermTable& table = worker.tables[part];
+    std::vector<Item>& items = worker.items[part];
+    const std::size_t begin = items.size();
+    worker.terms.clear();
+    worker.hashes.clear();
+    reader.each([&](const Term& term) {
+        worker.terms.push_back(term);
+        worker.hashes.push_back(hash_term(letters + term.begin, term.size));
+        table.prefetch_slot(worker.hashes.back());
+    });
+    for (std::size_t i = 0; i < worker.terms.size(); ++i) {
+        if (i + kAhead < worker.terms.size()) table.prefetch_entry(worker.hashes[i + kAhead]);
+        const std::uint32_t number =
+            table.number(letters + worker.terms[i].begin, worker.terms[i].size, worker.hashes[i]);
+        TermTable::Entry& entry = table[number];
+        ++entry.total;
+        if (entry.last == worker.texts) {
+            ++items[begin + entry.place].count;
+            continue;
+        }
+        entry.last = worker.texts;
+        entry.place = static_cast<std::uint32_t>(items.size() - begin);
+        ++entry.texts;
+        items.push_back({number, 1});
+    }
+}
+
+void TermCounter::count_buckets(Worker& worker, std::size_t part) {
+    const Reader& reader = worker.readers[part];
+    std::vector<Item>& items = worker.items[part];
+    worker.buckets.clear();
+    reader.each([&](const Term& term) {
+        const std::string_view text = reader.letters().substr(term.begin, term.size);
+        worker.buckets.push_back(static_cast<std::uint32_t>(bucket_of(text, parts_[part].buckets)));
+    });
+    std::sort(worker.buckets.begin(), worker.buckets.end());
+    for (std::size_t i = 0; i < worker.buckets.size(); ++i) {
+        const std::uint32_t bucket = worker.buckets[i];
+        if (i > 0 && worker.buckets[i - 1] == bucket) {
+            ++items.back().count;
+            continue;
+        }
+        items.push_back({bucket, 1});
+        ++worker.bucket_texts[part][bucket];
+    }
+}
+
+namespace {
+
+// Terms of all workers with equal texts made one. Those of a shard are told by the upper bits of their hashes, so that
+// shards can be worked on by several threads.
+constexpr int kShardBits = 6;
+constexpr std::int64_t kShards = 1 << kShardBits;
+
+std::int64_t shard_of(std::uint64_t hash) { return static_cast<std::int64_t>(hash >> (64 - kShardBits)); }
+
+struct Merged {
+    std::uint64_t hash;
+    std::string_view text;
+    std::uint64_t total;
+    std::uint64_t texts;
+    std::int32_t feature = -1;
+};
+
+struct Shard {
+    std::vector<Merged> terms;
+    std::vector<std::vector<std::uint32_t>> from;  // by worker: its terms of this shard
+    std::vector<std::vector<std::uint32_t>> to;    // and which of `terms` each of them is
+};
+
+void merge(Shard& shard, const std::vector<const TermTable*>& tables) {
+    std::size_t most = 0;
+    for (const auto& from : shard.from) most += from.size();
+    shard.terms.reserve(most);
+    std::vector<std::uint32_t> slots(std::bit_ceil(2 * most + 1));
+    const std::uint64_t mask = slots.size() - 1;
+    for (std::size_t w = 0; w < tables.size(); ++w) {
+        for (const std::uint32_t number : shard.from[w]) {
+            const TermTable::Entry& entry = tables[w]->entries()[number];
+            const std::string_view text = tables[w]->text(entry);
+            std::uint64_t at = entry.hash & mask;
+            for (; slots[at] != 0; at = (at + 1) & mask) {
+                const Merged& known = shard.terms[slots[at] - 1];
+                if (known.hash == entry.hash && known.text == text) break;
+            }
+            if (slots[at] == 0) {
+                shard.terms.push_back({entry.hash, text, 0, 0});
+                slots[at] = static_cast<std::uint32_t>(shard.terms.size());
+            }
+            Merged& merged = shard.terms[slots[at] - 1];
+            merged.total += entry.total;
+            merged.texts += entry.texts;
+            shard.to[w].push_back(slots[at] - 1);
+        }
+    }
+}
+
+// A term to be sorted by its bytes, most of the time by the first eight of them alone.
+struct Key {
+    std::uint64_t head;
+    Merged* term;
+
+    explicit Key(Merged& merged) : head(0), term(&merged) {
+        std::memcpy(&head, merged.text.data(), std::min(merged.text.size(), sizeof head));
+        head = __builtin_bswap64(head);
+    }
+    bool operator<(const Key& other) const {
+        return head != other.head ? head < other.head : term->text < other.term->text;
+    }
+};
+
+void sort_keys(std::vector<Key>& keys, int threads) {
+    const auto bound = [&](std::int64_t part) {
+        return keys.begin() + static_cast<std::ptrdiff_t>(keys.size()) * part / threads;
+    };
+    parallel_for(threads, threads, nullptr, [&](int, std::int64_t part) { std::sort(bound(part), bound(part + 1)); });
+    for (std::int64_t part = 1; part < threads; ++part) std::inplace_merge(keys.begin(), bound(part), bound(part + 1));
+}
+
+}  // namespace
+
+TermCounter::Features TermCounter::choose(std::size_t part, const TermLimits& limits, std::int64_t first,
+                                          Learned& learned) {
+    Features features(workers_.size());
+    if (parts_[part].buckets > 0) {
+        const auto buckets = static_cast<std::size_t>(parts_[part].buckets);
+        learned.texts.resize(static_cast<std::size_t>(first) + buckets);
+        learned.terms.emplace_back();
+        for (std::size_t w = 0; w < workers_.size(); ++w) {
+            features[w].resize(buckets);
+            for (std::size_t b = 0; b < buckets; ++b) {
+                features[w][b] = static_cast<std::int32_t>(first + static_cast<std::int64_t>(b));
+                learned.texts[first + b] += workers_[w].bucket_texts[part][b];
+            }
+        }
+        return features;
+    }
+
+    std::vector<const TermTable*> tables;
+    for (const Worker& worker : workers_) tables.push_back(&worker.tables[part]);
+    std::vector<Shard> shards(kShards);
+    for (Shard& shard : shards) {
+        shard.from.resize(tables.size());
+        shard.to.resize(tables.size());
+    }
+    parallel_for(std::ssize(tables), threads_, nullptr, [&](int, std::int64_t w) {
+        const std::span<const TermTable::Entry> entries = tables[w]->entries();
+        for (std::size_t number = 0; number < entries.size(); ++number)
+            shards[shard_of(entries[number].hash)].from[w].push_back(static_cast<std::uint32_t>(number));
+    });
+    parallel_for(kShards, threads_, nullptr, [&](int, std::int64_t s) { merge(shards[s], tables); });
+
+    std::vector<Key> keys;
+    for (Shard& shard : shards)
+        for (Merged& term : shard.terms) {
+            const auto texts = static_cast<double>(term.texts);
+            if (texts >= limits.min_texts && texts <= limits.max_texts) keys.emplace_back(term);
+        }
+    sort_keys(keys, threads_);
+    const auto wanted = static_cast<std::size_t>(limits.max_features);
+    if (wanted > 0 && keys.size() > wanted) {
+        const auto more = [&](const Key& a, const Key& b) {
+            const std::uint64_t left = limits.binary ? a.term->texts : a.term->total;
+            const std::uint64_t right = limits.binary ? b.term->texts : b.term->total;
+            return left != right ? left > right : a < b;
+        };
+        std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(wanted), keys.end(), more);
+        keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(wanted), keys.end());
+        sort_keys(keys, threads_);
+    }
+    std::vector<std::string_view> sorted;
+    for (const Key& key : keys) {
+        key.term->feature = static_cast<std::int32_t>(first + std::ssize(sorted));
+        sorted.push_back(key.term->text);
+        learned.texts.push_back(static_cast<std::int64_t>(key.term->texts));
+    }
+    learned.terms.push_back(TermArrays::of(sorted));
+
+    parallel_for(std::ssize(tables), threads_, nullptr, [&](int, std::int64_t w) {
+        features[w].resize(tables[w]->entries().size());
+        for (const Shard& shard : shards)
+            for (std::size_t i = 0; i < shard.from[w].size(); ++i)
+                features[w][shard.from[w][i]] = shard.terms[shard.to[w][i]].feature;
+    });
+    return features;
+}
+
+Csr TermCounter::rows(const std::vector<Features>& features, std::int64_t cols) const {
+    Csr out;
+    out.cols = cols;
+    out.indptr.assign(static_cast<std::size_t>(texts_) + 1, 0);
+    const auto each_item = [&](std::int64_t row, std::size_t part, const auto& body) {
+        const Place& place = places_[part][row];
+        const std::vector<std::int32_t>& feature = features[part][place.worker];
+        const std::vector<Item>& items = workers_[place.worker].items[part];
+        for (std::size_t i = place.begin; i < place.end; ++i)
+            if (feature[items[i].term] >= 0) body(feature[items[i].term], items[i].count);
+    };
+    parallel_each(texts_, kRowsPerTask, threads_, nullptr, [&](int, std::int64_t row) {
+        for (std::size_t part = 0; part < parts_.size(); ++part)
+            each_item(row, part, [&](std::int32_t, std::uint32_t) { ++out.indptr[row + 1]; });
+    });
+    for (std::int64_t row = 0; row < texts_; ++row) out.indptr[row + 1] += out.indptr[row];
+    out.indices.resize(static_cast<std::size_t>(out.indptr.back()));
+    out.values.resize(out.indices.size());
+    std::vector<std::vector<std::uint64_t>> scratch(static_cast<std::size_t>(threads_));
+    parallel_each(texts_, kRowsPerTask, threads_, nullptr, [&](int w, std::int64_t row) {
+        std::vector<std::uint64_t>& entries = scratch[w];
+        entries.clear();
+        for (std::size_t part = 0; part < parts_.size(); ++part)
+            each_item(row, part, [&](std::int32_t feature, std::uint32_t count) {
+                entries.push_back(static_cast<std::uint64_t>(feature) << 32 | count);
+            });
+        std::sort(entries.begin(), entries.end());
+        auto at = static_cast<std::size_t>(out.indptr[row]);
+        for (const std::uint64_t entry : entries) {
+            out.indices[at] = static_cast<std::int32_t>(entry >> 32);
+            out.values[at++] = static_cast<float>(static_cast<std::uint32_t>(entry));
+        }
+    });
+    return out;
+}
+
+TermCounter::Learned TermCounter::learn(const TermLimits& limits) {
+    Learned learned;
+    std::vector<Features> features;
+    for (std::size_t part = 0; part < parts_.size(); ++part)
+        features.push_back(choose(part, limits, static_cast<std::int64_t>(learned.texts.size()), learned));
+    const auto cols = static_cast<std::int64_t>(learned.texts.size());
+    if (cols > std::numeric_limits<std::int32_t>::max()) throw std::length_error("too many features");
+    if (keep_rows_) learned.counts = rows(features, cols);
+    return learned;
+}
+
+Vectorizer::Vectorizer(std::vector<Part> parts, std::span<const float> idf, Weighting weighting)
+    : parts_(std::move(parts)), idf_(idf), weighting_(weighting) {
+    for (const Part& part : parts_) features_ += part.part.buckets > 0 ? part.part.buckets : part.terms.size();
+    if (features_ > std::numeric_limits<std::int32_t>::max())
+        throw std::invalid_argument("there are too many features");
+    if (!idf.empty() && std::ssize(idf) != features_)
+        throw std::invalid_argument("there must be an idf for each of " + std::to_string(features_) + " features");
+}
+
+template <class Body>
+void Vectorizer::each_feature(Reader& reader, const Part& part, std::int64_t first, std::vector<std::uint64_t>& hashes,
+                              const Body& body) const {
+    const char* letters = reader.letters().data();
+    if (part.part.buckets > 0) {
+        reader.each([&](const Term& term) {
+            body(first + bucket_of({letters + term.begin, term.size}, part.part.buckets), term);
+        });
+        return;
+    }
+    hashes.clear();
+    reader.each([&](const Term& term) {
+        hashes.push_back(hash_term(letters + term.begin, term.size));
+        part.terms.prefetch(hashes.back());
+    });
+    std::size_t i = 0;
+    reader.each([&](const Term& term) {
+        const std::int64_t number = part.terms.find(letters + term.begin, term.size, hashes[i++]);
+        if (number >= 0) body(first + number, term);
+    });
+}
+
+Csr Vectorizer::transform(std::span<const std::string_view> texts, int threads, Monitor* monitor) const {
+    struct Worker {
+        std::vector<Reader> readers;
+        std::vector<std::uint64_t> hashes;
+        std::vector<std::int32_t> found;
+        std::vector<std::int32_t> indices;
+        std::vector<float> values;
+    };
+    struct Place {
+        int worker;
+        std::size_t begin;
+    };
+    const auto count = static_cast<std::int64_t>(texts.size());
+    if (monitor) monitor->total = static_cast<std::uint64_t>(count);
+    std::vector<Worker> workers(static_cast<std::size_t>(threads));
+    for (Worker& worker : workers)
+        for (const Part& part : parts_) worker.readers.emplace_back(part.part.analysis);
+    std::vector<Place> places(texts.size());
+    Csr out;
+    out.cols = features_;
+    out.indptr.assign(texts.size() + 1, 0);
+    parallel_each(count, kTextsPerTask, threads, monitor, [&](int w, std::int64_t row) {
+        Worker& worker = workers[w];
+        worker.found.clear();
+        std::int64_t first = 0;
+        for (std::size_t p = 0; p < parts_.size(); ++p) {
+            const Part& part = parts_[p];
+            read_text(worker.readers[p], texts[row], row);
+            each_feature(worker.readers[p], part, first, worker.hashes, [&](std::int64_t feature, const Term&) {
+                worker.found.push_back(static_cast<std::int32_t>(feature));
+            });
+            first += part.part.buckets > 0 ? part.part.buckets : part.terms.size();
+        }
+        std::sort(worker.found.begin(), worker.found.end());
+        const std::size_t begin = worker.indices.size();
+        for (std::size_t i = 0; i < worker.found.size(); ++i) {
+            if (i > 0 && worker.found[i] == worker.found[i - 1]) {
+                worker.values.back() += 1.0F;
+                continue;
+            }
+            worker.indices.push_back(worker.found[i]);
+            worker.values.push_back(1.0F);
+        }
+        const std::size_t size = worker.indices.size() - begin;
+        weigh_row({worker.indices.data() + begin, size}, {worker.values.data() + begin, size}, idf_, weighting_);
+        places[row] = {w, begin};
+        out.indptr[row + 1] = static_cast<std::int64_t>(size);
+    });
+    for (std::int64_t row = 0; row < count; ++row) out.indptr[row + 1] += out.indptr[row];
+    if (threads == 1 || count == 1) {  // it stands there as it is to be
+        out.indices = std::move(workers[places.empty() ? 0 : places[0].worker].indices);
+        out.values = std::move(workers[places.empty() ? 0 : places[0].worker].values);
+        return out;
+    }
+    out.indices.resize(static_cast<std::size_t>(out.indptr.back()));
+    out.values.resize(out.indices.size());
+    parallel_each(count, kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
+        const Worker& worker = workers[places[row].worker];
+        const std::int64_t size = out.indptr[row + 1] - out.indptr[row];
+        std::copy_n(worker.indices.data() + places[row].begin, size, out.indices.data() + out.indptr[row]);
+        std::copy_n(worker.values.data() + places[row].begin, size, out.values.data() + out.indptr[row]);
+    });
+    return out;
+}
+
+std::vector<Vectorizer::Found> Vectorizer::trace(std::string_view text) const {
+    std::vector<Found> out;
+    std::vector<std::uint64_t> hashes;
+    std::int64_t first = 0;
+    for (const Part& part : parts_) {
+        Reader reader(part.part.analysis);
+        read_text(reader, text, 0);
+        each_feature(reader, part, first, hashes, [&](std::int64_t feature, const Term& term) {
+            out.push_back({static_cast<std::int32_t>(feature), term.from, term.to,
+                           std::string(reader.letters().substr(term.begin, term.size))});
+        });
+        first += part.part.buckets > 0 ? part.part.buckets : part.terms.size();
+    }
+    return out;
+}
+
+}  // namespace carya

@@ -1,0 +1,1 @@
+"""Texts: from words to features, and from features to the names of labels."""
