@@ -14,12 +14,14 @@ ROOT = Path(carya.__file__).parent
 # From the ground up; a module may import from its own floor's list of neighbours and from any floor below.
 FLOORS: list[set[str]] = [
     {"errors", "version", "_core"},
-    {"params", "progress", "matrices"},
+    {"params", "progress", "matrices", "strings"},
     {"checks", "tree", "layer", "store"},
     {"layouts"},
     {"search", "metrics", "c_interface"},
     {"indexing", "matching", "ranking", "data"},
     {"models"},
+    {"text"},
+    {"opening"},
     {"cli"},
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -141,7 +141,20 @@ void register_search(nb::module_& m) {
                 }
                 return give(std::move(out));
             },
-            "The weights as (indptr, positions, values), feature by feature.");
+            "The weights as (indptr, positions, values), feature by feature.")
+        .def(
+            "weights_at",
+            [](const LayerArrays& self, Array<std::int32_t> features, std::int64_t position) {
+                std::vector<float> out;
+                {
+                    const nb::gil_scoped_release released;
+                    if (self.folder) self.folder->seal().need(self.data.data(), self.data.size());
+                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "the layer");
+                    out = weights_at(self.packed(), span(self.chunks), span(features), position);
+                }
+                return give(std::move(out));
+            },
+            "features"_a.noconvert(), "position"_a, "The weights of some features at one position.");
 
     nb::class_<Searcher>(m, "BeamSearch", "Beam search over layers.")
         .def(nb::init<const std::vector<const LayerArrays*>&, const std::vector<std::string>&>(), "layers"_a,

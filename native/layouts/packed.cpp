@@ -284,4 +284,26 @@ Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks) {
     return out;
 }
 
+std::vector<float> weights_at(const PackedView& packed, std::span<const std::int64_t> chunks,
+                              std::span<const std::int32_t> features, std::int64_t position) {
+    const Chunking chunking(packed.form, chunks);
+    if (position < 0 || position >= chunks.back()) throw std::invalid_argument("there is no such position");
+    std::vector<float> out;
+    out.reserve(features.size());
+    for_form(packed.form, [&]<class Id, class Child, class Weight>() {
+        Csr block;
+        for (const std::int32_t feature : features) {
+            if (feature < 0 || feature >= packed.features()) throw std::invalid_argument("there is no such feature");
+            block.indices.clear();
+            block.values.clear();
+            read_block<Id, Child, Weight>(packed, feature, chunking, block);
+            const auto at =
+                std::lower_bound(block.indices.begin(), block.indices.end(), static_cast<std::int32_t>(position));
+            const bool found = at != block.indices.end() && *at == position;
+            out.push_back(found ? block.values[at - block.indices.begin()] : 0.0F);
+        }
+    });
+    return out;
+}
+
 }  // namespace carya

@@ -124,4 +124,9 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
 // And back. Throws std::invalid_argument if a block is not as described above.
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks);
 
+// The weights of some features at one position, 0 where there is none. Throws std::invalid_argument as unpack does, and
+// for what is no feature or position.
+std::vector<float> weights_at(const PackedView& packed, std::span<const std::int64_t> chunks,
+                              std::span<const std::int32_t> features, std::int64_t position);
+
 }  // namespace carya

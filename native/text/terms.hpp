@@ -96,13 +96,19 @@ public:
         if (!slots_.empty()) __builtin_prefetch(slots_.data() + (hash & (slots_.size() - 1)));
     }
     void prefetch_entry(std::uint64_t hash) const {
-        if (slots_.empty()) return;
-        const std::uint64_t slot = slots_[hash & (slots_.size() - 1)];
-        if (slot != 0) __builtin_prefetch(entries_.data() + (static_cast<std::uint32_t>(slot) - 1));
+        if (const Entry* entry = likely(hash)) __builtin_prefetch(entry);
+    }
+    void prefetch_text(std::uint64_t hash) const {
+        if (const Entry* entry = likely(hash)) __builtin_prefetch(bytes_.data() + entry->begin);
     }
 
 private:
     void grow();
+    // Where a term is in all likelihood if it is known.
+    const Entry* likely(std::uint64_t hash) const {
+        const std::uint64_t slot = slots_.empty() ? 0 : slots_[hash & (slots_.size() - 1)];
+        return slot == 0 ? nullptr : entries_.data() + (static_cast<std::uint32_t>(slot) - 1);
+    }
 
     std::vector<std::uint64_t> slots_;
     std::vector<Entry> entries_;

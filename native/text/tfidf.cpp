@@ -139,6 +139,7 @@ void TermCounter::count_terms(Worker& worker, std::size_t part) {
     });
     for (std::size_t i = 0; i < worker.terms.size(); ++i) {
         if (i + kAhead < worker.terms.size()) table.prefetch_entry(worker.hashes[i + kAhead]);
+        if (i + kAhead / 2 < worker.terms.size()) table.prefetch_text(worker.hashes[i + kAhead / 2]);
         const std::uint32_t number =
             table.number(letters + worker.terms[i].begin, worker.terms[i].size, worker.hashes[i]);
         TermTable::Entry& entry = table[number];

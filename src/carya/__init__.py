@@ -10,18 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics
-    from carya.models.opening import load
     from carya.models.xr_linear import XRLinear
+    from carya.opening import load
+    from carya.text.ranker import TextRanker
+    from carya.text.tfidf import Tfidf
     from carya.tree import LabelTree
     from carya.version import __version__
 
-__all__ = ["LabelTree", "XRLinear", "__version__", "data", "errors", "indexing", "load", "metrics"]
+__all__ = [
+    "LabelTree",
+    "TextRanker",
+    "Tfidf",
+    "XRLinear",
+    "__version__",
+    "data",
+    "errors",
+    "indexing",
+    "load",
+    "metrics",
+]
 
 _HOMES = {
     "LabelTree": "carya.tree",
+    "TextRanker": "carya.text.ranker",
+    "Tfidf": "carya.text.tfidf",
     "XRLinear": "carya.models.xr_linear",
     "__version__": "carya.version",
-    "load": "carya.models.opening",
+    "load": "carya.opening",
 }
 
 

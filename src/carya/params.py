@@ -205,14 +205,27 @@ class Parameterised:
                 raise UnknownParameterError(f"{cls.__name__} has no parameter {name!r}{advice}")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name, as in scikit-learn."""
-        return {field.name: getattr(self, field.name) for field in self.parameters()}
+        """The parameters by name, as in scikit-learn; if `deep`, those of parts too, as part__name."""
+        found = {field.name: getattr(self, field.name) for field in self.parameters()}
+        for name, value in list(found.items()) if deep else ():
+            if isinstance(value, Parameterised):
+                found |= {f"{name}__{inner}": one for inner, one in value.get_params().items()}
+        return found
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, as in scikit-learn; unknown names are refused with a hint."""
-        self._refuse_unknown(params)
+        self._refuse_unknown(name.partition("__")[0] for name in params)
         for name, value in params.items():
-            setattr(self, name, value)
+            mine, _, inner = name.partition("__")
+            if not inner:
+                setattr(self, mine, value)
+                continue
+            part = getattr(self, mine)
+            if not isinstance(part, Parameterised):
+                raise UnknownParameterError(
+                    f"{mine} of {type(self).__name__} is {part!r}: it has no parameter {inner!r}"
+                )
+            part.set_params(**{inner: value})
         return self
 
     def __repr__(self) -> str:

@@ -25,6 +25,7 @@ from carya.layouts import choose
 from carya.matching import Negatives
 from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
+from carya.models.explaining import Explanation, explain
 from carya.models.recursion import train_layers
 from carya.models.saving import Learned, pack, unpack
 from carya.params import (
@@ -242,6 +243,29 @@ class XRLinear(Parameterised):
         assert answer is not None  # what passed the door is a query
         return answer
 
+    def rank_sparse(
+        self,
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The same for the sparse features of one query as they are in a row of a CSR matrix: ascending, and finite."""
+        learned, searcher = self._ready()
+        answer = searcher.rank(
+            features,
+            values,
+            np.zeros(0, np.float32),
+            top_k=checks.positive_int(top_k, "top_k"),
+            beam_width=self._beam(beam_width),
+            min_score=_least(min_score),
+        )
+        if answer is None:
+            raise InputError(f"features must ascend below {learned.widths[0]}, values be finite, dense features none")
+        return answer
+
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
         """The scores of given (row, label) pairs only, whether the search would have reached them or not.
 
@@ -262,6 +286,31 @@ class XRLinear(Parameterised):
         scores = searcher.selected(queries, wanted, threads=_core.thread_count(self.n_jobs))
         return sp.csr_array((scores, wanted.indices, wanted.indptr), shape=(wanted.rows, wanted.cols))
 
+    def explain(self, x: FeaturesLike, label: int) -> Explanation:
+        """Why a label has its score for one query: what every feature adds at every level, exactly.
+
+        Parameters
+        ----------
+        x : one row of what `fit` took
+        label : int
+
+        Examples
+        --------
+        >>> import math, carya
+        >>> X, Y = carya.data.make_world(300, 30, seed=0)
+        >>> model = carya.XRLinear(max_leaf=10).fit(X, Y)
+        >>> labels, scores = model.rank(X[[0]], top_k=1)
+        >>> why = model.explain(X[[0]], labels[0])
+        >>> math.isclose(math.exp(why.base + why.shares.sum()), why.score)
+        True
+        >>> math.isclose(why.score, scores[0], rel_tol=1e-4)
+        True
+        """
+        learned, _ = self._ready()
+        if not isinstance(label, (int, np.integer)) or not 0 <= label < learned.tree.n_labels:
+            raise InputError(f"label must be an integer between 0 and {learned.tree.n_labels - 1}, got {label!r}")
+        return explain(learned, *checks.query(x, learned.widths), int(label))
+
     def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
         """P@1, what scikit-learn compares models by unless told otherwise."""
         return metrics.precision(Y, self.predict(X, top_k=1), k=1)
@@ -274,11 +323,12 @@ class XRLinear(Parameterised):
         precision : {"float32", "float16", "int8"}, optional
             Keep the weights otherwise than the model does.
         """
-        if precision is not None:
-            self.with_precision(precision).save(path)
-            return
-        learned, _ = self._ready()
-        store.save(path, pack(learned, self._parameters_to_keep()), version=__version__)
+        store.save(path, self.to_saved(precision=precision), version=__version__)
+
+    def to_saved(self, *, precision: str | None = None) -> store.Saved:
+        """What :meth:`save` writes."""
+        model = self if precision is None else self.with_precision(precision)
+        return pack(model._ready()[0], model._parameters_to_keep())
 
     def with_precision(self, precision: str) -> Self:
         """The same model with its weights kept otherwise: fewer bits are smaller and a little less exact.

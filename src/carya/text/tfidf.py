@@ -1,4 +1,4 @@
-"""Texts to rows of weighted terms, by the native core: the numbers of scikit-learn's `TfidfVectorizer`, many times faster."""
+"""Texts to rows of weighted terms, by the native core, with the numbers of scikit-learn's `TfidfVectorizer`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.errors import InputError, NotFittedError, ParameterError
-from carya.params import Choice, Either, Instance, Integer, Parameterised, Real, Rule, parameter
+from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
 from carya.progress import Bars, Progress
 
 ANALYZERS = ("word", "char", "char_wb")
@@ -187,9 +187,7 @@ class Tfidf(Parameterised):
                 names += [f"{prefix}bucket {number}" for number in range(self.buckets)]
                 continue
             raw = data.tobytes()
-            names += [
-                prefix + raw[begin:end].decode() for begin, end in itertools.pairwise([0, *ends.tolist()])
-            ]
+            names += [prefix + raw[begin:end].decode() for begin, end in itertools.pairwise([0, *ends.tolist()])]
         return np.array(names, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -206,7 +204,7 @@ class Tfidf(Parameterised):
             if counter.texts == 0:
                 raise InputError("there are no texts to learn from")
             least, most = (self._texts(limit, counter.texts) for limit in (self.min_df, self.max_df))
-            if most < least:
+            if most < least and self.buckets is None and self.max_df != 1.0:
                 raise ParameterError(
                     f"max_df={self.max_df!r} allows fewer texts than min_df={self.min_df!r} of {counter.texts}"
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from carya import store
 from carya.errors import ModelFormatError
@@ -10,8 +11,13 @@ from carya.models.saving import KIND, LAZY
 from carya.models.xr_linear import XRLinear
 
 
-def load(path: str | os.PathLike[str]) -> XRLinear:
+def load(path: str | os.PathLike[str]) -> Any:
     """Open a saved model: memory-mapped, read-only, checked.
+
+    Returns
+    -------
+    XRLinear or TextRanker
+        As it was saved.
 
     Raises
     ------
@@ -28,12 +34,16 @@ def load(path: str | os.PathLike[str]) -> XRLinear:
     >>> model.tree_.n_labels
     30
     """
+    from carya.text.ranker import TextRanker
+    from carya.text.saving import KIND as TEXT_KIND
+
+    kinds: dict[str, Any] = {KIND: XRLinear, TEXT_KIND: TextRanker}
     saved = store.load(path, lazily=LAZY)
-    if saved.kind != KIND:
+    if saved.kind not in kinds:
         raise ModelFormatError(
             f"{path} holds a model of kind {saved.kind!r}, which this version of Carya does not know"
         )
     try:
-        return XRLinear.from_saved(saved)
+        return kinds[saved.kind].from_saved(saved)
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None

@@ -1,0 +1,204 @@
+"""Texts and names of labels in, ranked names out: a vectorizer and a model under one roof."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import scipy.sparse as sp
+
+from carya import metrics, store
+from carya.errors import InputError, ModelFormatError, NotFittedError
+from carya.models.xr_linear import XRLinear
+from carya.params import Choice, Either, Instance, Parameterised, parameter
+from carya.text.explaining import TextExplanation
+from carya.text.labels import LabelSet, label_matrix
+from carya.text.saving import pack, unpack
+from carya.text.tfidf import Tfidf
+from carya.version import __version__
+
+
+class Suggestion(NamedTuple):
+    """A label for a text.
+
+    Attributes
+    ----------
+    label : str
+        As it was called in training.
+    score : float
+    name : str
+        What people call it; the label itself if no names were given.
+    """
+
+    label: str
+    score: float
+    name: str
+
+
+@dataclass(eq=False, repr=False)
+class TextRanker(Parameterised):
+    """Ranks the labels of texts.
+
+    Parameters
+    ----------
+    vectorizer : Tfidf, optional
+    model : XRLinear, optional
+
+    Examples
+    --------
+    >>> import carya
+    >>> texts = ["a fast web server", "a mail server", "an image editor", "a photo editor", "a fast mail client"]
+    >>> labels = [["net", "web"], ["net", "mail"], ["graphics"], ["graphics"], ["mail"]]
+    >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels)
+    >>> ranker.suggest("another photo editor", top_k=1)[0].label
+    'graphics'
+    >>> why = ranker.explain("another photo editor", "graphics")
+    >>> {"photo", "editor"} <= {share.term for share in why.terms}
+    True
+    """
+
+    vectorizer: Tfidf | None = parameter(
+        None, Either(Instance(Tfidf, "a Tfidf"), Choice(None)), "how texts become features; None is Tfidf()"
+    )
+    model: XRLinear | None = parameter(
+        None, Either(Instance(XRLinear, "an XRLinear"), Choice(None)), "what ranks them; None is XRLinear()"
+    )
+
+    def fit(
+        self,
+        texts: Iterable[str],
+        labels: Iterable[Iterable[str]],
+        *,
+        names: Mapping[str, str] | None = None,
+        label_texts: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Learn from texts and the labels of each.
+
+        Parameters
+        ----------
+        texts : list of str
+        labels : list of list of str
+            As many. A text without labels is an example of what has none.
+        names : mapping of str to str, optional
+            What people call a label.
+        label_texts : mapping of str to str, optional
+            What is written about a label. Representations of the model with ``lf`` cluster labels by it.
+        """
+        self.check_parameters()
+        vectorizer, model = _copy(self.vectorizer, Tfidf), _copy(self.model, XRLinear)
+        Y, ids = label_matrix(labels)
+        known = LabelSet.of(ids, names, label_texts)
+        X = vectorizer.fit_transform(texts)
+        if X.shape[0] != Y.shape[0]:
+            raise InputError(f"there are {X.shape[0]} texts but labels for {Y.shape[0]}")
+        if not ids:
+            raise InputError("no text has a label: there is nothing to learn")
+        about: dict[str, Any] = {}
+        if "lf" in str(model.representation):
+            if known.texts is None:
+                raise InputError(f"representation={model.representation!r} needs label_texts")
+            about["label_features"] = vectorizer.transform(known.texts)
+        model.fit(X, Y, **about)
+        self._set_learned(vectorizer, model, known)
+        return self
+
+    def suggest(
+        self, text: str, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> list[Suggestion]:
+        """The best labels of one text, best first; takes tens of microseconds. None for a text without known terms."""
+        vectorizer, model, labels = self._ready()
+        if not isinstance(text, str):
+            raise InputError(f"text must be a string, got {type(text).__name__}; for several use suggest_all")
+        features, values = vectorizer.row(text)
+        found, scores = model.rank_sparse(features, values, top_k=top_k, beam_width=beam_width, min_score=min_score)
+        return [
+            Suggestion(labels.ids[label], score, labels.name(label))
+            for label, score in zip(found.tolist(), scores.tolist(), strict=True)
+        ]
+
+    def suggest_all(
+        self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> list[list[Suggestion]]:
+        """The best labels of each of several texts."""
+        labels = self._ready()[2]
+        S = self.predict(texts, top_k=top_k, beam_width=beam_width, min_score=min_score)
+        found, scores, ends = S.indices.tolist(), S.data.tolist(), S.indptr.tolist()
+        return [
+            [Suggestion(labels.ids[found[i]], scores[i], labels.name(found[i])) for i in range(begin, end)]
+            for begin, end in itertools.pairwise(ends)
+        ]
+
+    def predict(
+        self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> sp.csr_array:
+        """Scores of the best labels of every text, texts x labels, each row sorted best first; `labels_` names them."""
+        vectorizer, model, _ = self._ready()
+        X = vectorizer.transform(texts)
+        return model.predict(X, top_k=top_k, beam_width=beam_width, min_score=min_score)
+
+    def explain(self, text: str, label: str) -> TextExplanation:
+        """What each term of a text adds to a label's score, level by level; adds up to the score."""
+        vectorizer, model, labels = self._ready()
+        number = labels.number(label)
+        features, values = vectorizer.row(text)
+        x = sp.csr_array((values, features, [0, features.size]), shape=(1, vectorizer.n_features_))
+        why = model.explain(x, number)
+        return TextExplanation.of(why, vectorizer.terms_in(text), labels.ids[number], labels.name(number))
+
+    def label_matrix(self, labels: Iterable[Iterable[str]]) -> sp.csr_array:
+        """Lists of labels as a matrix, rows x `labels_`; those that the ranker does not know are left out."""
+        return label_matrix(labels, self._ready()[2].ids)[0]
+
+    def score(self, texts: Iterable[str], labels: Iterable[Iterable[str]]) -> float:
+        """P@1, what scikit-learn compares models by unless told otherwise."""
+        return metrics.precision(self.label_matrix(labels), self.predict(texts, top_k=1), k=1)
+
+    @property
+    def labels_(self) -> Sequence[str]:
+        """The labels in the order of a prediction's columns."""
+        return self._ready()[2].ids
+
+    @property
+    def label_names_(self) -> Sequence[str]:
+        """What people call them."""
+        labels = self._ready()[2]
+        return labels.ids if labels.names is None else labels.names
+
+    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
+        """Write the ranker to a folder, in one step: a reader sees the old one or the new one, never half of it."""
+        vectorizer, model, labels = self._ready()
+        store.save(path, pack(vectorizer, labels, model.to_saved(precision=precision)), version=__version__)
+
+    @classmethod
+    def from_saved(cls, saved: store.Saved) -> Self:
+        """The ranker in an opened folder; what :func:`carya.load` calls."""
+        vectorizer, labels, rest = unpack(saved)
+        model = XRLinear.from_saved(rest)
+        if model.widths_ != (vectorizer.n_features_, 0) or len(labels) != model.tree_.n_labels:
+            raise ModelFormatError(
+                "the parts of the model do not fit together: texts, labels and weights differ in size"
+            )
+        ranker = cls(vectorizer, model)
+        ranker._set_learned(vectorizer, model, labels)
+        return ranker
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def _set_learned(self, vectorizer: Tfidf, model: XRLinear, labels: LabelSet) -> None:
+        self._fitted = (vectorizer, model, labels)  # in one step: other threads may be asking
+        self.vectorizer_ = vectorizer
+        self.model_ = model
+
+    def _ready(self) -> tuple[Tfidf, XRLinear, LabelSet]:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("this TextRanker is not fitted yet: call fit first")
+        return self._fitted
+
+
+def _copy(part: Any, kind: Any) -> Any:
+    """An unfitted one of the same parameters."""
+    return kind() if part is None else kind(**part.get_params(deep=False))

@@ -1,0 +1,81 @@
+"""What of a text ranker goes into a saved folder, beside what its model puts there. docs/format.md specifies it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya.errors import ModelFormatError
+from carya.models.saving import KIND as MODEL_KIND
+from carya.store import Saved
+from carya.strings import Strings
+from carya.text.labels import LabelSet
+from carya.text.tfidf import Tfidf
+
+KIND = "text-ranker"
+
+_TERMS = ("bytes", "ends", "slots")
+_LABELS = ("ids", "names", "texts")
+
+
+def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved) -> Saved:
+    """The content of the folder."""
+    arrays: dict[str, NDArray[Any]] = dict(model.arrays)
+    for part, terms in enumerate(vectorizer.terms_):
+        arrays |= {f"text.{part}.{name}": array for name, array in zip(_TERMS, terms, strict=True)}
+    arrays["text.idf"] = vectorizer.idf_
+    for name in _LABELS:
+        strings: Strings | None = getattr(labels, name)
+        if strings is not None:
+            arrays |= {f"labels.{name}.bytes": strings.data, f"labels.{name}.ends": strings.ends}
+    parameters = {name: _plain(value) for name, value in vectorizer.get_params().items()}
+    return Saved(KIND, {"model": model.parameters, "text": parameters}, model.shape, arrays)
+
+
+def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Saved]:
+    """The parts, and what the model is to be made of; raises ModelFormatError if they do not fit together."""
+    try:
+        parameters = {name: _tuples(value) for name, value in saved.parameters["text"].items()}
+        vectorizer = Tfidf(**parameters)
+        vectorizer.check_parameters()
+        parts = 1 if isinstance(vectorizer.analyzer, str) else len(vectorizer.analyzer)
+        terms = [tuple(saved.arrays[f"text.{part}.{name}"] for name in _TERMS) for part in range(parts)]
+        vectorizer.set_learned(terms, saved.arrays["text.idf"])  # type: ignore[arg-type]
+        if not np.isfinite(vectorizer.idf_).all():
+            raise ValueError("an idf is not finite")
+        strings = {
+            name: Strings(saved.arrays[f"labels.{name}.bytes"], saved.arrays[f"labels.{name}.ends"])
+            for name in _LABELS
+            if name == "ids" or f"labels.{name}.ends" in saved.arrays
+        }
+        if len({len(one) for one in strings.values()}) != 1:
+            raise ValueError("there are more labels than names, or fewer")
+        mine = [name for name in saved.arrays if name.startswith(("text.", "labels."))]
+        if len(mine) != len(_TERMS) * parts + 1 + 2 * len(strings):
+            raise ValueError("there are arrays that no part knows")
+        model = replace(
+            saved,
+            kind=MODEL_KIND,
+            parameters=dict(saved.parameters["model"]),
+            arrays={name: array for name, array in saved.arrays.items() if name not in mine},
+        )
+    except KeyError as error:
+        raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
+    return vectorizer, LabelSet(**strings), model
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
