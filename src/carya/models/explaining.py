@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from carya.errors import ModelFormatError
 from carya.layer import Layer, Transform
 from carya.models.saving import Learned
 
@@ -127,6 +128,8 @@ def _level(
     position = int(np.flatnonzero(layer.order == node)[0])
     weights = layer.native.weights_at(features, position)
     added = np.concatenate([values.astype(np.float64) * weights, dense.astype(np.float64) * layer.dense[position]])
+    if not np.isfinite(added).all():
+        raise ModelFormatError("the weights are damaged: some are not finite")
     bias = float(layer.offsets[position])
     raw = math.fsum([bias, *added])
     slope, base = 0.0, 0.0
