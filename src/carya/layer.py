@@ -162,6 +162,13 @@ class Layer:
         except ValueError as error:
             raise ModelFormatError(f"the weights are damaged: {error}") from None
 
+    def weights_at(self, features: NDArray[np.int32], position: int) -> NDArray[np.float32]:
+        """The weights of some sparse features at one position; raises ModelFormatError if they are damaged."""
+        try:
+            return self.native.weights_at(features, position)
+        except ValueError as error:
+            raise ModelFormatError(f"the weights are damaged: {error}") from None
+
     def matrix(self) -> sp.csc_array:
         """All weights as one matrix, features x nodes, the sparse features first and the offsets in the last row."""
         self.verify()

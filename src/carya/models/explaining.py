@@ -126,7 +126,7 @@ def _level(
 ) -> Level:
     layer.verify()
     position = int(np.flatnonzero(layer.order == node)[0])
-    weights = layer.native.weights_at(features, position)
+    weights = layer.weights_at(features, position)
     added = np.concatenate([values.astype(np.float64) * weights, dense.astype(np.float64) * layer.dense[position]])
     if not np.isfinite(added).all():
         raise ModelFormatError("the weights are damaged: some are not finite")
