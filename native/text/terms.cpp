@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <new>
 #include <stdexcept>
 
 namespace carya {
@@ -79,27 +80,33 @@ TermArrays TermArrays::of(std::span<const std::string_view> sorted) {
 }
 
 void TermTable::grow() {
-    std::vector<std::uint64_t> larger(slots_for(entries_.size() + 1) * 2);
-    for (std::size_t number = 0; number < entries_.size(); ++number) {
-        const std::uint64_t hash = entries_[number].hash;
-        larger[probe(larger, hash, never)] = slot_of(hash, number);
-    }
+    std::vector<std::uint64_t> larger(2 * slots_for(count_ + 1));
+    std::size_t at = 0;
+    each([&](const Record& record) {
+        larger[probe(larger, record.hash, never)] = slot_of(record.hash, at);
+        at += words_for(record.size);
+    });
     slots_ = std::move(larger);
 }
 
-std::uint32_t TermTable::number(const char* term, std::size_t size, std::uint64_t hash) {
-    if (2 * entries_.size() >= slots_.size()) grow();
-    const std::uint64_t at = probe(slots_, hash, [&](std::uint32_t number) {
-        const Entry& entry = entries_[number];
-        return entry.size == size && std::memcmp(bytes_.data() + entry.begin, term, size) == 0;
+TermTable::Record& TermTable::find(const char* term, std::size_t size, std::uint64_t hash) {
+    if (2 * count_ >= slots_.size()) grow();
+    const auto record_at = [&](std::size_t at) { return reinterpret_cast<Record*>(words_.data() + at); };
+    const std::uint64_t slot = probe(slots_, hash, [&](std::uint32_t at) {
+        const Record& record = *record_at(at);
+        return record.hash == hash && record.size == size && std::memcmp(record.bytes(), term, size) == 0;
     });
-    if (slots_[at] != 0) return static_cast<std::uint32_t>(slots_[at]) - 1;
-    if (entries_.size() >= std::numeric_limits<std::int32_t>::max()) throw std::length_error("too many terms");
-    const std::size_t begin = bytes_.size();
-    bytes_.insert(bytes_.end(), term, term + size);
-    entries_.push_back({hash, begin, 0, static_cast<std::uint32_t>(size), 0, 0, 0});
-    slots_[at] = slot_of(hash, entries_.size() - 1);
-    return static_cast<std::uint32_t>(entries_.size() - 1);
+    if (slots_[slot] != 0) return *record_at(static_cast<std::uint32_t>(slots_[slot]) - 1);
+    const std::size_t end = used_ + words_for(size);
+    if (end >= std::numeric_limits<std::uint32_t>::max()) throw std::length_error("too many terms");
+    if (end > words_.size()) words_.resize(std::max(2 * words_.size(), end));
+    Record& record =
+        *new (words_.data() + used_) Record{hash, static_cast<std::uint32_t>(count_), static_cast<std::uint32_t>(size)};
+    std::memcpy(words_.data() + used_ + sizeof(Record) / 8, term, size);
+    slots_[slot] = slot_of(hash, used_);
+    used_ = end;
+    ++count_;
+    return record;
 }
 
 }  // namespace carya

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace carya {
@@ -72,47 +72,58 @@ struct TermArrays {
     Terms view() const { return {bytes, ends, slots}; }
 };
 
-// Grows. Terms are numbered as they come.
+// Grows. Terms are numbered as they come. A term and all that is kept of it lie side by side, so that to count it costs
+// two places in memory: its slot and its record.
 class TermTable {
 public:
-    struct Entry {
+    struct Record {
         std::uint64_t hash;
-        std::uint64_t begin;  // in the bytes
-        std::uint64_t total = 0;
+        std::uint32_t number;
         std::uint32_t size;
         std::uint32_t texts = 0;
+        std::uint32_t total = 0;
         std::uint32_t last = 0;   // the last text that had it, counted from 1
         std::uint32_t place = 0;  // of its count in that text
+
+        const char* bytes() const { return reinterpret_cast<const char*>(this + 1); }
+        std::string_view text() const { return {bytes(), size}; }
     };
 
-    // The number of a term, new or not. Throws std::length_error when there are too many.
-    std::uint32_t number(const char* term, std::size_t size, std::uint64_t hash);
-    Entry& operator[](std::uint32_t number) { return entries_[number]; }
-    std::string_view text(const Entry& entry) const { return {bytes_.data() + entry.begin, entry.size}; }
-    std::span<const Entry> entries() const { return entries_; }
+    // The record of a term, new or not; it is there until the next call. Throws std::length_error when there are too
+    // many.
+    Record& find(const char* term, std::size_t size, std::uint64_t hash);
+    std::size_t size() const { return count_; }
 
-    // Ask for the memory that number() will need: of the slot first, then of what it names.
+    // Calls body(record) for all terms in the order of their numbers.
+    template <class Body>
+    void each(const Body& body) const {
+        for (std::size_t at = 0; at < used_;) {
+            const Record& record = *reinterpret_cast<const Record*>(words_.data() + at);
+            body(record);
+            at += words_for(record.size);
+        }
+    }
+
+    // Ask for the memory that find() will need: of the slot first, then of the record it names.
     void prefetch_slot(std::uint64_t hash) const {
         if (!slots_.empty()) __builtin_prefetch(slots_.data() + (hash & (slots_.size() - 1)));
     }
-    void prefetch_entry(std::uint64_t hash) const {
-        if (const Entry* entry = likely(hash)) __builtin_prefetch(entry);
-    }
-    void prefetch_text(std::uint64_t hash) const {
-        if (const Entry* entry = likely(hash)) __builtin_prefetch(bytes_.data() + entry->begin);
+    void prefetch_record(std::uint64_t hash) const {
+        const std::uint64_t slot = slots_.empty() ? 0 : slots_[hash & (slots_.size() - 1)];
+        if (slot == 0) return;
+        const std::uint64_t* record = words_.data() + (static_cast<std::uint32_t>(slot) - 1);
+        __builtin_prefetch(record, 1);
+        __builtin_prefetch(record + 7, 1);
     }
 
 private:
+    static std::size_t words_for(std::size_t size) { return (sizeof(Record) + size + 7) / 8; }
     void grow();
-    // Where a term is in all likelihood if it is known.
-    const Entry* likely(std::uint64_t hash) const {
-        const std::uint64_t slot = slots_.empty() ? 0 : slots_[hash & (slots_.size() - 1)];
-        return slot == 0 ? nullptr : entries_.data() + (static_cast<std::uint32_t>(slot) - 1);
-    }
 
-    std::vector<std::uint64_t> slots_;
-    std::vector<Entry> entries_;
-    std::vector<char> bytes_;
+    std::vector<std::uint64_t> slots_;  // as those of Terms, with the place of a record for its number
+    std::vector<std::uint64_t> words_;  // the records
+    std::size_t used_ = 0;
+    std::size_t count_ = 0;
 };
 
 }  // namespace carya

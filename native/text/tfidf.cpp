@@ -138,20 +138,18 @@ void TermCounter::count_terms(Worker& worker, std::size_t part) {
         table.prefetch_slot(worker.hashes.back());
     });
     for (std::size_t i = 0; i < worker.terms.size(); ++i) {
-        if (i + kAhead < worker.terms.size()) table.prefetch_entry(worker.hashes[i + kAhead]);
-        if (i + kAhead / 2 < worker.terms.size()) table.prefetch_text(worker.hashes[i + kAhead / 2]);
-        const std::uint32_t number =
-            table.number(letters + worker.terms[i].begin, worker.terms[i].size, worker.hashes[i]);
-        TermTable::Entry& entry = table[number];
-        ++entry.total;
-        if (entry.last == worker.texts) {
-            ++items[begin + entry.place].count;
+        if (i + kAhead < worker.terms.size()) table.prefetch_record(worker.hashes[i + kAhead]);
+        const Term& term = worker.terms[i];
+        TermTable::Record& record = table.find(letters + term.begin, term.size, worker.hashes[i]);
+        ++record.total;
+        if (record.last == worker.texts) {
+            ++items[begin + record.place].count;
             continue;
         }
-        entry.last = worker.texts;
-        entry.place = static_cast<std::uint32_t>(items.size() - begin);
-        ++entry.texts;
-        items.push_back({number, 1});
+        record.last = worker.texts;
+        record.place = static_cast<std::uint32_t>(items.size() - begin);
+        ++record.texts;
+        items.push_back({record.number, 1});
     }
 }
 
@@ -185,41 +183,39 @@ constexpr std::int64_t kShards = 1 << kShardBits;
 std::int64_t shard_of(std::uint64_t hash) { return static_cast<std::int64_t>(hash >> (64 - kShardBits)); }
 
 struct Merged {
-    std::uint64_t hash;
-    std::string_view text;
+    const TermTable::Record* record;  // the first of them
     std::uint64_t total;
-    std::uint64_t texts;
+    std::uint32_t texts;
     std::int32_t feature = -1;
 };
 
 struct Shard {
     std::vector<Merged> terms;
-    std::vector<std::vector<std::uint32_t>> from;  // by worker: its terms of this shard
-    std::vector<std::vector<std::uint32_t>> to;    // and which of `terms` each of them is
+    std::vector<std::vector<const TermTable::Record*>> from;  // by worker: its terms of this shard
+    std::vector<std::vector<std::uint32_t>> to;               // and which of `terms` each of them is
 };
 
-void merge(Shard& shard, const std::vector<const TermTable*>& tables) {
+void merge(Shard& shard) {
     std::size_t most = 0;
     for (const auto& from : shard.from) most += from.size();
     shard.terms.reserve(most);
     std::vector<std::uint32_t> slots(std::bit_ceil(2 * most + 1));
     const std::uint64_t mask = slots.size() - 1;
-    for (std::size_t w = 0; w < tables.size(); ++w) {
-        for (const std::uint32_t number : shard.from[w]) {
-            const TermTable::Entry& entry = tables[w]->entries()[number];
-            const std::string_view text = tables[w]->text(entry);
-            std::uint64_t at = entry.hash & mask;
+    for (std::size_t w = 0; w < shard.from.size(); ++w) {
+        shard.to[w].reserve(shard.from[w].size());
+        for (const TermTable::Record* record : shard.from[w]) {
+            std::uint64_t at = record->hash & mask;
             for (; slots[at] != 0; at = (at + 1) & mask) {
-                const Merged& known = shard.terms[slots[at] - 1];
-                if (known.hash == entry.hash && known.text == text) break;
+                const TermTable::Record& known = *shard.terms[slots[at] - 1].record;
+                if (known.hash == record->hash && known.text() == record->text()) break;
             }
             if (slots[at] == 0) {
-                shard.terms.push_back({entry.hash, text, 0, 0});
+                shard.terms.push_back({record, 0, 0});
                 slots[at] = static_cast<std::uint32_t>(shard.terms.size());
             }
             Merged& merged = shard.terms[slots[at] - 1];
-            merged.total += entry.total;
-            merged.texts += entry.texts;
+            merged.total += record->total;
+            merged.texts += record->texts;
             shard.to[w].push_back(slots[at] - 1);
         }
     }
@@ -231,12 +227,12 @@ struct Key {
     Merged* term;
 
     explicit Key(Merged& merged) : head(0), term(&merged) {
-        std::memcpy(&head, merged.text.data(), std::min(merged.text.size(), sizeof head));
+        const std::string_view text = merged.record->text();
+        std::memcpy(&head, text.data(), std::min(text.size(), sizeof head));
         head = __builtin_bswap64(head);
     }
-    bool operator<(const Key& other) const {
-        return head != other.head ? head < other.head : term->text < other.term->text;
-    }
+    std::string_view text() const { return term->record->text(); }
+    bool operator<(const Key& other) const { return head != other.head ? head < other.head : text() < other.text(); }
 };
 
 void sort_keys(std::vector<Key>& keys, int threads) {
@@ -274,11 +270,10 @@ TermCounter::Features TermCounter::choose(std::size_t part, const TermLimits& li
         shard.to.resize(tables.size());
     }
     parallel_for(std::ssize(tables), threads_, nullptr, [&](int, std::int64_t w) {
-        const std::span<const TermTable::Entry> entries = tables[w]->entries();
-        for (std::size_t number = 0; number < entries.size(); ++number)
-            shards[shard_of(entries[number].hash)].from[w].push_back(static_cast<std::uint32_t>(number));
+        tables[w]->each(
+            [&](const TermTable::Record& record) { shards[shard_of(record.hash)].from[w].push_back(&record); });
     });
-    parallel_for(kShards, threads_, nullptr, [&](int, std::int64_t s) { merge(shards[s], tables); });
+    parallel_for(kShards, threads_, nullptr, [&](int, std::int64_t s) { merge(shards[s]); });
 
     std::vector<Key> keys;
     for (Shard& shard : shards)
@@ -301,16 +296,16 @@ TermCounter::Features TermCounter::choose(std::size_t part, const TermLimits& li
     std::vector<std::string_view> sorted;
     for (const Key& key : keys) {
         key.term->feature = static_cast<std::int32_t>(first + std::ssize(sorted));
-        sorted.push_back(key.term->text);
+        sorted.push_back(key.text());
         learned.texts.push_back(static_cast<std::int64_t>(key.term->texts));
     }
     learned.terms.push_back(TermArrays::of(sorted));
 
     parallel_for(std::ssize(tables), threads_, nullptr, [&](int, std::int64_t w) {
-        features[w].resize(tables[w]->entries().size());
+        features[w].resize(tables[w]->size());
         for (const Shard& shard : shards)
             for (std::size_t i = 0; i < shard.from[w].size(); ++i)
-                features[w][shard.from[w][i]] = shard.terms[shard.to[w][i]].feature;
+                features[w][shard.from[w][i]->number] = shard.terms[shard.to[w][i]].feature;
     });
     return features;
 }

@@ -52,6 +52,7 @@ class TermCounter {
 public:
     // With `keep_rows` what was counted in each text is kept, so that texts need not be read again.
     TermCounter(std::vector<TextPart> parts, bool keep_rows, int threads);
+    TermCounter(const TermCounter&) = delete;
 
     // Throws std::invalid_argument for a text that cannot be read, by its number.
     void add(std::span<const std::string_view> texts, Monitor* monitor);
