@@ -141,3 +141,34 @@ def metrics(Y: np.ndarray, S: np.ndarray | sp.csr_array, k: int, propensity: np.
         "PSP": sum(map(sum, weighted)) / sum(map(sum, best)),
         "PSnDCG": sum(map(discounted, weighted)) / sum(map(discounted, best)),
     }
+
+
+def lz4_frame(data: bytes, block: int = 1 << 16) -> bytes:
+    """An LZ4 frame of linked blocks: at each place a match with where the next four bytes stood last, or a literal."""
+    out = bytearray(bytes.fromhex("04224d184040c0"))
+    seen: dict[bytes, int] = {}
+    for start in range(0, len(data), block):
+        end, at, literal, packed = min(start + block, len(data)), start, start, bytearray()
+        while at < end:
+            back = at - seen.get(data[at : at + 4], at)
+            seen[data[at : at + 4]] = at
+            length = 0
+            while back and at + length < end and data[at + length] == data[at + length - back]:
+                length += 1
+            if 0 < back < 1 << 16 and length >= 4:
+                packed += _lz4_run(data[literal:at], length - 4) + back.to_bytes(2, "little") + _lz4_more(length - 4)
+                at += length
+                literal = at
+            else:
+                at += 1
+        packed += _lz4_run(data[literal:end], 0)
+        out += len(packed).to_bytes(4, "little") + packed
+    return bytes(out + bytes(4))
+
+
+def _lz4_run(literals: bytes, match: int) -> bytes:
+    return bytes([min(len(literals), 15) << 4 | min(match, 15)]) + _lz4_more(len(literals)) + literals
+
+
+def _lz4_more(length: int) -> bytes:
+    return b"" if length < 15 else b"\xff" * ((length - 15) // 255) + bytes([(length - 15) % 255])

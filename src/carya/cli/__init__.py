@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from carya.cli import data
 from carya.cli.c_flags import c_flags
 from carya.cli.demo import demo
 from carya.cli.evaluate import evaluate
@@ -41,6 +42,7 @@ app.command()(evaluate)
 app.command("import-pecos")(import_pecos)
 app.command()(inspect)
 app.command("c-flags")(c_flags)
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:
