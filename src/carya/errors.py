@@ -5,10 +5,10 @@
     CaryaError
     ├── ParameterError (ValueError)                  a parameter has a wrong value
     │   └── UnknownParameterError (TypeError)        there is no such parameter
-    ├── InputError (ValueError)                      X, Y, a tree or candidates cannot be used
+    ├── InputError (ValueError)                      X, Y, a tree, candidates or a file cannot be used
     ├── NotFittedError (ValueError, AttributeError)  the model has not been trained
     ├── ModelFormatError (ValueError)                a saved model cannot be read
-    └── SaveError (OSError)                          a model cannot be written there
+    └── SaveError (OSError)                          a model or data cannot be written there
 
 Each is also the error a Python user would expect, so ``except ValueError`` works.
 """
@@ -51,4 +51,4 @@ class ModelFormatError(CaryaError, ValueError):
 
 
 class SaveError(CaryaError, OSError):
-    """A model cannot be written to the given place."""
+    """A model or data cannot be written to the given place."""

@@ -1,6 +1,50 @@
-"""Data sets: generated worlds whose right answers are known, and real ones from a Debian package index."""
+"""Data sets: doors for those in files, real ones from a Debian package index, and generated worlds.
 
-from carya.data.published import synthesise
-from carya.data.synth import World, generate, make_world
+Each name is imported when it is first used, so that commands which need none of them start quickly.
+"""
 
-__all__ = ["World", "generate", "make_world", "synthesise"]
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carya.data.corpus import Corpus, Example, Matrices, Vocabulary
+    from carya.data.formats import open_data, write_data
+    from carya.data.published import synthesise
+    from carya.data.synth import World, generate, make_world
+    from carya.data.vocabularies import read_vocabulary, write_vocabulary
+
+__all__ = [
+    "Corpus",
+    "Example",
+    "Matrices",
+    "Vocabulary",
+    "World",
+    "generate",
+    "make_world",
+    "open_data",
+    "read_vocabulary",
+    "synthesise",
+    "write_data",
+    "write_vocabulary",
+]
+
+_HOMES = {
+    "carya.data.corpus": ("Corpus", "Example", "Matrices", "Vocabulary"),
+    "carya.data.formats": ("open_data", "write_data"),
+    "carya.data.published": ("synthesise",),
+    "carya.data.synth": ("World", "generate", "make_world"),
+    "carya.data.vocabularies": ("read_vocabulary", "write_vocabulary"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(home), name)
+    raise AttributeError(f"module 'carya.data' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,186 @@
+"""What the data doors give: texts with labels, or matrices where the features are already made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from carya.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text and the labels it has.
+
+    Attributes
+    ----------
+    text : str
+    labels : tuple of str
+        Their ids, in the order of the file.
+
+    Examples
+    --------
+    >>> Example("a red apple", ("fruit", "red"))
+    Example(text='a red apple', labels=('fruit', 'red'))
+    """
+
+    text: str
+    labels: tuple[str, ...] = ()
+
+
+class Vocabulary:
+    """The labels there are, in the order of their columns.
+
+    Parameters
+    ----------
+    ids : iterable of str
+        All different; often URIs.
+    names : iterable of str, optional
+        What people call them, one for each id; the ids themselves if not given.
+    source : str
+        What messages call it.
+
+    Examples
+    --------
+    >>> vocabulary = Vocabulary(["yso:p10", "yso:p11"], ["awareness", "service"])
+    >>> vocabulary.row("yso:p11"), vocabulary.names[1], len(vocabulary), "yso:p12" in vocabulary
+    (1, 'service', 2, False)
+    """
+
+    def __init__(self, ids: Iterable[str], names: Iterable[str] | None = None, *, source: str = "vocabulary") -> None:
+        self.ids: list[str] = list(ids)
+        self.names: list[str] = self.ids if names is None else list(names)
+        self.source = source
+        if len(self.ids) != len(self.names):
+            raise InputError(f"{source}: {len(self.ids)} ids, {len(self.names)} names")
+        self._rows = {one: row for row, one in enumerate(self.ids)}
+        if len(self._rows) != len(self.ids):
+            twice = next(one for row, one in enumerate(self.ids) if self._rows[one] != row)
+            raise InputError(f"{source}: the label {twice!r} occurs twice")
+        self._by_name: dict[str, str] | None = None
+
+    def row(self, one: str) -> int:
+        """The number of a label, from 0; raises InputError for a label that is not in it."""
+        try:
+            return self._rows[one]
+        except KeyError:
+            raise InputError(f"{self.source}: there is no label {one!r}") from None
+
+    def named(self, name: str) -> str | None:
+        """The id of the first label of that name; None if there is none."""
+        if self._by_name is None:
+            self._by_name = dict(zip(reversed(self.names), reversed(self.ids), strict=True))
+        return self._by_name.get(name)
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._rows
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.ids == other.ids and self.names == other.names
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self):,} labels)"
+
+
+class Corpus:
+    """Texts with labels, one after the other; a file is read anew each time, and never whole.
+
+    Parameters
+    ----------
+    examples : callable
+        Gives an iterator from the start.
+    source : str
+        What messages call it: mostly the path.
+    vocabulary : Vocabulary, optional
+        The labels there are, if the source says so.
+    once : bool
+        It can be iterated only once, as standard input.
+
+    Examples
+    --------
+    >>> corpus = Corpus.of([("a red apple", ["fruit", "red"]), ("a pear", ["fruit"])])
+    >>> [example.text for example in corpus]
+    ['a red apple', 'a pear']
+    >>> sum(len(example.labels) for example in corpus)
+    3
+    """
+
+    def __init__(
+        self,
+        examples: Callable[[], Iterator[Example]],
+        *,
+        source: str,
+        vocabulary: Vocabulary | None = None,
+        once: bool = False,
+    ) -> None:
+        self._examples = examples
+        self.source = source
+        self.vocabulary = vocabulary
+        self._left: int | None = 1 if once else None
+
+    @classmethod
+    def of(
+        cls,
+        examples: Iterable[Example | tuple[str, Sequence[str]]],
+        *,
+        source: str = "examples",
+        vocabulary: Vocabulary | None = None,
+    ) -> Self:
+        """A corpus that is held in memory, from examples or pairs (text, labels)."""
+        held = [one if isinstance(one, Example) else Example(one[0], tuple(one[1])) for one in examples]
+        return cls(lambda: iter(held), source=source, vocabulary=vocabulary)
+
+    def __iter__(self) -> Iterator[Example]:
+        if self._left is not None:
+            if self._left == 0:
+                raise InputError(f"{self.source} can be read only once")
+            self._left -= 1
+        return self._examples()
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.source!r}, vocabulary={self.vocabulary!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """Features and labels as matrices; rows belong together.
+
+    Attributes
+    ----------
+    X : csr_array of float32 or ndarray of float32, rows x features
+    Y : csr_array of float32, rows x labels
+    vocabulary : Vocabulary, optional
+        The labels of the columns of Y.
+    source : str
+        What messages call it.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> Matrices(np.eye(2, 3, dtype="float32"), sp.csr_array(np.eye(2)), Vocabulary(["a", "b"])).X.shape
+    (2, 3)
+    """
+
+    X: Any
+    Y: Any
+    vocabulary: Vocabulary | None = None
+    source: str = "matrices"
+
+    def __post_init__(self) -> None:
+        if self.X.shape[0] != self.Y.shape[0]:
+            raise InputError(f"{self.source}: X has {self.X.shape[0]} rows, Y has {self.Y.shape[0]}")
+        if self.vocabulary is not None and len(self.vocabulary) != self.Y.shape[1]:
+            raise InputError(
+                f"{self.source}: Y has {self.Y.shape[1]} columns, {self.vocabulary.source} has "
+                f"{len(self.vocabulary)} labels"
+            )
+
+    def __repr__(self) -> str:
+        (rows, width), labels = self.X.shape, self.Y.shape[1]
+        return f"Matrices({self.source!r}, {rows:,} rows, {width:,} features, {labels:,} labels)"
