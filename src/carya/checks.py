@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from carya import _core
+from carya import sparse as sp
 from carya.errors import InputError
 from carya.matrices import Csr, Features
 

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from carya import _core
+from carya import sparse as sp
 from carya.errors import ModelFormatError, ParameterError
 from carya.matrices import Csr
 

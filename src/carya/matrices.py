@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from carya import _core
+from carya import sparse as sp
 from carya.errors import InputError
 
 

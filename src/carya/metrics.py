@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from carya import _core, checks
+from carya import sparse as sp
 from carya.errors import InputError, ParameterError
 from carya.matrices import Csr
 from carya.params import hint

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from carya import _core
+from carya import sparse as sp
 from carya.errors import InputError
 
 

@@ -11,12 +11,17 @@ from carya.cli import data
 from carya.cli.c_flags import c_flags
 from carya.cli.demo import demo
 from carya.cli.evaluate import evaluate
+from carya.cli.explain import explain
+from carya.cli.flags import LazyGroup, add
 from carya.cli.import_pecos import import_pecos
 from carya.cli.inspect import inspect
+from carya.cli.predict import predict
+from carya.cli.train import train
 
 _INTERRUPTED = 130  # how typer ends after Ctrl-C
 
 app = typer.Typer(
+    cls=LazyGroup,
     no_args_is_help=True,
     invoke_without_command=True,
     add_completion=True,
@@ -37,11 +42,17 @@ def _options(
         raise typer.Exit
 
 
-app.command()(demo)
-app.command()(evaluate)
-app.command("import-pecos")(import_pecos)
-app.command()(inspect)
-app.command("c-flags")(c_flags)
+for command, name in (
+    (train, None),
+    (predict, None),
+    (evaluate, None),
+    (explain, None),
+    (inspect, None),
+    (demo, None),
+    (import_pecos, "import-pecos"),
+    (c_flags, "c-flags"),
+):
+    add(app, command, name)
 app.add_typer(data.app, name="data")
 
 

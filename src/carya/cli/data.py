@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from carya.cli.data_convert import convert
+from carya.cli.flags import add
+
 if TYPE_CHECKING:
     from carya.data.deb822 import Problem
     from carya.data.debian import Index
     from carya.progress import Progress
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make data sets: from Debian, or generated.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Make data sets, from Debian or generated, and convert them."
+)
 
 
-@app.command()
 def debian(
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     what: Annotated[str, typer.Option(help="The labels: deps (dependencies) or tags (debtags).")] = "deps",
@@ -76,7 +80,6 @@ def debian(
     _show(out, found, as_json)
 
 
-@app.command()
 def synth(
     out: Annotated[Path | None, typer.Argument(help="The folder to write; LIKE-SCALE if not given.")] = None,
     like: Annotated[
@@ -178,3 +181,7 @@ Nothing in it is real: it is for measuring time, memory and file sizes.
 
 Made by `carya data synth --like {found["like"]} --scale {found["scale"]:g} --seed {found["seed"]}`.
 """
+
+
+for command in (debian, synth, convert):
+    add(app, command)

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from carya.cli import reading
+
 
 def convert(
-    source: Annotated[str, typer.Argument(help="A file or folder of data; - for standard input.")],
+    source: reading.Source,
     target: Annotated[str, typer.Argument(help="The file or folder to write; - for standard output.")],
     from_format: Annotated[
         str | None, typer.Option("--from", help="The format of the source, if it does not tell.")
@@ -18,16 +20,14 @@ def convert(
         str | None, typer.Option("--to", help="The format to write, if the suffix does not tell.")
     ] = None,
     part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "train",
-    labels: Annotated[Path | None, typer.Option(help="The labels of the source, a line for each of its lines.")] = None,
+    labels: reading.Labels = None,
     to_labels: Annotated[Path | None, typer.Option(help="Where to write labels, a line for each text.")] = None,
-    text_column: Annotated[str, typer.Option(help="The column of the text, or several: title,abstract.")] = "text",
-    label_column: Annotated[str, typer.Option(help="The column of the labels.")] = "labels",
-    label_separator: Annotated[
-        str | None, typer.Option(help="What separates labels in the source; \\t is a TAB.")
-    ] = None,
+    text_column: reading.TextColumn = "text",
+    label_column: reading.LabelColumn = "labels",
+    label_separator: reading.LabelSeparator = None,
     to_label_separator: Annotated[str | None, typer.Option(help="What is to separate labels in the target.")] = None,
-    vocabulary: Annotated[Path | None, typer.Option(help="The labels there are: .txt, .tsv, .csv or SKOS.")] = None,
-    language: Annotated[str, typer.Option(help="The language of their names.")] = "en",
+    vocabulary: reading.Names = None,
+    language: reading.Language = "en",
 ) -> None:
     """Write a data set in another form; suffixes tell the formats, and .gz, .xz and .zst the compression.
 
@@ -41,18 +41,18 @@ def convert(
 
       carya data convert eurlex/train.txt pecos/
     """
-    from carya.data.formats import open_data, write_data
-    from carya.data.vocabularies import read_vocabulary
+    from carya.data.formats import write_data
 
-    data = open_data(
+    data = reading.read(
         source,
         part=part,
-        format=from_format,
+        data_format=from_format,
         labels=labels,
         text_column=text_column,
         label_column=label_column,
-        label_separator=_unescaped(label_separator),
-        vocabulary=None if vocabulary is None else read_vocabulary(vocabulary, language=language),
+        label_separator=label_separator,
+        vocabulary=vocabulary,
+        language=language,
     )
     rows = write_data(
         target,
@@ -60,12 +60,7 @@ def convert(
         part=part,
         format=to_format,
         labels=to_labels,
-        label_separator=_unescaped(to_label_separator),
+        label_separator=reading.unescaped(to_label_separator),
     )
     if target != "-":
         typer.echo(f"{target}: {rows:,} rows")
-
-
-def _unescaped(separator: str | None) -> str | None:
-    """A TAB is hard to type in most shells."""
-    return None if separator is None else separator.replace("\\t", "\t")

@@ -10,16 +10,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from carya.cli import reading
+from carya.errors import InputError
+
 if TYPE_CHECKING:
+    from carya.data.corpus import Corpus, Matrices
     from carya.models.xr_linear import XRLinear
+    from carya.text.ranker import TextRanker
 
 _KS = (1, 3, 5, 10)
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="The folder of a saved model.")],
-    features: Annotated[Path, typer.Argument(help="The features of test rows: .npz of SciPy or .npy of NumPy.")],
-    labels: Annotated[Path, typer.Argument(help="Their labels, rows x labels: .npz or .npy.")],
+    model: Annotated[Path, typer.Argument(help="The folder of a saved model.", show_default=False)],
+    source: reading.Source,
+    matrix: Annotated[
+        Path | None, typer.Argument(help="For features in a file: their labels, rows x labels, .npz or .npy.")
+    ] = None,
+    part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "test",
+    data_format: reading.Format = None,
+    labels: reading.Labels = None,
+    text_column: reading.TextColumn = "text",
+    label_column: reading.LabelColumn = "labels",
+    label_separator: reading.LabelSeparator = None,
     dense: Annotated[Path | None, typer.Option(help="Dense features beside the sparse ones: .npy.")] = None,
     beam_width: Annotated[
         int | None, typer.Option(help="Nodes kept at each level; the model's own if not given.")
@@ -29,22 +42,29 @@ def evaluate(
 ) -> None:
     """Rank test rows and compare with their labels: precision, recall, nDCG, coverage, and speed.
 
+    Labels that the model has never seen count as missed.
+
     Examples:
 
-      carya evaluate model/ X.test.npz Y.test.npz
+      carya evaluate model/ data/
+
+      carya evaluate model/ test.jsonl --json | jq '.["P@1"]'
 
       carya evaluate model/ X.test.npz Y.test.npz --precisions
-
-      carya evaluate model/ X.test.npz Y.test.npz --json | jq '.["P@1"]'
     """
     import carya
-    from carya.data.files import read_matrix
+    from carya.text.ranker import TextRanker
 
     opened = carya.load(model)
-    X: Any = read_matrix(features)
-    if dense is not None:
-        X = (X, read_matrix(dense))
-    Y = read_matrix(labels)
+    if isinstance(opened, TextRanker):
+        if matrix is not None or dense is not None:
+            raise InputError(f"{model} was trained on texts: give the texts and their labels, no matrices")
+        options = {"labels": labels, "text_column": text_column, "label_column": label_column}
+        data = reading.read(source, part=part, data_format=data_format, label_separator=label_separator, **options)  # type: ignore[arg-type]
+        X, Y = _read_texts(opened, data, source)
+        opened = opened.model_
+    else:
+        X, Y = _read_matrices(source, matrix, dense, part, data_format)
     found = _measured(opened, X, Y, beam_width)
     if precisions:
         found["precisions"] = {
@@ -57,6 +77,37 @@ def evaluate(
         _show(model, found)
 
 
+def _read_texts(ranker: TextRanker, data: Corpus | Matrices, source: str) -> tuple[Any, Any]:
+    """The features of texts, and their labels, with columns for those the ranker does not know."""
+    from carya.data.corpus import Matrices
+    from carya.text.labels import label_matrix
+
+    if isinstance(data, Matrices):
+        raise InputError(f"{source} holds features, the model was trained on texts")
+    texts: list[str] = []
+    labels: list[tuple[str, ...]] = []
+    for example in data:
+        texts.append(example.text)
+        labels.append(example.labels)
+    return ranker.vectorizer_.transform(texts), label_matrix(labels, ranker.labels_, others=True)[0]
+
+
+def _read_matrices(
+    source: str, labels: Path | None, dense: Path | None, part: str, data_format: str | None
+) -> tuple[Any, Any]:
+    from carya.data.corpus import Matrices
+    from carya.data.files import read_matrix
+
+    if labels is None:
+        data = reading.read(source, part=part, data_format=data_format)
+        if not isinstance(data, Matrices):
+            raise InputError(f"{source} holds texts, the model was trained on features")
+        X, Y = data.X, data.Y
+    else:
+        X, Y = read_matrix(source), read_matrix(labels)
+    return X if dense is None else (X, read_matrix(dense)), Y
+
+
 def _measured(model: XRLinear, X: Any, Y: Any, beam_width: int | None) -> dict[str, Any]:
     from carya import metrics
 
@@ -64,6 +115,8 @@ def _measured(model: XRLinear, X: Any, Y: Any, beam_width: int | None) -> dict[s
     S = model.predict(X, top_k=max(_KS), beam_width=beam_width)
     took = time.perf_counter() - started
     rows = S.shape[0]
+    if Y.shape[1] > S.shape[1]:  # labels that the model has never seen
+        S.resize((rows, Y.shape[1]))
     return {"rows": rows, "microseconds_a_row": 1e6 * took / max(rows, 1), **metrics.report(Y, S, k=_KS)}
 
 

@@ -24,8 +24,11 @@ def inspect(
       carya inspect model/ --json | jq .bytes
     """
     import carya
+    from carya.text.ranker import TextRanker
 
-    opened = carya.load(model)
+    opened = ranker = carya.load(model)
+    if isinstance(ranker, TextRanker):
+        opened = ranker.model_
     for layer in opened.layers_:
         layer.verify()
     layers: list[dict[str, Any]] = [
@@ -53,6 +56,9 @@ def inspect(
         "layers": layers,
         "parameters": {name: value for name, value in opened.get_params().items() if name != "tree"},
     }
+    if ranker is not opened:
+        terms = [int(ends.size) for _, ends, _ in ranker.vectorizer_.terms_]
+        found["texts"] = {"terms": terms, "parameters": ranker.vectorizer_.get_params()}
     if as_json:
         typer.echo(json.dumps(found, indent=1, default=list))
         return
@@ -83,4 +89,6 @@ def inspect(
         console.print(
             f"layer {one['layer']} is searched {one['layout']}: {one['reason']}", highlight=False, soft_wrap=True
         )
+    if ranker is not opened:
+        console.print(f"texts are read by {ranker.vectorizer_!r}", highlight=False, soft_wrap=True)
     console.print(f"trained as {opened!r}", highlight=False, soft_wrap=True)

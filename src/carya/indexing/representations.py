@@ -6,10 +6,10 @@ Every function gives :class:`~carya.matrices.Features` with one row a label, rea
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from carya import _core
+from carya import sparse as sp
 from carya.errors import InputError, ParameterError
 from carya.matrices import Csr, Features
 from carya.progress import Report

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import scipy.sparse as sp
-
+from carya import sparse as sp
 from carya.errors import ParameterError
 from carya.matrices import Csr
 

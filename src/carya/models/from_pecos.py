@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from carya import sparse as sp
 from carya.errors import ModelFormatError
 from carya.layer import Layer, Transform, Weights
 from carya.matrices import Csr

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from carya import _core, checks, metrics, store
+from carya import sparse as sp
 from carya.checks import FeaturesLike, LabelsLike
 from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
 from carya.indexing import Indexer
@@ -209,10 +209,34 @@ class XRLinear(Parameterised):
         Ties go to the lower label. Rows without features get no labels. With `min_score`, labels below it are left out,
         and paths of the tree that cannot reach it are not walked.
         """
-        learned, searcher = self._ready()
+        learned, _ = self._ready()
         queries = checks.features_like(X, learned.widths)
+        indptr, labels, scores = self._predict(queries, top_k, beam_width, min_score)
+        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, learned.tree.n_labels))
+
+    def rank_rows(
+        self,
+        indptr: NDArray[np.int64],
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """The same from the arrays of a CSR matrix to those of another, without SciPy."""
+        learned, _ = self._ready()
+        queries = Features.of(Csr.of(indptr, features, values, learned.widths[0], name="X"))
+        if learned.widths[1]:
+            raise InputError(f"the model has {learned.widths[1]} dense features, X has none")
+        return self._predict(queries, top_k, beam_width, min_score)
+
+    def _predict(
+        self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        _, searcher = self._ready()
         with self._progress() as progress, progress.stage("rank") as report:
-            indptr, labels, scores = searcher.predict(
+            return searcher.predict(
                 queries,
                 top_k=checks.positive_int(top_k, "top_k"),
                 beam_width=self._beam(beam_width),
@@ -220,7 +244,6 @@ class XRLinear(Parameterised):
                 threads=_core.thread_count(self.n_jobs),
                 report=report,
             )
-        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, learned.tree.n_labels))
 
     def rank(
         self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
+from carya import sparse as sp
 from carya.errors import InputError
 from carya.params import hint
 from carya.strings import Strings
@@ -62,8 +62,12 @@ class LabelSet:
         raise InputError(f"there is no label {label!r}{near}")
 
 
-def label_matrix(labels: Iterable[Iterable[str]], known: Sequence[str] | None = None) -> tuple[sp.csr_array, list[str]]:
+def label_matrix(
+    labels: Iterable[Iterable[str]], known: Sequence[str] | None = None, *, others: bool = False
+) -> tuple[sp.csr_array, list[str]]:
     """Rows x labels, 1 where a row has a label, and the labels: those that occur, sorted; or the known ones.
+
+    Labels that are not known are left out or, if `others`, stand behind those that are.
 
     >>> Y, ids = label_matrix([["b", "a"], [], ["b"]])
     >>> ids, Y.toarray().tolist()
@@ -80,7 +84,7 @@ def label_matrix(labels: Iterable[Iterable[str]], known: Sequence[str] | None = 
                 raise InputError(f"the labels of text {row} must be strings, got {label!r}")
             number = numbers.get(label)
             if number is None:
-                if known is not None:
+                if known is not None and not others:
                     continue  # nobody can rank it
                 number = numbers[label] = len(numbers)
             entries.append(number)

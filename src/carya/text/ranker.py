@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-import scipy.sparse as sp
-
 from carya import metrics, store
+from carya import sparse as sp
 from carya.errors import InputError, ModelFormatError, NotFittedError
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Instance, Parameterised, parameter
@@ -123,9 +122,11 @@ class TextRanker(Parameterised):
         self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> list[list[Suggestion]]:
         """The best labels of each of several texts."""
-        labels = self._ready()[2]
-        S = self.predict(texts, top_k=top_k, beam_width=beam_width, min_score=min_score)
-        found, scores, ends = S.indices.tolist(), S.data.tolist(), S.indptr.tolist()
+        vectorizer, model, labels = self._ready()
+        rows = vectorizer.rows(texts)
+        ends, found, scores = (
+            array.tolist() for array in model.rank_rows(*rows, top_k=top_k, beam_width=beam_width, min_score=min_score)
+        )
         return [
             [Suggestion(labels.ids[found[i]], scores[i], labels.name(found[i])) for i in range(begin, end)]
             for begin, end in itertools.pairwise(ends)

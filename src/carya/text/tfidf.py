@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from carya import _core
+from carya import sparse as sp
 from carya.errors import InputError, NotFittedError, ParameterError
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
 from carya.progress import Bars, Progress
@@ -104,7 +104,7 @@ class Tfidf(Parameterised):
     ((3, 2), dtype('float32'))
     >>> both = carya.Tfidf(analyzer=["word", "char_wb"], ngram_range=[(1, 1), (3, 4)], min_df=1)
     >>> both.fit(texts).n_features_
-    51
+    43
     """
 
     names_elsewhere: ClassVar[Mapping[str, str]] = {
@@ -163,10 +163,16 @@ class Tfidf(Parameterised):
 
     def transform(self, texts: Iterable[str]) -> sp.csr_array:
         """The rows of texts, n x features, float32. Terms that were not learned are left out."""
+        return _matrix(self.rows(texts), self.n_features_)
+
+    def rows(self, texts: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """The same as three arrays: row offsets, features and values."""
         vectorizer = self._ready()
         with self._progress() as progress, progress.stage("read texts") as report:
-            arrays = _refusing(vectorizer.transform, _several(texts), _core.thread_count(self.n_jobs), report)
-        return _matrix(arrays, self.n_features_)
+            arrays: tuple[Any, Any, Any] = _refusing(
+                vectorizer.transform, _several(texts), _core.thread_count(self.n_jobs), report
+            )
+        return arrays
 
     def row(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The features of one text and their values; takes microseconds."""

@@ -1,0 +1,154 @@
+"""`carya predict`: labels for texts, as they come."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from carya.cli import reading
+
+if TYPE_CHECKING:
+    from carya.models.xr_linear import XRLinear
+    from carya.text.ranker import TextRanker
+
+_BATCH = 2048
+_LINES = (".txt", "")  # one text a line
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The folder of a saved model.", show_default=False)],
+    source: Annotated[str, typer.Argument(help="Texts, one a line, or any data; - for standard input.")] = "-",
+    out: Annotated[str, typer.Option("--out", "-o", help="The file to write; - for standard output.")] = "-",
+    top_k: Annotated[int, typer.Option(help="The most labels of a text.", min=1)] = 10,
+    beam_width: Annotated[
+        int | None, typer.Option(help="Nodes kept at each level; the model's own if not given.")
+    ] = None,
+    min_score: Annotated[float | None, typer.Option(help="Leave out labels below this score.")] = None,
+    data_format: reading.Format = None,
+    part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "test",
+    text_column: reading.TextColumn = "text",
+    threads: Annotated[int, typer.Option(help="Threads; -1 is all cores.")] = -1,
+) -> None:
+    """Rank labels for texts: a line of JSON for each, while they come in.
+
+    A line is {"labels": [{"label": …, "score": …}, …]}, best first, with "name" where a label has another name than its
+    id. A model that was trained on matrices takes a .npz or .npy file and gives numbers of labels.
+
+    Examples:
+
+      carya predict model/ texts.txt > labels.jsonl
+
+      cat texts.txt | carya predict model/ - --top-k 5
+
+      echo 'a fast web server' | carya predict model/
+
+      carya predict model/ data.csv --text-column title,abstract -o labels.jsonl.gz
+    """
+    import carya
+    from carya.data.compressed import writing_text
+    from carya.text.ranker import TextRanker
+
+    opened = carya.load(model)
+    asked = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
+    if isinstance(opened, TextRanker):
+        for one in (opened.vectorizer_, opened.model_):
+            one.set_params(n_jobs=threads)
+        answers = _for_texts(opened, _texts(source, data_format, part, text_column), asked)
+    else:
+        opened.set_params(n_jobs=threads)
+        answers = _for_rows(opened, source, asked)
+    with writing_text(out) as write:
+        for line in answers:
+            write(line + "\n")
+            if out == "-":
+                sys.stdout.flush()
+
+
+def _texts(source: str, data_format: str | None, part: str, text_column: str) -> Iterator[list[str]]:
+    """Batches of texts; of standard input what is there, so that answers follow at once."""
+    from carya.data.compressed import bare_name, read_lines
+    from carya.data.corpus import Matrices
+    from carya.errors import InputError
+
+    if data_format is None and source == "-":
+        yield from _lines_as_they_come()
+        return
+    if data_format is None and not Path(source).is_dir() and Path(bare_name(source)).suffix in _LINES:
+        yield from _batches(read_lines(source))
+        return
+    data = (
+        reading.read(source, part=part, data_format=data_format, text_column=text_column, label_column=None)
+        if _is_table(source, data_format)
+        else reading.read(source, part=part, data_format=data_format)
+    )
+    if isinstance(data, Matrices):
+        raise InputError(f"{source} holds features, the model was trained on texts")
+    yield from _batches(example.text for example in data)
+
+
+def _is_table(source: str, data_format: str | None) -> bool:
+    """Whether the labels are a column that may be missing."""
+    from carya.data.compressed import bare_name
+
+    kind = data_format or Path(bare_name(source)).suffix.removeprefix(".")
+    return kind in ("jsonl", "csv", "parquet", "tsv")
+
+
+def _lines_as_they_come() -> Iterator[list[str]]:
+    from carya.errors import InputError
+
+    rest, number = b"", 0
+    stream = cast(io.BufferedReader, sys.stdin.buffer)
+    while block := stream.read1(1 << 20):
+        *lines, rest = (rest + block).split(b"\n")
+        for first in range(0, len(lines), _BATCH):
+            yield [
+                _decoded(line, number + first + at, InputError) for at, line in enumerate(lines[first : first + _BATCH])
+            ]
+        number += len(lines)
+    if rest:
+        yield [_decoded(rest, number, InputError)]
+
+
+def _decoded(line: bytes, number: int, error: type[Exception]) -> str:
+    try:
+        return line.removesuffix(b"\r").decode()
+    except UnicodeDecodeError as problem:
+        raise error(f"standard input, line {number + 1}: not UTF-8 (byte {problem.start + 1})") from None
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    import itertools
+
+    rest = iter(texts)
+    while batch := list(itertools.islice(rest, _BATCH)):
+        yield batch
+
+
+def _for_texts(ranker: TextRanker, batches: Iterable[list[str]], asked: dict[str, Any]) -> Iterator[str]:
+    for batch in batches:
+        for best in ranker.suggest_all(batch, **asked):
+            labels = [
+                {"label": one.label, "score": round(one.score, 6)}
+                | ({"name": one.name} if one.name != one.label else {})
+                for one in best
+            ]
+            yield json.dumps({"labels": labels}, ensure_ascii=False)
+
+
+def _for_rows(model: XRLinear, source: str, asked: dict[str, Any]) -> Iterator[str]:
+    from carya.data.files import read_matrix
+    from carya.errors import InputError
+
+    if Path(source).suffix not in (".npz", ".npy"):
+        raise InputError(f"the model was trained on features: {source} must be a .npz or .npy file of them")
+    S = model.predict(read_matrix(source), **asked)
+    for begin, end in zip(S.indptr[:-1], S.indptr[1:], strict=True):
+        pairs = zip(S.indices[begin:end].tolist(), S.data[begin:end].tolist(), strict=True)
+        yield json.dumps({"labels": [{"label": label, "score": round(score, 6)} for label, score in pairs]})

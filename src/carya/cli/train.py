@@ -1,0 +1,158 @@
+"""`carya train`: from data to a saved model."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from carya.cli import reading
+from carya.cli.flags import flags_of, lazily, values_of
+
+if TYPE_CHECKING:
+    from carya.data.corpus import Corpus, Matrices
+
+
+def _train(
+    source: reading.Source,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to save the model in.", show_default=False)],
+    part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "train",
+    data_format: reading.Format = None,
+    labels: reading.Labels = None,
+    text_column: reading.TextColumn = "text",
+    label_column: reading.LabelColumn = "labels",
+    label_separator: reading.LabelSeparator = None,
+    vocabulary: reading.Names = None,
+    language: reading.Language = "en",
+    threads: Annotated[int, typer.Option(help="Threads; -1 is all cores.")] = -1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    **given: Any,
+) -> None:
+    """Train a model on texts and labels, or on matrices, and save it.
+
+    Data may be a folder, JSONL, CSV, TSV, Parquet, XMC or svmlight files, or a text file with --labels; docs/data.md
+    shows them all. The flags behind these are the parameters of the vectorizer and of the model.
+
+    Examples:
+
+      carya train data/ -o model/
+
+      carya train train.jsonl -o model/ --negatives teacher
+
+      carya train train.csv -o model/ --text-column title,abstract --label-separator '|'
+
+      carya train texts.txt --labels labels.txt -o model/ --analyzer word,char_wb --ngram-range 1,2/3,5
+
+      zcat data.jsonl.gz | carya train - --format jsonl -o model/
+    """
+    from carya.data.corpus import Matrices
+
+    started = time.perf_counter()
+    data = reading.read(
+        source,
+        part=part,
+        data_format=data_format,
+        labels=labels,
+        text_column=text_column,
+        label_column=label_column,
+        label_separator=label_separator,
+        vocabulary=vocabulary,
+        language=language,
+    )
+    if isinstance(data, Matrices):
+        model, found = _fit_matrices(data, threads, given)
+    else:
+        model, found = _fit_texts(data, threads, given)
+    fitted = time.perf_counter()
+    model.save(out)
+    found |= {
+        "model": str(out),
+        "bytes": sum(file.stat().st_size for file in out.iterdir()),
+        "seconds": round(time.perf_counter() - started, 3),
+        "seconds_fitting": round(fitted - started, 3),
+    }
+    if as_json:
+        typer.echo(json.dumps(found, indent=1))
+        return
+    typer.echo(
+        f"{out}: {found['rows']:,} rows, {found['features']:,} features, {found['labels']:,} labels; "
+        f"{found['bytes'] / 1e6:.1f} MB, {found['seconds']:.1f} s"
+    )
+
+
+def _fit_texts(data: Corpus, threads: int, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    from carya.models.xr_linear import XRLinear
+    from carya.text.ranker import TextRanker
+    from carya.text.tfidf import Tfidf
+
+    vectorizer = Tfidf(n_jobs=threads, verbose=True, **values_of(Tfidf, given))
+    model = XRLinear(n_jobs=threads, verbose=True, **values_of(XRLinear, given))
+    vectorizer.check_parameters()  # before a long file is read
+    model.check_parameters()
+    texts: list[str] = []
+    labels: list[tuple[str, ...]] = []
+    for example in data:
+        texts.append(example.text)
+        labels.append(example.labels)
+    known = data.vocabulary
+    names = None if known is None else dict(zip(known.ids, known.names, strict=True))
+    if names is not None and all(one == name for one, name in names.items()):
+        names = None
+    about = names if "lf" in str(model.representation) else None
+    ranker = TextRanker(vectorizer, model).fit(texts, labels, names=names, label_texts=about)
+    for one in (ranker.vectorizer_, ranker.model_):
+        one.verbose = False  # whoever opens it says so for himself
+    return ranker, {
+        "kind": "text-ranker",
+        "rows": len(texts),
+        "features": ranker.vectorizer_.n_features_,
+        "labels": len(ranker.labels_),
+    }
+
+
+def _fit_matrices(data: Matrices, threads: int, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    from carya.errors import ParameterError
+    from carya.models.xr_linear import XRLinear
+    from carya.text.tfidf import Tfidf
+
+    useless = [name for name in values_of(Tfidf, given) if name not in {field.name for field in XRLinear.parameters()}]
+    if useless:
+        flag = "--" + useless[0].replace("_", "-")
+        raise ParameterError(f"{flag} is about texts, but {data.source} holds features")
+    model = XRLinear(n_jobs=threads, verbose=True, **values_of(XRLinear, given)).fit(data.X, data.Y)
+    model.verbose = False
+    return model, {
+        "kind": "xr-linear",
+        "rows": data.Y.shape[0],
+        "features": model.n_features_in_,
+        "labels": model.tree_.n_labels,
+    }
+
+
+def _command() -> Callable[..., None]:
+    """The command with a flag for every parameter."""
+    from carya.models.xr_linear import XRLinear
+    from carya.text.tfidf import Tfidf
+
+    own = inspect.signature(_train, eval_str=True)
+    mine = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    flags = flags_of(Tfidf, XRLinear)
+
+    def command(**arguments: Any) -> None:
+        _train(**arguments)
+
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in mine] + flags
+    command.__doc__ = _train.__doc__
+    vars(command)["__signature__"] = own.replace(parameters=parameters)
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+@lazily(_command)
+def train() -> None:
+    """Train a model on texts and labels, or on matrices, and save it."""
