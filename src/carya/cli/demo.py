@@ -1,71 +1,171 @@
-"""`carya demo`: train, evaluate and ask, on a generated world."""
+"""`carya demo`: train on the descriptions of this machine's packages, and say which packages others depend on."""
 
 from __future__ import annotations
 
+import tempfile
 import time
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from carya.data.text_sets import TextSet
+    from carya.text.ranker import TextRanker
+
+_FEW = 1000  # packages: fewer teach nothing
+
+_QUERIES = (
+    "a small web application framework written in Python",
+    "real-time strategy game with 3D graphics",
+    "perl module to parse dates",
+    "command line tool to convert audio files",
+)
+_WORLD_ROWS, _WORLD_LABELS = 20_000, 5_000
+
 
 def demo(
-    rows: Annotated[int, typer.Option(help="Training rows.", min=100)] = 20_000,
-    labels: Annotated[int, typer.Option(help="Labels.", min=20)] = 5_000,
-    seed: Annotated[int, typer.Option(help="Another seed, another world.", min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="Keep the model in this folder.", show_default=False)] = None,
+    generated: Annotated[
+        bool, typer.Option("--generated", help="Use a generated world even where there are packages.")
+    ] = False,
+    lists: Annotated[Path | None, typer.Option(help="A folder of package lists; the machine's if not given.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, another tree.", min=0)] = 0,
 ) -> None:
-    """Train and evaluate XR-Linear on a generated world, and show some rankings.
+    """Train a model in under a minute and ask it: on a Debian or Ubuntu machine on its packages, else on a made-up world.
+
+    From the description of a package it learns which other packages such a package depends on.
 
     Examples:
 
       carya demo
 
-      carya demo --rows 100000 --labels 50000
+      carya demo --out model/
+
+      carya demo --generated
     """
-    import numpy as np
     from rich.console import Console
+
+    console = Console(highlight=False)
+    data = None if generated else _debian(console, lists)
+    if data is None:
+        data, queries = _made_up(console, seed)
+    else:
+        queries = list(_QUERIES)
+    ranker = _train(console, data, seed)
+    _evaluate(console, data, ranker)
+    _ask(console, ranker, queries)
+    _what_next(console, ranker, out)
+
+
+def _debian(console: Console, lists: Path | None) -> TextSet | None:
+    from carya.data.debian import dataset, find_index
+
+    index = find_index(lists)
+    if index is None:
+        console.print("There is no package index here, so a generated world has to do.")
+        return None
+    console.print(f"Reading the package index of this machine ({', '.join(map(str, index.suites)) or 'dpkg'}) …")
+    data = dataset("deps", index=index)
+    if len(data.train) < _FEW:
+        console.print(f"It has only {len(data.train):,} packages with dependencies, so a generated world has to do.")
+        return None
+    return data
+
+
+def _made_up(console: Console, seed: int) -> tuple[TextSet, list[str]]:
+    """A world of words without meaning, and some of its texts."""
+    from carya.data.synth import generate
+    from carya.data.text_sets import TextSet
+
+    rows = _WORLD_ROWS + _WORLD_ROWS // 10
+    console.print(f"Generating a world of {rows:,} texts and {_WORLD_LABELS:,} labels (seed {seed}) …")
+    world = generate(rows, _WORLD_LABELS, seed=seed)
+    texts = [
+        (
+            " ".join(world.word(word) for word in world.X.indices[world.X.indptr[row] : world.X.indptr[row + 1]]),
+            tuple(world.label_name(one) for one in world.Y.indices[world.Y.indptr[row] : world.Y.indptr[row + 1]]),
+        )
+        for row in range(rows)
+    ]
+    names = sorted({label for _, labels in texts for label in labels})
+    test = texts[_WORLD_ROWS:]
+    return TextSet(texts[:_WORLD_ROWS], test, names), [text for text, _ in test[:3]]
+
+
+def _train(console: Console, data: TextSet, seed: int) -> TextRanker:
+    from carya.models.xr_linear import XRLinear
+    from carya.text.ranker import TextRanker
+    from carya.text.tfidf import Tfidf
+
+    texts, labels = zip(*data.train, strict=True)
+    started = time.perf_counter()
+    ranker = TextRanker(Tfidf(verbose=True), XRLinear(seed=seed, verbose=True)).fit(texts, labels)
+    took = time.perf_counter() - started
+    for one in (ranker.vectorizer_, ranker.model_):
+        one.verbose = False
+    console.print(
+        f"Trained on {len(texts):,} texts with {len(ranker.labels_):,} labels in {took:.1f} s: "
+        f"{ranker.vectorizer_.n_features_:,} terms, {ranker.model_.tree_}."
+    )
+    return ranker
+
+
+def _evaluate(console: Console, data: TextSet, ranker: TextRanker) -> None:
     from rich.table import Table
 
-    import carya
-    from carya.data import generate
+    from carya import metrics
 
-    console = Console()
-    console.print(f"Generating a world of {rows:,} + {rows // 10:,} rows and {labels:,} labels (seed {seed}) …")
-    test_rows = rows // 10
-    world = generate(rows + test_rows, labels, seed=seed)
-    X, Xt = world.X[:rows], world.X[rows:]
-    Y, Yt = world.Y[:rows], world.Y[rows:]
-
-    model = carya.XRLinear(seed=seed, verbose=True)
+    texts, labels = zip(*data.test, strict=True)
     started = time.perf_counter()
-    model.fit(X, Y)
-    trained = time.perf_counter() - started
-    model.verbose = False
-    size = sum(layer.weights.n_bytes for layer in model.layers_)
-    console.print(f"Trained {model.tree_}, {size / 1e6:.1f} MB, in {trained:.2f} s.")
-
+    S = ranker.predict(texts, top_k=10)
+    each = (time.perf_counter() - started) / len(texts)
     started = time.perf_counter()
-    S = model.predict(Xt, top_k=10)
-    each = (time.perf_counter() - started) / test_rows
-    started = time.perf_counter()
-    for i in range(200):
-        model.rank(Xt[[i % test_rows]], top_k=10)
-    one = (time.perf_counter() - started) / 200
+    for text in texts[:200]:
+        ranker.suggest(text)
+    one = (time.perf_counter() - started) / len(texts[:200])
     console.print(
-        f"Ranked {test_rows:,} rows at {each * 1e6:.0f} µs a row in batch, {one * 1e6:.0f} µs one at a time.\n"
+        f"Ranked {len(texts):,} texts it has not seen at {each * 1e6:.0f} µs each, {one * 1e6:.0f} µs one at a time:"
     )
-
-    scores = carya.metrics.report(Yt, S, k=(1, 3, 5), propensity=carya.metrics.propensities(Y))
-    table = Table("metric", "@1", "@3", "@5", title=f"On {test_rows:,} rows it has not seen")
-    for name in ("P", "R", "nDCG", "PSP"):
-        table.add_row(name, *(f"{100 * scores[f'{name}@{k}']:.1f}" for k in (1, 3, 5)))
+    found = metrics.report(ranker.label_matrix(labels), S, k=(1, 3, 5))
+    table = Table("", "@1", "@3", "@5")
+    for name, about in (("P", "of those suggested, right"), ("R", "of those right, suggested")):
+        table.add_row(f"{about} ({name})", *(f"{100 * found[f'{name}@{k}']:.1f} %" for k in (1, 3, 5)))
     console.print(table)
 
-    for row in range(3):
-        words = Xt[[row]]
-        strongest = words.indices[np.argsort(-words.data, kind="stable")[:6]]
-        true = set(Yt[[row]].indices.tolist())
-        console.print(f"\nquery: [italic]{' '.join(world.word(w) for w in strongest)} …[/italic]")
-        for label, score in zip(*model.rank(words, top_k=5), strict=True):
-            mark = "[green]✓[/green]" if int(label) in true else "·"
-            console.print(f"  {mark} {score:.3f}  {world.label_name(int(label))}")
-    console.print("\n✓ marks the labels the row really has. Next: docs/quickstart.md, or carya --help.")
+
+def _ask(console: Console, ranker: TextRanker, queries: list[str]) -> None:
+    for text in queries:
+        best = ranker.suggest(text, top_k=5)
+        if not best:
+            continue
+        shown = text if len(text) <= 90 else text[:88] + " …"
+        console.print(f"\n[italic]{shown}[/italic]")
+        for one in best:
+            why = ranker.explain(text, one.label)
+            words = ", ".join(term.term for term in why.terms if term.share > 0.01)
+            console.print(f"  {one.score:6.3f}  {one.name:<28} [dim]{_cut(words)}[/dim]", soft_wrap=True)
+
+
+def _cut(words: str, most: int = 60) -> str:
+    return words if len(words) <= most else words[:most].rpartition(",")[0]
+
+
+def _what_next(console: Console, ranker: TextRanker, out: Path | None) -> None:
+    if out is None:
+        with tempfile.TemporaryDirectory() as folder:  # that it can be saved is part of the show
+            ranker.save(Path(folder) / "model")
+            size = sum(file.stat().st_size for file in (Path(folder) / "model").iterdir())
+        console.print(f"\nSaved, the model takes {size / 1e6:.1f} MB. To keep it: carya demo --out model/")
+    else:
+        ranker.save(out)
+        console.print(f"\nThe model is in {out}.")
+    name = out or "model/"
+    console.print("Try next:")
+    console.print(f"  carya explain {name} 'a small web server'     which words speak for a label", markup=False)
+    console.print(f"  echo 'a small web server' | carya predict {name}", markup=False)
+    console.print(
+        "  carya data debian data/ && carya train data/ -o model/ && carya evaluate model/ data/", markup=False
+    )
