@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,7 +40,7 @@ public:
     void read(std::string_view text);
 
     // Padded: eight bytes can be read from the begin of any term.
-    std::string_view letters() const { return letters_; }
+    std::string_view letters() const { return {buffer_.data(), size_}; }
 
     template <class Body>
     void each(const Body& body) const {
@@ -57,6 +56,8 @@ private:
     void add_words(std::string_view text);
     void add_characters(std::string_view text);
     void add_words_of_characters(std::string_view text);
+    void make_room(std::size_t more);
+    Term put(std::uint32_t point, std::uint32_t from, std::uint32_t to);
     void end_word(std::size_t begin, std::uint32_t from, std::uint32_t to, std::uint32_t length);
 
     // Runs of n units within [first, last).
@@ -89,7 +90,8 @@ private:
     }
 
     Analysis analysis_;
-    std::string letters_;
+    std::vector<char> buffer_;
+    std::size_t size_ = 0;  // of what stands in the buffer
     std::vector<Term> units_;
     std::vector<std::size_t> word_ends_;  // in units, of characters in words
 };

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
 
 #include "unicode_tables.hpp"
@@ -33,23 +31,27 @@ inline std::uint32_t decode(std::string_view text, std::size_t& at) {
     return point <= kLast ? point : kUnreadable;
 }
 
-inline void encode(std::uint32_t point, std::string& to) {
+constexpr std::size_t kMostUnits = 4;  // bytes of a character
+
+// Returns where the next one goes.
+inline char* encode(std::uint32_t point, char* to) {
     if (point < 0x80) {
-        to.push_back(static_cast<char>(point));
-        return;
+        *to++ = static_cast<char>(point);
+        return to;
     }
     if (point < 0x800) {
-        to.push_back(static_cast<char>(0xC0 | point >> 6));
+        *to++ = static_cast<char>(0xC0 | point >> 6);
     } else {
         if (point < 0x10000) {
-            to.push_back(static_cast<char>(0xE0 | point >> 12));
+            *to++ = static_cast<char>(0xE0 | point >> 12);
         } else {
-            to.push_back(static_cast<char>(0xF0 | point >> 18));
-            to.push_back(static_cast<char>(0x80 | (point >> 12 & 0x3F)));
+            *to++ = static_cast<char>(0xF0 | point >> 18);
+            *to++ = static_cast<char>(0x80 | (point >> 12 & 0x3F));
         }
-        to.push_back(static_cast<char>(0x80 | (point >> 6 & 0x3F)));
+        *to++ = static_cast<char>(0x80 | (point >> 6 & 0x3F));
     }
-    to.push_back(static_cast<char>(0x80 | (point & 0x3F)));
+    *to++ = static_cast<char>(0x80 | (point & 0x3F));
+    return to;
 }
 
 // Lower case, but for the two characters below.
