@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carya.data import apt_sources, debian, debian_index
-from carya.data.deb822 import Problem, read_stanzas, stanzas
-from carya.data.debian_download import download, release_files
-from carya.data.lz4_frames import open_lz4
+from carya.data import debian
+from carya.data.debian import apt_sources
+from carya.data.debian import index as debian_index
+from carya.data.debian.deb822 import Problem, read_stanzas, stanzas
+from carya.data.debian.download import download, release_files
+from carya.data.debian.lz4_frames import open_lz4
 from carya.errors import InputError, ParameterError
 
 import fake_archive

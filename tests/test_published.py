@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 import carya
-from carya.data import topic_world, world_files
-from carya.data.published import SHAPES, scaled, synthesise
-from carya.data.topic_world import TopicWorld
+from carya.data.worlds import topic_world, world_files
+from carya.data.worlds.published import SHAPES, scaled, synthesise
+from carya.data.worlds.topic_world import TopicWorld
 from carya.errors import ParameterError
 
 #: The table of the paper gives it too: so rows, labels and labels a row must agree with each other.

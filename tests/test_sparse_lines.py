@@ -11,9 +11,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from carya.data import Matrices, write_data
-from carya.data.sparse_lines import Limits, Rows, _OddError, _parse_at_once, _parse_one_by_one, format_rows, parse
-from carya.data.svmlight import read_svmlight
-from carya.data.xmc import read_xmc
+from carya.data.formats.sparse_lines import (
+    Limits,
+    Rows,
+    _OddError,
+    _parse_at_once,
+    _parse_one_by_one,
+    format_rows,
+    parse,
+)
+from carya.data.formats.svmlight import read_svmlight
+from carya.data.formats.xmc import read_xmc
 from carya.errors import InputError
 
 LIMITS = Limits(20, 10, "the header")

@@ -273,14 +273,16 @@ TermCounter::Features TermCounter::choose(std::size_t part, const TermLimits& li
         tables[w]->each(
             [&](const TermTable::Record& record) { shards[shard_of(record.hash)].from[w].push_back(&record); });
     });
-    parallel_for(kShards, threads_, nullptr, [&](int, std::int64_t s) { merge(shards[s]); });
-
-    std::vector<Key> keys;
-    for (Shard& shard : shards)
-        for (Merged& term : shard.terms) {
+    std::vector<std::vector<Key>> kept(kShards);
+    parallel_for(kShards, threads_, nullptr, [&](int, std::int64_t s) {
+        merge(shards[s]);
+        for (Merged& term : shards[s].terms) {
             const auto texts = static_cast<double>(term.texts);
-            if (texts >= limits.min_texts && texts <= limits.max_texts) keys.emplace_back(term);
+            if (texts >= limits.min_texts && texts <= limits.max_texts) kept[s].emplace_back(term);
         }
+    });
+    std::vector<Key> keys;
+    for (const std::vector<Key>& some : kept) keys.insert(keys.end(), some.begin(), some.end());
     sort_keys(keys, threads_);
     const auto wanted = static_cast<std::size_t>(limits.max_features);
     if (wanted > 0 && keys.size() > wanted) {

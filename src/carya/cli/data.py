@@ -16,8 +16,8 @@ from carya.cli.data_convert import convert
 from carya.cli.flags import add
 
 if TYPE_CHECKING:
-    from carya.data.deb822 import Problem
     from carya.data.debian import Index
+    from carya.data.debian.deb822 import Problem
     from carya.progress import Progress
 
 app = typer.Typer(
@@ -102,9 +102,10 @@ def synth(
 
       carya data synth texts/ --like wiki-500k --scale 0.01 --texts --json
     """
-    from carya.data import text_sets, world_files
+    from carya.data import text_sets
     from carya.data.folders import new_folder
-    from carya.data.published import synthesise
+    from carya.data.worlds import world_files
+    from carya.data.worlds.published import synthesise
     from carya.progress import Bars
 
     place = out or Path(f"{like}-{scale:g}")
@@ -136,7 +137,7 @@ def _index(lists: Path | None) -> Index:
 
 
 def _download(folder: Path, progress: Progress) -> None:
-    from carya.data.debian_download import download
+    from carya.data.debian.download import download
 
     for note in download(folder, progress=progress):
         print(f"carya: {note}", file=sys.stderr)

@@ -34,7 +34,7 @@ def demo(
     lists: Annotated[Path | None, typer.Option(help="A folder of package lists; the machine's if not given.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed, another tree.", min=0)] = 0,
 ) -> None:
-    """Train a model in under a minute and ask it: on a Debian or Ubuntu machine on its packages, else on a made-up world.
+    """Train a model in under a minute and ask it: on the packages of this Debian or Ubuntu, else on a made-up world.
 
     From the description of a package it learns which other packages such a package depends on.
 
@@ -77,8 +77,8 @@ def _debian(console: Console, lists: Path | None) -> TextSet | None:
 
 def _made_up(console: Console, seed: int) -> tuple[TextSet, list[str]]:
     """A world of words without meaning, and some of its texts."""
-    from carya.data.synth import generate
     from carya.data.text_sets import TextSet
+    from carya.data.worlds.synth import generate
 
     rows = _WORLD_ROWS + _WORLD_ROWS // 10
     console.print(f"Generating a world of {rows:,} texts and {_WORLD_LABELS:,} labels (seed {seed}) …")

@@ -39,7 +39,7 @@ def read(
 ) -> Corpus | Matrices:
     """Open data as the options say."""
     from carya.data.formats import open_data
-    from carya.data.vocabularies import read_vocabulary
+    from carya.data.formats.vocabularies import read_vocabulary
 
     return open_data(
         source,

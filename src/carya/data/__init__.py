@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Example, Matrices, Vocabulary
     from carya.data.formats import open_data, write_data
-    from carya.data.published import synthesise
-    from carya.data.synth import World, generate, make_world
-    from carya.data.vocabularies import read_vocabulary, write_vocabulary
+    from carya.data.formats.vocabularies import read_vocabulary, write_vocabulary
+    from carya.data.worlds.published import synthesise
+    from carya.data.worlds.synth import World, generate, make_world
 
 __all__ = [
     "Corpus",
@@ -33,9 +33,9 @@ __all__ = [
 _HOMES = {
     "carya.data.corpus": ("Corpus", "Example", "Matrices", "Vocabulary"),
     "carya.data.formats": ("open_data", "write_data"),
-    "carya.data.published": ("synthesise",),
-    "carya.data.synth": ("World", "generate", "make_world"),
-    "carya.data.vocabularies": ("read_vocabulary", "write_vocabulary"),
+    "carya.data.worlds.published": ("synthesise",),
+    "carya.data.worlds.synth": ("World", "generate", "make_world"),
+    "carya.data.formats.vocabularies": ("read_vocabulary", "write_vocabulary"),
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from carya.data.deb822 import ENDINGS, Problem, read_stanzas
+from carya.data.debian.deb822 import ENDINGS, Problem, read_stanzas
 from carya.errors import InputError
 from carya.progress import Progress, Report
 

@@ -1,7 +1,7 @@
 """Package lists from the archives that apt is set up with, into a folder of one's own.
 
 Sizes and SHA-256 sums are checked against the Release file of each suite; its signature is not. Where that matters, let
-apt-get fetch the lists: :data:`carya.data.debian_index.FETCH` is the line.
+apt-get fetch the lists: :data:`carya.data.debian.index.FETCH` is the line.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from carya.data.apt_sources import APT, Source, architecture, proxies, sources
-from carya.data.deb822 import Problem, stanzas
+from carya.data.debian.apt_sources import APT, Source, architecture, proxies, sources
+from carya.data.debian.deb822 import Problem, stanzas
 from carya.errors import InputError
 from carya.progress import Progress
 

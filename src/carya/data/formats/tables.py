@@ -9,9 +9,9 @@ import csv
 import sys
 from collections.abc import Iterable, Iterator
 
-from carya.data.columns import TAB, join_labels, joined_text, one_line, quoted, split_labels, text_columns
 from carya.data.compressed import PathLike, read_lines, shown, writing_text
 from carya.data.corpus import Example
+from carya.data.formats.columns import TAB, join_labels, joined_text, one_line, quoted, split_labels, text_columns
 from carya.errors import InputError
 
 #: What separates the labels in their column.

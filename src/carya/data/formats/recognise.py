@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from carya.data.annif import annif_documents, looks_like_annif
 from carya.data.compressed import PathLike, bare_name, is_standard, shown
-from carya.data.pecos import has_matrices, has_raw_texts
-from carya.data.texts import has_texts
+from carya.data.formats.annif import annif_documents, looks_like_annif
+from carya.data.formats.pecos import has_matrices, has_raw_texts
+from carya.data.formats.texts import has_texts
 from carya.errors import InputError, ParameterError
 
 
@@ -58,7 +58,7 @@ def format_to_read(path: PathLike, part: str, labels: PathLike | None) -> str:
         return _of_folder(Path(path), part)
     suffix = Path(bare_name(path)).suffix
     if suffix == ".txt":
-        from carya.data.xmc import looks_like_xmc
+        from carya.data.formats.xmc import looks_like_xmc
 
         if looks_like_xmc(path):
             return "xmc"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from carya.data.deb822 import Problem, read_stanzas
+from carya.data.debian.deb822 import Problem, read_stanzas
 
 APT = Path("/etc/apt")
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from carya.data import text_sets
 from carya.data.csr_file import CsrFile
-from carya.data.topic_world import TopicWorld
+from carya.data.worlds.topic_world import TopicWorld
 from carya.progress import Progress, Report
 
 _PARTS = {"train": "trn", "test": "tst"}

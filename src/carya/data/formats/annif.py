@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from carya.data.columns import TAB, brief, one_line
 from carya.data.compressed import PathLike, read_lines, shown, writing_text
 from carya.data.corpus import Example, Vocabulary
+from carya.data.formats.columns import TAB, brief, one_line
 from carya.errors import InputError
 
 _URI = re.compile(r"<([^<>\s]+)>")

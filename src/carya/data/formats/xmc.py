@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from carya.data.columns import brief
 from carya.data.compressed import PathLike, read_blocks, read_lines, shown, writing
 from carya.data.corpus import Matrices, Vocabulary
-from carya.data.sparse_lines import Gathered, Limits, format_rows, matrix, parse
+from carya.data.formats.columns import brief
+from carya.data.formats.sparse_lines import Gathered, Limits, format_rows, matrix, parse
 from carya.errors import InputError
 
 _MOST = 2**31 - 1

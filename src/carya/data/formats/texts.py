@@ -11,11 +11,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from carya.data.columns import TAB, join_labels, one_line, split_labels
 from carya.data.compressed import PathLike, read_lines, shown, writing_text
 from carya.data.corpus import Corpus, Example, Vocabulary
-from carya.data.pieces import needed, piece, refuse
-from carya.data.vocabularies import read_vocabulary, write_vocabulary
+from carya.data.formats.columns import TAB, join_labels, one_line, split_labels
+from carya.data.formats.pieces import needed, piece, refuse
+from carya.data.formats.vocabularies import read_vocabulary, write_vocabulary
 from carya.errors import InputError
 
 _NAMES = ("label_names.tsv", "label_names.txt")

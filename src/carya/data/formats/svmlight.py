@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from carya.data.compressed import PathLike, read_blocks, shown, writing
 from carya.data.corpus import Matrices, Vocabulary
-from carya.data.sparse_lines import Gathered, Limits, format_rows, matrix, parse
+from carya.data.formats.sparse_lines import Gathered, Limits, format_rows, matrix, parse
 from carya.errors import InputError
 
 

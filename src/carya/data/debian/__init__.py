@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-from carya.data.deb822 import Problem
-from carya.data.debian_index import FETCH, LISTS, STATUS, Index, Package, find_index, packages
+from carya.data.debian.deb822 import Problem
+from carya.data.debian.index import FETCH, LISTS, STATUS, Index, Package, find_index, packages
 from carya.data.text_sets import Row, TextSet
 from carya.errors import ParameterError
 from carya.progress import Progress

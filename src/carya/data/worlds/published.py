@@ -9,7 +9,7 @@ import difflib
 import math
 from dataclasses import dataclass, replace
 
-from carya.data.topic_world import TopicWorld
+from carya.data.worlds.topic_world import TopicWorld
 from carya.errors import ParameterError
 
 

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from carya.data.columns import joined_text, label_list, quoted, text_columns
 from carya.data.compressed import PathLike, bare_name, is_standard, shown, writing
 from carya.data.corpus import Example
 from carya.data.extras import need
+from carya.data.formats.columns import joined_text, label_list, quoted, text_columns
 from carya.errors import InputError
 
 _BATCH = 4096

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from carya.data.lz4_frames import open_lz4
+from carya.data.debian.lz4_frames import open_lz4
 from carya.errors import InputError
 
 #: A stanza of more bytes than that is none.

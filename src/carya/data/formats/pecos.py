@@ -8,9 +8,9 @@ from typing import Any
 
 from carya.data.compressed import PathLike, read_lines, writing
 from carya.data.corpus import Corpus, Matrices, Vocabulary
-from carya.data.pieces import needed, piece, refuse
-from carya.data.texts import naming, read_pair, with_label_matrix
-from carya.data.vocabularies import read_vocabulary
+from carya.data.formats.pieces import needed, piece, refuse
+from carya.data.formats.texts import naming, read_pair, with_label_matrix
+from carya.data.formats.vocabularies import read_vocabulary
 
 #: What those projects call the parts.
 _SHORT = {"train": ("trn", "tr", "train"), "test": ("tst", "ts", "test"), "dev": ("dev", "val", "valid")}

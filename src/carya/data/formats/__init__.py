@@ -7,17 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from carya.data.annif import read_annif, read_annif_folder, write_annif
 from carya.data.compressed import PathLike, is_standard, shown
 from carya.data.corpus import Corpus, Example, Matrices, Vocabulary
-from carya.data.jsonl import read_jsonl, write_jsonl
-from carya.data.parquet import read_parquet, write_parquet
-from carya.data.pecos import checked_matrices, read_pecos, read_raw_texts, write_pecos
-from carya.data.pieces import PARTS
-from carya.data.recognise import check_format, format_to_read, format_to_write
-from carya.data.tables import read_csv, read_tsv, write_csv, write_tsv
-from carya.data.texts import read_pair, read_texts, write_pair, write_texts
-from carya.data.vocabularies import read_vocabulary
+from carya.data.formats.annif import read_annif, read_annif_folder, write_annif
+from carya.data.formats.jsonl import read_jsonl, write_jsonl
+from carya.data.formats.parquet import read_parquet, write_parquet
+from carya.data.formats.pecos import checked_matrices, read_pecos, read_raw_texts, write_pecos
+from carya.data.formats.pieces import PARTS
+from carya.data.formats.recognise import check_format, format_to_read, format_to_write
+from carya.data.formats.tables import read_csv, read_tsv, write_csv, write_tsv
+from carya.data.formats.texts import read_pair, read_texts, write_pair, write_texts
+from carya.data.formats.vocabularies import read_vocabulary
 from carya.errors import InputError, ParameterError
 
 
@@ -158,25 +158,25 @@ def _check_options(part: str, label_separator: str | None) -> None:
 
 
 def _read_xmc(path: PathLike, **options: Any) -> Matrices:
-    from carya.data.xmc import read_xmc  # SciPy takes a while to import, and texts do without
+    from carya.data.formats.xmc import read_xmc  # SciPy takes a while to import, and texts do without
 
     return read_xmc(path, **options)
 
 
 def _read_svmlight(path: PathLike, **options: Any) -> Matrices:
-    from carya.data.svmlight import read_svmlight
+    from carya.data.formats.svmlight import read_svmlight
 
     return read_svmlight(path, **options)
 
 
 def _write_xmc(path: PathLike, matrices: Matrices) -> int:
-    from carya.data.xmc import write_xmc
+    from carya.data.formats.xmc import write_xmc
 
     return write_xmc(path, matrices)
 
 
 def _write_svmlight(path: PathLike, matrices: Matrices) -> int:
-    from carya.data.svmlight import write_svmlight
+    from carya.data.formats.svmlight import write_svmlight
 
     return write_svmlight(path, matrices)
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from carya.data.columns import brief
+from carya.data.formats.columns import brief
 from carya.errors import InputError
 
 _DIGIT, _SPACE, _COLON, _LINE, _COMMA, _IN_VALUE, _STRANGE = range(7)

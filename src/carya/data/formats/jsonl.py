@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from carya.data.columns import brief, is_text, joined_text, label_list, quoted, text_columns
 from carya.data.compressed import PathLike, read_lines, shown, writing_text
 from carya.data.corpus import Example
+from carya.data.formats.columns import brief, is_text, joined_text, label_list, quoted, text_columns
 from carya.errors import InputError
 
 

@@ -1,0 +1,1 @@
+"""Generated data: worlds whose right answers are known, of any size."""
