@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
+import os
 import pkgutil
 import re
 import subprocess
@@ -28,7 +30,7 @@ def test_examples_in_docstrings(name: str) -> None:
 
 
 def test_there_are_examples_for_every_public_name() -> None:
-    for name in ("LabelTree", "XRLinear", "load"):
+    for name in ("LabelTree", "TextRanker", "Tfidf", "XRLinear", "load"):
         assert ">>>" in getattr(carya, name).__doc__, name
     for module in (carya.metrics, carya.data):
         for name in module.__all__:
@@ -42,6 +44,25 @@ def test_pages_run_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "\n".join(blocks)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_shell_quickstart_runs(tmp_path: Path) -> None:
+    """Line by line, with the command of this environment."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = (one for one in re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if "carya train" in one)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"labels"')]
+    assert [len(answer["labels"]) for answer in answers] == [2, 2, 2]
+    assert "level 1" in done.stdout
 
 
 def test_the_parameter_page_is_current() -> None:

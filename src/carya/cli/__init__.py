@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -65,6 +66,9 @@ def main() -> None:
     except CaryaError as error:
         print(f"carya: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except BrokenPipeError:  # whoever reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
     except SystemExit as done:
         if done.code == _INTERRUPTED:
             print("carya: interrupted", file=sys.stderr)

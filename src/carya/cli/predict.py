@@ -63,11 +63,14 @@ def predict(
     else:
         opened.set_params(n_jobs=threads)
         answers = _for_rows(opened, source, asked)
+    if out == "-":
+        for lines in answers:
+            sys.stdout.buffer.write(lines.encode())
+            sys.stdout.buffer.flush()
+        return
     with writing_text(out) as write:
-        for line in answers:
-            write(line + "\n")
-            if out == "-":
-                sys.stdout.flush()
+        for lines in answers:
+            write(lines)
 
 
 def _texts(source: str, data_format: str | None, part: str, text_column: str) -> Iterator[list[str]]:
@@ -132,23 +135,35 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _for_texts(ranker: TextRanker, batches: Iterable[list[str]], asked: dict[str, Any]) -> Iterator[str]:
+    """The answers of each batch."""
     for batch in batches:
-        for best in ranker.suggest_all(batch, **asked):
-            labels = [
+        yield _lines(
+            [
                 {"label": one.label, "score": round(one.score, 6)}
                 | ({"name": one.name} if one.name != one.label else {})
                 for one in best
             ]
-            yield json.dumps({"labels": labels}, ensure_ascii=False)
+            for best in ranker.suggest_all(batch, **asked)
+        )
 
 
 def _for_rows(model: XRLinear, source: str, asked: dict[str, Any]) -> Iterator[str]:
+    import itertools
+
     from carya.data.files import read_matrix
     from carya.errors import InputError
 
     if Path(source).suffix not in (".npz", ".npy"):
         raise InputError(f"the model was trained on features: {source} must be a .npz or .npy file of them")
     S = model.predict(read_matrix(source), **asked)
-    for begin, end in zip(S.indptr[:-1], S.indptr[1:], strict=True):
-        pairs = zip(S.indices[begin:end].tolist(), S.data[begin:end].tolist(), strict=True)
-        yield json.dumps({"labels": [{"label": label, "score": round(score, 6)} for label, score in pairs]})
+    yield _lines(
+        [
+            {"label": label, "score": round(score, 6)}
+            for label, score in zip(S.indices[begin:end].tolist(), S.data[begin:end].tolist(), strict=True)
+        ]
+        for begin, end in itertools.pairwise(S.indptr)
+    )
+
+
+def _lines(answers: Iterable[list[dict[str, Any]]]) -> str:
+    return "".join(json.dumps({"labels": labels}, ensure_ascii=False) + "\n" for labels in answers)

@@ -1,0 +1,222 @@
+"""From raw texts to labels by the command."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import carya
+from test_cli import run
+from test_text_ranker import corpus
+
+TEXT = "the telescope shows a planet and its moon"
+
+
+@pytest.fixture(scope="module")
+def jsonl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for part, seed in (("train", 0), ("test", 1)):
+        texts, labels = corpus(300, seed)
+        rows = (json.dumps({"text": text, "labels": some}) for text, some in zip(texts, labels, strict=True))
+        (folder / f"{part}.jsonl").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(jsonl: Path) -> Path:
+    done = run("train", str(jsonl / "train.jsonl"), "-o", str(jsonl / "model"), "--max-leaf", "6")
+    assert done.returncode == 0, done.stderr
+    assert "300 rows" in done.stdout
+    assert done.stderr == ""  # no bars where there is no terminal
+    return jsonl / "model"
+
+
+def test_flags_are_parameters(jsonl: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    flags = [
+        "--analyzer",
+        "word,char_wb",
+        "--ngram-range",
+        "1,1/3,4",
+        "--no-lowercase",
+        "--max-df",
+        "0.9",
+        "--norm",
+        "l1",
+    ]
+    flags += [
+        "--branching",
+        "4",
+        "--negatives",
+        "teacher,both",
+        "--index-features",
+        "none",
+        "--cost",
+        "2.5",
+        "--seed",
+        "3",
+    ]
+    done = run("train", str(jsonl / "train.jsonl"), "-o", str(out), "--json", "--threads", "1", *flags)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"] == 300
+    opened = carya.load(out)
+    text, made = opened.vectorizer_, opened.model_
+    assert (text.analyzer, text.ngram_range) == (("word", "char_wb"), ((1, 1), (3, 4)))
+    assert (text.lowercase, text.max_df, text.norm) == (False, 0.9, "l1")
+    assert (made.branching, made.negatives, made.index_features) == (4, ("teacher", "both"), None)
+    assert (made.cost, made.seed, made.verbose) == (2.5, 3, False)
+
+
+def test_evaluate(model: Path, jsonl: Path) -> None:
+    done = run("evaluate", str(model), str(jsonl / "test.jsonl"), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    ranker = carya.load(model)
+    texts, labels = corpus(300, 1)
+    assert found["P@1"] == pytest.approx(ranker.score(texts, labels))
+    assert "nDCG" in run("evaluate", str(model), str(jsonl / "test.jsonl"), "--precisions").stdout
+
+
+def test_labels_never_seen_count_as_missed(model: Path, tmp_path: Path) -> None:
+    row = {"text": TEXT, "labels": ["astronomy", "a new label", "another one"]}
+    (tmp_path / "new.jsonl").write_text(json.dumps(row) + "\n")
+    found = json.loads(run("evaluate", str(model), str(tmp_path / "new.jsonl"), "--json").stdout)
+    assert found["R@10"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("form", ["txt", "txt.gz", "jsonl", "csv", "-"])
+def test_predict(model: Path, tmp_path: Path, form: str) -> None:
+    texts, _ = corpus(5, seed=4)
+    ranker = carya.load(model)
+    path = tmp_path / f"texts.{form}"
+    if form.startswith("txt"):
+        raw = ("\n".join(texts) + "\n").encode()
+        path.write_bytes(gzip.compress(raw) if form.endswith("gz") else raw)
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    elif form == "csv":
+        path.write_text("text,year\n" + "".join(f"{text},2020\n" for text in texts))
+    command = [sys.executable, "-c", "from carya.cli import main; main()", "predict", str(model)]
+    command += ["-" if form == "-" else str(path), "--top-k", "3"]
+    given = "\n".join(texts) if form == "-" else None
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    answers = [json.loads(line)["labels"] for line in done.stdout.splitlines()]
+    want = ranker.suggest_all(texts, top_k=3)
+    assert [[one["label"] for one in answer] for answer in answers] == [[one.label for one in row] for row in want]
+
+
+def test_answers_follow_at_once(model: Path) -> None:
+    """A line in, a line out: nobody waits for the end of the input."""
+    command = [sys.executable, "-c", "from carya.cli import main; main()", "predict", str(model), "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        for _ in range(3):
+            process.stdin.write(TEXT + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["labels"]
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
+def test_explain(model: Path) -> None:
+    told = json.loads(run("explain", str(model), TEXT, "--label", "astronomy", "--json").stdout)
+    assert told["label"] == "astronomy"
+    assert {"telescope", "planet"} <= {one["term"] for one in told["terms"]}
+    shown = run("explain", str(model), TEXT)
+    assert "level 1" in shown.stdout
+    assert "×" in shown.stdout
+
+
+def test_inspect(model: Path) -> None:
+    assert "Tfidf(" in run("inspect", str(model)).stdout
+    assert json.loads(run("inspect", str(model), "--json").stdout)["texts"]["terms"][0] > 20
+
+
+def test_matrices(tmp_path: Path) -> None:
+    X, Y = carya.data.make_world(400, 40, seed=0)
+    sp.save_npz(tmp_path / "X.trn.npz", sp.csr_matrix(X))
+    sp.save_npz(tmp_path / "Y.trn.npz", sp.csr_matrix(Y))
+    done = run("train", str(tmp_path), "-o", str(tmp_path / "model"), "--max-leaf", "10")
+    assert done.returncode == 0, done.stderr
+    lines = run("predict", str(tmp_path / "model"), str(tmp_path / "X.trn.npz"), "--top-k", "1").stdout.splitlines()
+    best = np.array([json.loads(line)["labels"][0]["label"] for line in lines])
+    assert (Y[np.arange(400), best] > 0).mean() > 0.8
+    found = run("evaluate", str(tmp_path / "model"), str(tmp_path), "--part", "train", "--json")
+    assert json.loads(found.stdout)["rows"] == 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "nowhere.jsonl", "-o", "m"], "carya: nowhere.jsonl: No such file or directory"),
+        (["train", "{data}", "-o", "m", "--cost", "much"], "carya: --cost is 'much'; it must be a number above 0"),
+        (["train", "{data}", "-o", "m", "--norm", "l3"], "carya: --norm is 'l3'; it must be 'l1', 'l2' or None"),
+        (["train", "{data}", "-o", "m", "--treshold", "1"], "--threshold"),
+        (["train", "{data}", "-o", "{data}"], "exists and is not a folder"),
+        (["train", "{data}", "-o", "m", "--min-df", "400"], "carya: no term is in at least 400"),
+        (["predict", "nowhere"], "carya: nowhere is not a Carya model"),
+        (["predict", "{model}", "{folder}/x.npz"], "No such file or directory"),
+        (["explain", "{model}", "telescope", "--label", "astronomi"], "did you mean 'astronomy'?"),
+        (["explain", "{model}", "zzz"], "carya: the model knows no term of the text"),
+        (["evaluate", "{model}", "{data}", "y.npz"], "was trained on texts"),
+    ],
+)
+def test_what_cannot_be(model: Path, jsonl: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+    names = {"data": str(jsonl / "train.jsonl"), "model": str(model), "folder": str(jsonl)}
+    done = run(*(one.format(**names) for one in arguments), cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_input_that_is_no_text(model: Path) -> None:
+    command = [sys.executable, "-c", "from carya.cli import main; main()", "predict", str(model), "-"]
+    done = subprocess.run(command, input=b"good\nbad \xff\n", capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"carya: standard input, line 2: not UTF-8 (byte 5)" in done.stderr
+
+
+def test_a_broken_pipe_is_no_trouble(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text(f"{TEXT}\n" * 20_000)
+    line = f"{sys.executable} -c 'from carya.cli import main; main()' predict {model} {tmp_path}/texts.txt | head -1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stdout.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_training_leaves_nothing(tmp_path: Path) -> None:
+    texts, labels = corpus(20_000, seed=7)
+    rows = (
+        json.dumps({"text": f"{text} w{i}", "labels": some})
+        for i, (text, some) in enumerate(zip(texts, labels, strict=True))
+    )
+    (tmp_path / "big.jsonl").write_text("\n".join(rows) + "\n")
+    command = [sys.executable, "-c", "from carya.cli import main; main()", "train", "big.jsonl", "-o", "model"]
+    command += ["--max-passes", "2000", "--tolerance", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(2.0)
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "carya: interrupted" in errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["big.jsonl"]
+
+
+def test_help_ends_with_examples() -> None:
+    for verb in ("train", "predict", "evaluate", "explain", "inspect", "demo", "import-pecos"):
+        said = run(verb, "--help").stdout
+        assert "Examples:" in said, verb
+        assert said.rstrip().splitlines()[-1].strip().startswith(("carya", "zcat", "cat", "echo")), verb
+    assert "--beam-width" in run("train", "--help").stdout
