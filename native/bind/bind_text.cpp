@@ -47,7 +47,7 @@ private:
 struct Part {
     Part(Unit unit, int min_n, int max_n, bool lower, Accents accents, int min_length,
          const std::vector<std::string>& stop, std::int64_t buckets)
-        : words(TermArrays::of(std::vector<std::string_view>(stop.begin(), stop.end()))), terms(words.view()) {
+        : words(TermArrays::of(stop)), terms(words.view()) {
         part.analysis = {unit, min_n, max_n, lower, accents, min_length, stop.empty() ? nullptr : &terms};
         part.buckets = buckets;
     }

@@ -6,6 +6,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "../parallel.hpp"
+
 namespace carya {
 
 namespace {
@@ -27,6 +29,8 @@ std::uint64_t probe(std::span<const std::uint64_t> slots, std::uint64_t hash, co
 std::uint64_t slots_for(std::size_t terms) { return std::bit_ceil(std::max<std::size_t>(2 * terms, 16)); }
 
 bool never(std::uint32_t) { return false; }
+
+constexpr std::size_t kFirstSlots = std::size_t{1} << 12;
 
 }  // namespace
 
@@ -57,54 +61,77 @@ std::int64_t Terms::find(const char* term, std::size_t size, std::uint64_t hash)
     return static_cast<std::int64_t>(static_cast<std::uint32_t>(slots_[at])) - 1;
 }
 
-TermArrays TermArrays::of(std::span<const std::string_view> sorted) {
+TermArrays TermArrays::of(std::span<const HashedTerm> sorted, int threads) {
+    constexpr std::int64_t kTermsPerTask = 4096;
+    constexpr std::size_t kAhead = 16;
     TermArrays out;
     if (sorted.size() >= std::numeric_limits<std::int32_t>::max()) throw std::length_error("too many terms");
-    std::size_t bytes = Terms::kPadding;
-    for (const std::string_view term : sorted) bytes += term.size();
-    out.bytes.reserve(bytes);
-    for (const std::string_view term : sorted) {
-        out.bytes.insert(out.bytes.end(), term.begin(), term.end());
-        out.ends.push_back(static_cast<std::int64_t>(out.bytes.size()));
-    }
-    out.bytes.resize(bytes);
+    out.ends.reserve(sorted.size());
+    std::int64_t end = 0;
+    for (const HashedTerm& term : sorted) out.ends.push_back(end += static_cast<std::int64_t>(term.text.size()));
+    out.bytes.resize(static_cast<std::size_t>(end) + Terms::kPadding);
+    parallel_each(std::ssize(sorted), kTermsPerTask, threads, nullptr, [&](int, std::int64_t number) {
+        const std::string_view text = sorted[number].text;
+        std::copy(text.begin(), text.end(), out.bytes.begin() + out.ends[number] - std::ssize(text));
+    });
     out.slots.resize(slots_for(sorted.size()));
-    std::size_t begin = 0;
     for (std::size_t number = 0; number < sorted.size(); ++number) {
-        const auto* term = reinterpret_cast<const char*>(out.bytes.data()) + begin;
-        const std::uint64_t hash = hash_term(term, sorted[number].size());
+        if (number + kAhead < sorted.size())
+            __builtin_prefetch(&out.slots[sorted[number + kAhead].hash & (out.slots.size() - 1)], 1);
+        const std::uint64_t hash = sorted[number].hash;
         out.slots[probe(out.slots, hash, never)] = slot_of(hash, number);
-        begin += sorted[number].size();
     }
     return out;
 }
 
+TermArrays TermArrays::of(const std::vector<std::string>& sorted) {
+    std::vector<HashedTerm> terms;
+    std::string padded;
+    for (const std::string& text : sorted) {
+        padded.assign(text).append(Terms::kPadding, '\0');
+        terms.push_back({text, hash_term(padded.data(), text.size())});
+    }
+    return of(terms);
+}
+
 void TermTable::grow() {
-    std::vector<std::uint64_t> larger(2 * slots_for(count_ + 1));
-    std::size_t at = 0;
-    each([&](const Record& record) {
-        larger[probe(larger, record.hash, never)] = slot_of(record.hash, at);
-        at += words_for(record.size);
-    });
+    std::vector<std::uint64_t> larger(std::max(kFirstSlots, 2 * slots_for(count_ + 1)));
+    for (const Chunk& chunk : chunks_)
+        for (std::size_t at = 0; at < chunk.used;) {
+            const Record& record = *reinterpret_cast<const Record*>(chunk.words.get() + at);
+            larger[probe(larger, record.hash, never)] = slot_of(record.hash, chunk.first + at);
+            at += words_for(record.size);
+        }
     slots_ = std::move(larger);
+}
+
+// The place of so many words behind all records.
+std::size_t TermTable::make_room(std::size_t words) {
+    if (chunks_.empty() || chunks_.back().used + words > chunks_.back().size) {
+        const std::size_t size = (words + kChunk - 1) / kChunk * kChunk;
+        const std::size_t first = starts_.size() * kChunk;
+        if (first + size >= std::numeric_limits<std::uint32_t>::max()) throw std::length_error("too many terms");
+        auto memory = std::make_unique_for_overwrite<std::uint64_t[]>(size);
+        for (std::size_t at = 0; at < size; at += kChunk) starts_.push_back(memory.get() + at);
+        chunks_.push_back({std::move(memory), first, 0, size});
+    }
+    return chunks_.back().first + chunks_.back().used;
 }
 
 TermTable::Record& TermTable::find(const char* term, std::size_t size, std::uint64_t hash) {
     if (2 * count_ >= slots_.size()) grow();
-    const auto record_at = [&](std::size_t at) { return reinterpret_cast<Record*>(words_.data() + at); };
+    const auto record_at = [&](std::size_t at) { return reinterpret_cast<Record*>(place(at)); };
     const std::uint64_t slot = probe(slots_, hash, [&](std::uint32_t at) {
         const Record& record = *record_at(at);
         return record.hash == hash && record.size == size && std::memcmp(record.bytes(), term, size) == 0;
     });
     if (slots_[slot] != 0) return *record_at(static_cast<std::uint32_t>(slots_[slot]) - 1);
-    const std::size_t end = used_ + words_for(size);
-    if (end >= std::numeric_limits<std::uint32_t>::max()) throw std::length_error("too many terms");
-    if (end > words_.size()) words_.resize(std::max(2 * words_.size(), end));
-    Record& record =
-        *new (words_.data() + used_) Record{hash, static_cast<std::uint32_t>(count_), static_cast<std::uint32_t>(size)};
-    std::memcpy(words_.data() + used_ + sizeof(Record) / 8, term, size);
-    slots_[slot] = slot_of(hash, used_);
-    used_ = end;
+    const std::size_t at = make_room(words_for(size));
+    std::uint64_t* words = place(at);
+    Record& record = *new (words) Record{hash, static_cast<std::uint32_t>(count_), static_cast<std::uint32_t>(size)};
+    std::memcpy(words + sizeof(Record) / 8, term, size);
+    slots_[slot] = slot_of(hash, at);
+    chunks_.back().used += words_for(size);
     ++count_;
     return record;
 }

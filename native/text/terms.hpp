@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -61,6 +63,11 @@ private:
     std::uint64_t mask_ = 0;
 };
 
+struct HashedTerm {
+    std::string_view text;
+    std::uint64_t hash;
+};
+
 // The arrays of a Terms.
 struct TermArrays {
     std::vector<std::uint8_t> bytes;
@@ -68,7 +75,8 @@ struct TermArrays {
     std::vector<std::uint64_t> slots;
 
     // From distinct terms in ascending order.
-    static TermArrays of(std::span<const std::string_view> sorted);
+    static TermArrays of(std::span<const HashedTerm> sorted, int threads = 1);
+    static TermArrays of(const std::vector<std::string>& sorted);
     Terms view() const { return {bytes, ends, slots}; }
 };
 
@@ -97,11 +105,12 @@ public:
     // Calls body(record) for all terms in the order of their numbers.
     template <class Body>
     void each(const Body& body) const {
-        for (std::size_t at = 0; at < used_;) {
-            const Record& record = *reinterpret_cast<const Record*>(words_.data() + at);
-            body(record);
-            at += words_for(record.size);
-        }
+        for (const Chunk& chunk : chunks_)
+            for (std::size_t at = 0; at < chunk.used;) {
+                const Record& record = *reinterpret_cast<const Record*>(chunk.words.get() + at);
+                body(record);
+                at += words_for(record.size);
+            }
     }
 
     // Ask for the memory that find() will need: of the slot first, then of the record it names.
@@ -111,18 +120,30 @@ public:
     void prefetch_record(std::uint64_t hash) const {
         const std::uint64_t slot = slots_.empty() ? 0 : slots_[hash & (slots_.size() - 1)];
         if (slot == 0) return;
-        const std::uint64_t* record = words_.data() + (static_cast<std::uint32_t>(slot) - 1);
+        const std::uint64_t* record = place(static_cast<std::uint32_t>(slot) - 1);
         __builtin_prefetch(record, 1);
         __builtin_prefetch(record + 7, 1);
     }
 
 private:
+    // Records lie in chunks that never move. Chunk c has the places from c * kChunk on; a longer one than that, for a
+    // long term, takes the places of several.
+    struct Chunk {
+        std::unique_ptr<std::uint64_t[]> words;
+        std::size_t first;
+        std::size_t used;
+        std::size_t size;
+    };
+    static constexpr std::size_t kChunk = std::size_t{1} << 17;
+
     static std::size_t words_for(std::size_t size) { return (sizeof(Record) + size + 7) / 8; }
+    std::uint64_t* place(std::size_t at) const { return starts_[at / kChunk] + at % kChunk; }
     void grow();
+    std::size_t make_room(std::size_t words);
 
     std::vector<std::uint64_t> slots_;  // as those of Terms, with the place of a record for its number
-    std::vector<std::uint64_t> words_;  // the records
-    std::size_t used_ = 0;
+    std::vector<Chunk> chunks_;
+    std::vector<std::uint64_t*> starts_;  // of the places of each chunk
     std::size_t count_ = 0;
 };
 

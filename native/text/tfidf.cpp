@@ -104,8 +104,19 @@ void TermCounter::add(std::span<const std::string_view> texts, Monitor* monitor)
     const auto count = static_cast<std::int64_t>(texts.size());
     if (count > std::numeric_limits<std::int32_t>::max() - first) throw std::length_error("too many texts");
     if (monitor) monitor->total = static_cast<std::uint64_t>(count);
-    if (keep_rows_)
+    if (keep_rows_) {
         for (auto& places : places_) places.resize(static_cast<std::size_t>(first + count));
+        // Memory that is not used is not taken: better too much than to move it all again and again.
+        std::size_t bytes = 0;
+        for (const std::string_view text : texts) bytes += text.size();
+        for (Worker& worker : workers_)
+            for (std::size_t part = 0; part < parts_.size(); ++part) {
+                const auto runs =
+                    static_cast<std::size_t>(parts_[part].analysis.max_n - parts_[part].analysis.min_n + 1);
+                const std::size_t units = parts_[part].analysis.unit == Unit::word ? bytes / 6 : bytes;
+                worker.items[part].reserve(worker.items[part].size() + runs * units / workers_.size());
+            }
+    }
     parallel_each(count, kTextsPerTask, threads_, monitor, [&](int w, std::int64_t i) {
         Worker& worker = workers_[w];
         ++worker.texts;
@@ -203,7 +214,10 @@ void merge(Shard& shard) {
     const std::uint64_t mask = slots.size() - 1;
     for (std::size_t w = 0; w < shard.from.size(); ++w) {
         shard.to[w].reserve(shard.from[w].size());
-        for (const TermTable::Record* record : shard.from[w]) {
+        const std::vector<const TermTable::Record*>& from = shard.from[w];
+        for (std::size_t i = 0; i < from.size(); ++i) {
+            if (i + kAhead < from.size()) __builtin_prefetch(from[i + kAhead]);
+            const TermTable::Record* record = from[i];
             std::uint64_t at = record->hash & mask;
             for (; slots[at] != 0; at = (at + 1) & mask) {
                 const TermTable::Record& known = *shard.terms[slots[at] - 1].record;
@@ -221,18 +235,21 @@ void merge(Shard& shard) {
     }
 }
 
-// A term to be sorted by its bytes, most of the time by the first eight of them alone.
+// A term to be sorted by its bytes, most of the time by the first sixteen of them alone.
 struct Key {
-    std::uint64_t head;
+    std::uint64_t head[2] = {};
     Merged* term;
 
-    explicit Key(Merged& merged) : head(0), term(&merged) {
+    explicit Key(Merged& merged) : term(&merged) {
         const std::string_view text = merged.record->text();
-        std::memcpy(&head, text.data(), std::min(text.size(), sizeof head));
-        head = __builtin_bswap64(head);
+        std::memcpy(head, text.data(), std::min(text.size(), sizeof head));
+        for (std::uint64_t& half : head) half = __builtin_bswap64(half);
     }
     std::string_view text() const { return term->record->text(); }
-    bool operator<(const Key& other) const { return head != other.head ? head < other.head : text() < other.text(); }
+    bool operator<(const Key& other) const {
+        if (head[0] != other.head[0]) return head[0] < other.head[0];
+        return head[1] != other.head[1] ? head[1] < other.head[1] : text() < other.text();
+    }
 };
 
 void sort_keys(std::vector<Key>& keys, int threads) {
@@ -295,13 +312,15 @@ TermCounter::Features TermCounter::choose(std::size_t part, const TermLimits& li
         keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(wanted), keys.end());
         sort_keys(keys, threads_);
     }
-    std::vector<std::string_view> sorted;
-    for (const Key& key : keys) {
-        key.term->feature = static_cast<std::int32_t>(first + std::ssize(sorted));
-        sorted.push_back(key.text());
-        learned.texts.push_back(static_cast<std::int64_t>(key.term->texts));
-    }
-    learned.terms.push_back(TermArrays::of(sorted));
+    std::vector<HashedTerm> sorted(keys.size());
+    learned.texts.resize(static_cast<std::size_t>(first) + keys.size());
+    parallel_each(std::ssize(keys), kRowsPerTask, threads_, nullptr, [&](int, std::int64_t i) {
+        Merged& term = *keys[i].term;
+        term.feature = static_cast<std::int32_t>(first + i);
+        sorted[i] = {term.record->text(), term.record->hash};
+        learned.texts[first + i] = term.texts;
+    });
+    learned.terms.push_back(TermArrays::of(sorted, threads_));
 
     parallel_for(std::ssize(tables), threads_, nullptr, [&](int, std::int64_t w) {
         features[w].resize(tables[w]->size());
