@@ -23,11 +23,10 @@ def main():
     parser.add_argument("data")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("flags", nargs="*", help="more flags of carya train, behind --")
-    arguments = parser.parse_args()
+    arguments, flags = parser.parse_known_args()  # the others are flags of carya train
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
-        options = ["--threads", arguments.threads, "--seed", arguments.seed, *arguments.flags]
+        options = ["--threads", arguments.threads, "--seed", arguments.seed, *flags]
         trained, took = carya("train", arguments.data, "-o", model, "--json", *options)
         found, _ = carya("evaluate", model, arguments.data, "--json")
     precision = {f"P@{k}": 100 * found[f"P@{k}"] for k in measure.KS}

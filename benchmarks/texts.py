@@ -17,7 +17,7 @@ from typing import Any
 
 from launch import run_script
 
-TEACHER = ("--", "--negatives", "teacher", "--transform", "l3-hinge")
+TEACHER = ("--negatives", "teacher", "--transform", "l3-hinge")
 
 
 def alternate(rounds: int, runs: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

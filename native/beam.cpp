@@ -86,13 +86,6 @@ bool has_features(const Query& query, std::int64_t dense_cols) {
            std::any_of(query.dense, query.dense + dense_cols, set);
 }
 
-Query query_of(const Features& queries, std::int64_t row) {
-    const auto begin = static_cast<std::size_t>(queries.sparse.begin(row));
-    const auto length = static_cast<std::size_t>(queries.sparse.length(row));
-    return {queries.sparse.indices.subspan(begin, length), queries.sparse.values.subspan(begin, length),
-            queries.dense.row(row)};
-}
-
 template <class Body>
 void each_row(std::int64_t rows, int threads, Monitor* monitor, const Body& body) {
     if (monitor) monitor->total = static_cast<std::uint64_t>(rows);
@@ -102,6 +95,13 @@ void each_row(std::int64_t rows, int threads, Monitor* monitor, const Body& body
 }
 
 }  // namespace
+
+Query query_of(const Features& queries, std::int64_t row) {
+    const auto begin = static_cast<std::size_t>(queries.sparse.begin(row));
+    const auto length = static_cast<std::size_t>(queries.sparse.length(row));
+    return {queries.sparse.indices.subspan(begin, length), queries.sparse.values.subspan(begin, length),
+            queries.dense.row(row)};
+}
 
 BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts)
     : layers_(std::move(layers)) {
@@ -276,33 +276,11 @@ std::int64_t BeamSearch::most_labels(std::int64_t beam_width) const {
 
 Csr BeamSearch::predict(const Features& queries, Question question, int threads, Monitor* monitor) const {
     const std::int64_t rows = queries.rows();
-    const std::int64_t top_k = question.top_k = std::min(question.top_k, most_labels(question.beam_width));
-    Csr out;
-    out.cols = n_labels();
-    out.indptr.assign(rows + 1, 0);
-    out.indices.resize(rows * top_k);
-    out.values.resize(rows * top_k);
-    each_row(rows, threads, monitor, [&](std::int64_t row, Work& work) {
-        const auto best = rank(query_of(queries, row), question, work);
-        out.indptr[row + 1] = static_cast<std::int64_t>(best.size());
-        for (std::size_t i = 0; i < best.size(); ++i) {
-            out.indices[row * top_k + static_cast<std::int64_t>(i)] = best[i].node;
-            out.values[row * top_k + static_cast<std::int64_t>(i)] = best[i].score;
-        }
-    });
-    std::int64_t filled = 0;  // close the gaps of rows with fewer than top_k labels
-    for (std::int64_t row = 0; row < rows; ++row) {
-        const std::int64_t count = out.indptr[row + 1];
-        if (filled != row * top_k) {
-            std::copy_n(out.indices.begin() + row * top_k, count, out.indices.begin() + filled);
-            std::copy_n(out.values.begin() + row * top_k, count, out.values.begin() + filled);
-        }
-        filled += count;
-        out.indptr[row + 1] = filled;
-    }
-    out.indices.resize(filled);
-    out.values.resize(filled);
-    return out;
+    question.top_k = std::min(question.top_k, most_labels(question.beam_width));
+    RankedRows out(rows, n_labels(), question.top_k);
+    each_row(rows, threads, monitor,
+             [&](std::int64_t row, Work& work) { out.put(row, rank(query_of(queries, row), question, work)); });
+    return out.take();
 }
 
 const std::vector<BeamSearch::Places>& BeamSearch::places() const {

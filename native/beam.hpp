@@ -12,6 +12,7 @@
 #include "layouts/layout.hpp"
 #include "matrix.hpp"
 #include "parallel.hpp"
+#include "ranked_rows.hpp"
 #include "store/seal.hpp"
 #include "transform.hpp"
 
@@ -27,16 +28,14 @@ struct SearchLayer {
     const Seal* seal = nullptr;  // of the file that weights and dense lie in; null if they lie in memory
 };
 
-struct Scored {
-    std::int32_t node;
-    float score;
-};
-
 struct Question {
     std::int64_t top_k = 10;
     std::int64_t beam_width = 10;
     float min_score = -std::numeric_limits<float>::infinity();  // labels below it are left out
 };
+
+// One row of some features.
+Query query_of(const Features& queries, std::int64_t row);
 
 class BeamSearch {
 public:

@@ -69,7 +69,11 @@ BAD: list[tuple[str, bytes, str]] = [
         b"a\t<http://a.example/1>\nb\tcat",
         "annif.tsv, line 2: a subject must be a URI in angle brackets, got 'cat'",
     ),
-    ("train.txt", b"2 3\n0 1:1", "train.txt: texts in a .txt file need a file of labels; or give the format, one of …"),
+    (
+        "train.txt",
+        b"2 3\n0 1:1",
+        "train.txt: texts in a .txt file need a file of labels (labels=, or --labels); or give the format, one of …",
+    ),
     (
         "train.xmc",
         b"2 3\n0 1:1",

@@ -20,12 +20,28 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
 
 
-def test_demo_trains_evaluates_and_ranks() -> None:
-    done = run("demo", "--rows", "2000", "--labels", "300")
+def test_demo_on_packages(tmp_path: Path) -> None:
+    topics = {"python3": "python module for scripts", "libc6": "compiled tool for files", "perl": "perl module parser"}
+    stanzas = [
+        f"Package: p{i}-{name}\nSource: s{i}\nDepends: {name}\nDescription: {text} number {i % 7}\n\n"
+        for i in range(600)
+        for name, text in topics.items()
+    ]
+    (tmp_path / "x_Packages").write_text("".join(stanzas))
+    done = run("demo", "--lists", str(tmp_path), "--out", str(tmp_path / "model"), "--json")
     assert done.returncode == 0, done.stderr
-    assert "Trained LabelTree(1 →" in done.stdout
-    assert "P " in done.stdout
-    assert "✓" in done.stdout
+    found = json.loads(done.stdout)
+    assert found["P@1"] > 0.9
+    assert "perl module to parse dates" in done.stderr
+    assert carya.load(tmp_path / "model").suggest("a perl module", top_k=1)[0].label == "perl"
+
+
+def test_demo_elsewhere(tmp_path: Path) -> None:
+    done = run("demo", "--lists", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "generated world" in done.stdout
+    assert "Trained on 20,000 texts" in done.stdout
+    assert "Try next" in done.stdout
     assert done.stderr == ""  # no bars where there is no terminal
 
 
@@ -40,8 +56,8 @@ def test_import_pecos(tmp_path: Path) -> None:
     [
         (["import-pecos", "nowhere", "model"], "carya: nowhere is not an XR-Linear model of libpecos"),
         (["inspect", "nowhere"], "carya: nowhere is not a Carya model"),
-        (["demo", "--rows", "many"], "'--rows'"),
-        (["demo", "--rows", "5"], "'--rows'"),
+        (["demo", "--seed", "many"], "'--seed'"),
+        (["demo", "--seed", "-5"], "'--seed'"),
         (["dem"], "demo"),
         (["evaluate", "nowhere", "x.npz", "y.npz"], "carya: nowhere is not a Carya model"),
     ],

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -220,3 +221,92 @@ def test_help_ends_with_examples() -> None:
         assert "Examples:" in said, verb
         assert said.rstrip().splitlines()[-1].strip().startswith(("carya", "zcat", "cat", "echo")), verb
     assert "--beam-width" in run("train", "--help").stdout
+
+
+def test_annif_data(tmp_path: Path) -> None:
+    texts, labels = corpus(200)
+    uris = {
+        label: f"http://example.org/{at}" for at, label in enumerate(sorted({one for row in labels for one in row}))
+    }
+    rows = (f"{text}\t{' '.join(f'<{uris[one]}>' for one in row)}" for text, row in zip(texts, labels, strict=True))
+    (tmp_path / "data.tsv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "voc.tsv").write_text("".join(f"<{uri}>\t{label}\n" for label, uri in uris.items()))
+    done = run("train", "data.tsv", "-o", "model", "--vocabulary", "voc.tsv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first = run("predict", "model", "data.tsv", "--top-k", "1", cwd=tmp_path).stdout.splitlines()[0]
+    (best,) = json.loads(first)["labels"]
+    assert uris[best["name"]] == best["label"]
+    done = run("evaluate", "model", "data.tsv", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["P@1"] > 0.9
+    (tmp_path / "other.tsv").write_text("http://example.org/none\tnothing\n")
+    done = run("train", "data.tsv", "-o", "model", "--vocabulary", "other.tsv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "none of the labels of data.tsv is in it" in done.stderr
+
+
+def test_svmlight_data(tmp_path: Path) -> None:
+    rows = [f"{label} {1 + label}:1 {11 + row % 3}:0.5" for row in range(60) for label in range(1, 6)]
+    (tmp_path / "train.svm").write_text("\n".join(rows) + "\n")
+    (tmp_path / "test.svm").write_text("1 2:1\n2 3:1\n")  # far fewer columns
+    assert run("train", "train.svm", "-o", "model", cwd=tmp_path).returncode == 0
+    done = run("evaluate", "model", "test.svm", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["P@1"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "t.jsonl", "-o", "m", "--labels", "t.jsonl"], "the format 'jsonl' knows no labels"),
+        (["train", "t.jsonl", "-o", "foreign"], "it is left alone"),
+        (["demo", "--out", "foreign"], "it is left alone"),
+        (["demo", "--lists", "nowhere"], "nowhere is no folder of package lists"),
+        (["data", "convert", "t.jsonl", "o.txt", "--to-labels", "o.txt"], "cannot hold both texts and labels"),
+        (["evaluate", "{model}", "empty.jsonl"], "there are no rows to evaluate on"),
+        (["evaluate", "{model}", "t.jsonl"], "the model knows none of its labels"),
+        (["predict", "{model}", "t.txt", "--threads", "0"], "'n_jobs'"),
+        (["train", "t.jsonl", "-o", "m", "--representation", "pifa+lf"], "give --vocabulary"),
+    ],
+)
+def test_what_is_refused(model: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "t.jsonl").write_text(json.dumps({"text": "some words", "labels": ["unheard of"]}) + "\n")
+    (tmp_path / "t.txt").write_text("some words\n")
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "letter.txt").write_text("dear")
+    done = run(*(one.format(model=model) for one in arguments), cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+    assert (tmp_path / "foreign" / "letter.txt").exists()
+
+
+def test_a_full_disk_is_one_line(model: Path) -> None:
+    line = f"echo {TEXT} | {sys.executable} -c 'from carya.cli import main; main()' predict {model} > /dev/full"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "No space left on device" in done.stderr
+
+
+def test_json_lines_are_answered_as_they_come(model: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from carya.cli import main; main()",
+        "predict",
+        str(model),
+        "-",
+        "--format",
+        "jsonl",
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps({"text": TEXT}) + "\n")
+        process.stdin.flush()
+        waited = threading.Timer(20, process.kill)
+        waited.start()
+        assert json.loads(process.stdout.readline())["labels"]
+        waited.cancel()
+        process.stdin.close()
+        assert process.wait(20) == 0

@@ -165,6 +165,21 @@ def test_every_transform_is_explained(transform: str) -> None:
             assert (math.exp(total) if why.in_logs else total) == pytest.approx(why.score, rel=1e-9, abs=1e-12)
 
 
+def test_what_does_not_add_up_is_not_explained() -> None:
+    texts, labels = corpus()
+    mixed = carya.TextRanker(None, carya.XRLinear(max_leaf=6, transform=("sigmoid", "noop"))).fit(texts, labels)
+    with pytest.raises(InputError, match="transforms are of different kinds"):
+        mixed.explain(texts[0], "chess")
+
+
+def test_terms_of_one_bucket_are_named_once() -> None:
+    texts, labels = corpus()
+    hashed = carya.TextRanker(carya.Tfidf(buckets=2, ngram_range=(1, 1)), carya.XRLinear(max_leaf=6)).fit(texts, labels)
+    why = hashed.explain("king queen king queen rook", "chess")
+    for one in why.terms:
+        assert sorted(set(one.term.split(" / "))) == sorted(one.term.split(" / "))
+
+
 def test_words_speak_for_their_label(ranker: carya.TextRanker) -> None:
     why = ranker.explain("a rook takes a pawn near the harbour", "chess")
     shares = {one.term: one.share for one in why.terms}
@@ -188,6 +203,18 @@ def test_what_cannot_be(ranker: carya.TextRanker) -> None:
         (lambda: carya.TextRanker().fit(["a b"], "x"), "labels must be a list of lists of strings, got 'x'"),
         (lambda: carya.TextRanker().fit(["ab cd"] * 2, [["x"]]), "there are 2 texts but labels for 1"),
         (lambda: carya.TextRanker().fit(["ab cd"] * 2, [[], []]), "no text has a label: there is nothing to learn"),
+        (
+            lambda: carya.TextRanker().fit(["ab cd"] * 2, [["\ud800"], []]),
+            "'\\ud800' has a lone surrogate: it is no text",
+        ),
+        (
+            lambda: carya.TextRanker().fit(["ab cd"] * 2, [["x"], []], names={"x": 3}),  # type: ignore[dict-item]
+            "names must be strings, that of 'x' is 3",
+        ),
+        (
+            lambda: carya.TextRanker().fit(["ab cd"] * 2, [["x"], []], label_texts=["x"]),  # type: ignore[arg-type]
+            "label_texts must be a mapping of labels to strings, got list",
+        ),
         (
             lambda: carya.TextRanker(None, carya.XRLinear(representation="lf")).fit(["ab cd"] * 2, [["x"], ["y"]]),
             "representation='lf' needs label_texts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import unicodedata
 import warnings
@@ -216,6 +217,8 @@ def test_texts_that_are_none() -> None:
         ({"min_df": 3, "max_df": 2}, "max_df=2 allows fewer texts than min_df=3 of 4"),
         ({"norm": "l3"}, "'norm'"),
         ({"buckets": 0}, "'buckets'"),
+        ({"min_df": 10**400}, "'min_df'"),
+        ({"stop_words": ["\ud800"]}, "a lone surrogate"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
@@ -273,3 +276,26 @@ def test_damaged_terms_are_refused() -> None:
     refused("an idf for each of", data, ends, slots, idf=tfidf.idf_[:-1])
     with pytest.raises(InputError, match="terms for each part"):
         carya.Tfidf(min_df=1).set_learned([], tfidf.idf_)
+
+
+def test_texts_of_iterators_are_numbered_through() -> None:
+    with pytest.raises(InputError, match="text 65536 must be a string, got int"):
+        carya.Tfidf().fit(iter(["aa"] * 65_536 + [3]))  # type: ignore[list-item]
+
+
+def test_what_was_learned_cannot_be_changed() -> None:
+    tfidf = carya.Tfidf(min_df=1).fit(["one two three"])
+    for array in (*tfidf.terms_[0], tfidf.idf_):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:1] = 0
+
+
+def test_parameters_set_later_change_nothing_learned() -> None:
+    tfidf = carya.Tfidf(min_df=1, stop_words="english").fit(["the red green blue", "the black"])
+    want = tfidf.row("the red black")[0].tolist()
+    tfidf.set_params(analyzer="char", stop_words=None)
+    twin = copy.deepcopy(tfidf)
+    assert twin.analyzer == "char"
+    assert twin.row("the red black")[0].tolist() == want
+    assert tfidf.learned_with_["analyzer"] == "word"
+    assert "the" in tfidf.learned_with_["stop_words"]

@@ -1,7 +1,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "../beam.hpp"
+#include "../ensemble.hpp"
 #include "arrays.hpp"
 
 namespace carya::bind {
@@ -219,6 +219,51 @@ void register_search(nb::module_& m) {
                 return give(std::move(scores));
             },
             "queries"_a, "candidates"_a, "threads"_a, "report"_a.none(), "One score for each candidate.");
+
+    nb::enum_<Combine>(m, "Combine")
+        .value("mean", Combine::mean)
+        .value("rank", Combine::rank)
+        .value("count", Combine::count)
+        .value("softmax", Combine::softmax)
+        .value("sigmoid", Combine::sigmoid);
+
+    m.def(
+        "combine",
+        [](const std::vector<const CheckedCsr*>& rankings, Combine how, Array<float> weights, std::int64_t top_k,
+           int threads) {
+            Csr out;
+            {
+                const nb::gil_scoped_release released;
+                std::vector<CsrView> views;
+                for (const CheckedCsr* one : rankings) views.push_back(one->view);
+                out = combine(views, how, span(weights), top_k, threads);
+            }
+            return give(std::move(out));
+        },
+        "rankings"_a, "how"_a, "weights"_a.noconvert(), "top_k"_a, "threads"_a,
+        "Rankings of the same rows made one: (indptr, labels, scores).");
+
+    m.def(
+        "predict_combined",
+        [](const std::vector<const Searcher*>& members, const CheckedFeatures& queries, std::int64_t top_k,
+           std::int64_t beam_width, std::int64_t pool, Combine how, Array<float> weights, int threads,
+           nb::object report) {
+            PythonMonitor monitor(std::move(report));
+            Csr out;
+            {
+                const nb::gil_scoped_release released;
+                std::vector<const BeamSearch*> searches;
+                for (const Searcher* member : members) {
+                    member->check(queries.view);
+                    searches.push_back(&member->search());
+                }
+                out = predict_combined(searches, queries.view, {top_k, beam_width}, pool, how, span(weights), threads,
+                                       &monitor);
+            }
+            return give(std::move(out));
+        },
+        "members"_a, "queries"_a, "top_k"_a, "beam_width"_a, "pool"_a, "how"_a, "weights"_a.noconvert(), "threads"_a,
+        "report"_a.none(), "Several searches of the same rows, and their rankings made one.");
 }
 
 }  // namespace carya::bind

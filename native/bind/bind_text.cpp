@@ -17,30 +17,38 @@ namespace {
 // Strings of Python as UTF-8, which they keep themselves.
 class Texts {
 public:
-    explicit Texts(nb::handle items) : items_(nb::steal<nb::tuple>(PySequence_Tuple(items.ptr()))) {
+    // The first of them has that number in messages.
+    explicit Texts(nb::handle items, std::int64_t first = 0)
+        : items_(nb::steal<nb::tuple>(PySequence_Tuple(items.ptr()))), first_(first) {
         if (!items_.is_valid()) throw nb::python_error();
         views.reserve(nb::len(items_));
-        for (const nb::handle item : items_) views.push_back(view(item));
+        for (const nb::handle item : items_) {
+            views.push_back(view(item));
+            bytes += views.back().size();
+        }
     }
 
     std::vector<std::string_view> views;
+    std::size_t bytes = 0;
 
 private:
     std::string_view view(nb::handle item) const {
-        const std::string which = "text " + std::to_string(views.size());
+        const std::string which = "text " + std::to_string(first_ + std::ssize(views));
         if (!PyUnicode_Check(item.ptr()))
             throw std::invalid_argument(which + " must be a string, got " +
                                         nb::cast<std::string>(nb::str(item.type().attr("__name__"))));
         Py_ssize_t size = 0;
-        const char* bytes = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
-        if (!bytes) {
+        const char* start = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
+        if (!start) {
+            if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) throw nb::python_error();
             PyErr_Clear();
             throw std::invalid_argument(which + " has a lone surrogate: it is no text");
         }
-        return {bytes, static_cast<std::size_t>(size)};
+        return {start, static_cast<std::size_t>(size)};
     }
 
     nb::tuple items_;
+    std::int64_t first_;
 };
 
 // A TextPart with the stop words that it looks into.
@@ -98,7 +106,7 @@ public:
     const Vectorizer vectorizer;
 };
 
-constexpr std::size_t kFewTexts = 256;  // these are not worth a thread
+constexpr std::size_t kFewBytes = 1 << 16;  // these are not worth a thread
 
 }  // namespace
 
@@ -137,7 +145,7 @@ void register_text(nb::module_& m) {
         .def(
             "add",
             [](TermCounter& self, nb::handle items, nb::object report) {
-                const Texts texts(items);
+                const Texts texts(items, self.texts());
                 PythonMonitor monitor(std::move(report));
                 const nb::gil_scoped_release released;
                 self.add(texts.views, &monitor);
@@ -186,7 +194,7 @@ void register_text(nb::module_& m) {
             [](const PyVectorizer& self, nb::handle items, int threads, nb::object report) {
                 const Texts texts(items);
                 Csr out;
-                const bool few = texts.views.size() < kFewTexts;
+                const bool few = texts.bytes < kFewBytes;
                 PythonMonitor monitor(std::move(report));
                 {
                     const nb::gil_scoped_release released;

@@ -97,8 +97,7 @@ public:
         std::string_view text() const { return {bytes(), size}; }
     };
 
-    // The record of a term, new or not; it is there until the next call. Throws std::length_error when there are too
-    // many.
+    // The record of a term, new or not; it never moves. Throws std::length_error when there are too many.
     Record& find(const char* term, std::size_t size, std::uint64_t hash);
     std::size_t size() const { return count_; }
 

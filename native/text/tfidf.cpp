@@ -14,6 +14,7 @@ namespace {
 constexpr std::int64_t kTextsPerTask = 64;
 constexpr std::int64_t kRowsPerTask = 256;
 constexpr std::size_t kAhead = 16;
+constexpr std::size_t kMostReserved = std::size_t{1} << 24;
 
 void read_text(Reader& reader, std::string_view text, std::int64_t number) {
     try {
@@ -114,7 +115,8 @@ void TermCounter::add(std::span<const std::string_view> texts, Monitor* monitor)
                 const auto runs =
                     static_cast<std::size_t>(parts_[part].analysis.max_n - parts_[part].analysis.min_n + 1);
                 const std::size_t units = parts_[part].analysis.unit == Unit::word ? bytes / 6 : bytes;
-                worker.items[part].reserve(worker.items[part].size() + runs * units / workers_.size());
+                const std::size_t expected = std::min(runs * units / workers_.size(), kMostReserved);
+                worker.items[part].reserve(worker.items[part].size() + expected);
             }
     }
     parallel_each(count, kTextsPerTask, threads_, monitor, [&](int w, std::int64_t i) {
@@ -380,7 +382,7 @@ TermCounter::Learned TermCounter::learn(const TermLimits& limits) {
 
 Vectorizer::Vectorizer(std::vector<Part> parts, std::span<const float> idf, Weighting weighting)
     : parts_(std::move(parts)), idf_(idf), weighting_(weighting) {
-    for (const Part& part : parts_) features_ += part.part.buckets > 0 ? part.part.buckets : part.terms.size();
+    for (const Part& part : parts_) features_ += part.features();
     if (features_ > std::numeric_limits<std::int32_t>::max())
         throw std::invalid_argument("there are too many features");
     if (!idf.empty() && std::ssize(idf) != features_)
@@ -440,7 +442,7 @@ Csr Vectorizer::transform(std::span<const std::string_view> texts, int threads, 
             each_feature(worker.readers[p], part, first, worker.hashes, [&](std::int64_t feature, const Term&) {
                 worker.found.push_back(static_cast<std::int32_t>(feature));
             });
-            first += part.part.buckets > 0 ? part.part.buckets : part.terms.size();
+            first += part.features();
         }
         std::sort(worker.found.begin(), worker.found.end());
         const std::size_t begin = worker.indices.size();
@@ -485,7 +487,7 @@ std::vector<Vectorizer::Found> Vectorizer::trace(std::string_view text) const {
             out.push_back({static_cast<std::int32_t>(feature), term.from, term.to,
                            std::string(reader.letters().substr(term.begin, term.size))});
         });
-        first += part.part.buckets > 0 ? part.part.buckets : part.terms.size();
+        first += part.features();
     }
     return out;
 }

@@ -109,6 +109,8 @@ public:
     struct Part {
         TextPart part;
         Terms terms;
+
+        std::int64_t features() const { return part.buckets > 0 ? part.buckets : terms.size(); }
     };
     // `idf` has one for each feature, or none. Throws std::invalid_argument if it does not fit.
     Vectorizer(std::vector<Part> parts, std::span<const float> idf, Weighting weighting);

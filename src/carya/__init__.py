@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics
+    from carya.models.ensemble import Ensemble
     from carya.models.xr_linear import XRLinear
     from carya.opening import load
     from carya.text.ranker import TextRanker
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from carya.version import __version__
 
 __all__ = [
+    "Ensemble",
     "LabelTree",
     "TextRanker",
     "Tfidf",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Ensemble": "carya.models.ensemble",
     "LabelTree": "carya.tree",
     "TextRanker": "carya.text.ranker",
     "Tfidf": "carya.text.tfidf",

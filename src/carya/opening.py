@@ -16,7 +16,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear or TextRanker
+    XRLinear, Ensemble or TextRanker
         As it was saved.
 
     Raises
@@ -34,10 +34,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> model.tree_.n_labels
     30
     """
+    from carya.models.ensemble import KIND as ENSEMBLE_KIND
+    from carya.models.ensemble import Ensemble
     from carya.text.ranker import TextRanker
     from carya.text.saving import KIND as TEXT_KIND
 
-    kinds: dict[str, Any] = {KIND: XRLinear, TEXT_KIND: TextRanker}
+    kinds: dict[str, Any] = {KIND: XRLinear, ENSEMBLE_KIND: Ensemble, TEXT_KIND: TextRanker}
     saved = store.load(path, lazily=LAZY)
     if saved.kind not in kinds:
         raise ModelFormatError(

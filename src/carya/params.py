@@ -63,7 +63,12 @@ class Real(Rule):
 
     def allows(self, value: object) -> bool:
         """Whether the value is such a number."""
-        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not math.isfinite(value):
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            return False
+        try:
+            if not math.isfinite(value):
+                return False
+        except OverflowError:  # a whole number beyond all floats
             return False
         return (float(value) > self.low if self.above else float(value) >= self.low) and float(value) <= self.most
 

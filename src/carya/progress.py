@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -29,7 +30,7 @@ class Progress:
 
 
 class Bars(Progress):
-    """One bar a stage on standard error, with share done, time spent and time left; quiet when that is no terminal."""
+    """One bar a stage on standard error, with share done, rate, time spent and time left; quiet without a terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -40,7 +41,8 @@ class Bars(Progress):
         self._bars = RichProgress(
             TextColumn("{task.description:<28}"),
             BarColumn(),
-            TaskProgressColumn(),
+            TaskProgressColumn(show_speed=False),
+            TextColumn("{task.fields[rate]:>10}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -61,10 +63,24 @@ class Bars(Progress):
     @contextmanager
     def stage(self, name: str) -> Iterator[Report]:
         """A bar of its own, full when the stage ends without an error."""
-        task = self._bars.add_task(name, total=None)
+        task = self._bars.add_task(name, total=None, rate="")
+        started = time.monotonic()
 
         def report(done: int, total: int) -> None:
-            self._bars.update(task, completed=done, total=max(total, 1))
+            rate = f"{_short(done / max(time.monotonic() - started, 1e-3))}/s"
+            self._bars.update(task, completed=done, total=max(total, 1), rate=rate)
 
         yield report
         self._bars.update(task, completed=1, total=1)
+
+
+def _short(number: float) -> str:
+    """A number in few characters.
+
+    >>> _short(1234), _short(2_500_000)
+    ('1.2k', '2.5M')
+    """
+    for size, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{name}"
+    return f"{number:.0f}"

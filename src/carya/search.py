@@ -14,6 +14,9 @@ from carya.layer import Layer
 from carya.matrices import Csr, Features
 from carya.progress import Report
 
+#: How an ensemble makes several rankings one (native/ensemble.hpp says what each means).
+COMBINATIONS = ("mean", "rank", "count", "softmax", "sigmoid")
+
 
 class Searcher:
     """Finds the best nodes of the last of some layers.
@@ -72,3 +75,29 @@ class Searcher:
     ) -> NDArray[np.float32]:
         """The score of every candidate, whether a beam would have reached it or not."""
         return self._search.selected(queries.native, candidates.native, threads, report)
+
+
+def predict_combined(
+    members: Sequence[Searcher],
+    queries: Features,
+    *,
+    top_k: int,
+    beam_width: int,
+    pool: int,
+    combine: str,
+    weights: NDArray[np.float32],
+    threads: int,
+    report: Report = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+    """Row offsets, labels and scores of what several searches find together; each gives its `pool` best labels."""
+    searches = [member._search for member in members]
+    how = getattr(_core.Combine, combine)
+    return _core.predict_combined(searches, queries.native, top_k, beam_width, pool, how, weights, threads, report)
+
+
+def combine_rankings(
+    rankings: Sequence[_core.Csr], *, combine: str, weights: NDArray[np.float32], top_k: int, threads: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+    """The same from rankings that are there already: matrices whose rows are best first."""
+    how = getattr(_core.Combine, combine)
+    return _core.combine(list(rankings), how, weights, top_k, threads)

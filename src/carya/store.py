@@ -63,7 +63,7 @@ class Saved:
 def save(path: str | os.PathLike[str], saved: Saved, *, version: str) -> None:
     """Write a model folder, replacing one that is there; nothing else is ever replaced."""
     place = Path(path)
-    _refuse_foreign(place)
+    check_place(place)
     try:
         beside = place.parent / f".{place.name}.{secrets.token_hex(8)}.tmp"
         beside.mkdir(parents=True)
@@ -148,7 +148,9 @@ def _checksum(data: NDArray[Any]) -> str:
     return f"{_core.xxh64(data.view(np.uint8)):016x}"
 
 
-def _refuse_foreign(place: Path) -> None:
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a place that a model cannot be written to, because something else is there."""
+    place = Path(path)
     if not place.name:
         raise SaveError(f"{place} is not a place for a model: give the path of a folder")
     if place.is_symlink() or (place.exists() and not place.is_dir()):

@@ -40,7 +40,10 @@ class Strings(Sequence[str]):
     @classmethod
     def of(cls, strings: Sequence[str]) -> Self:
         """From any strings."""
-        encoded = [text.encode() for text in strings]
+        try:
+            encoded = [text.encode() for text in strings]
+        except UnicodeEncodeError as error:
+            raise InputError(f"{error.object!r} has a lone surrogate: it is no text") from None
         ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
         return cls(np.frombuffer(b"".join(encoded), np.uint8), ends)
 

@@ -69,6 +69,9 @@ def main() -> None:
     except BrokenPipeError:  # whoever reads has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+    except (OSError, MemoryError) as error:
+        print(f"carya: {'out of memory' if isinstance(error, MemoryError) else error}", file=sys.stderr)
+        raise SystemExit(1) from None
     except SystemExit as done:
         if done.code == _INTERRUPTED:
             print("carya: interrupted", file=sys.stderr)

@@ -120,9 +120,6 @@ def synth(
     _show(place, found | {"seconds": round(time.perf_counter() - started, 2)}, as_json)
 
 
-# Further commands of `carya data` are registered here, one file each.
-
-
 def _index(lists: Path | None) -> Index:
     from carya.data.debian import FETCH, LISTS, find_index
     from carya.errors import InputError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ def convert(
     to_label_separator: Annotated[str | None, typer.Option(help="What is to separate labels in the target.")] = None,
     vocabulary: reading.Names = None,
     language: reading.Language = "en",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Write a data set in another form; suffixes tell the formats, and .gz, .xz and .zst the compression.
 
@@ -62,5 +64,7 @@ def convert(
         labels=to_labels,
         label_separator=reading.unescaped(to_label_separator),
     )
-    if target != "-":
+    if as_json:
+        typer.echo(json.dumps({"target": target, "rows": rows}), err=target == "-")
+    elif target != "-":
         typer.echo(f"{target}: {rows:,} rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -33,6 +34,7 @@ def demo(
     ] = False,
     lists: Annotated[Path | None, typer.Option(help="A folder of package lists; the machine's if not given.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed, another tree.", min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and the rest on standard error.")] = False,
 ) -> None:
     """Train a model in under a minute and ask it: on the packages of this Debian or Ubuntu, else on a made-up world.
 
@@ -48,16 +50,26 @@ def demo(
     """
     from rich.console import Console
 
-    console = Console(highlight=False)
+    from carya.errors import InputError
+    from carya.store import check_place
+
+    if out is not None:
+        check_place(out)  # before the work, not after it
+    if lists is not None and not lists.is_dir():
+        raise InputError(f"{lists} is no folder of package lists")
+    console = Console(highlight=False, emoji=False, stderr=as_json)
     data = None if generated else _debian(console, lists)
     if data is None:
         data, queries = _made_up(console, seed)
     else:
         queries = list(_QUERIES)
-    ranker = _train(console, data, seed)
-    _evaluate(console, data, ranker)
+    ranker, seconds = _train(console, data, seed)
+    found = _evaluate(console, data, ranker)
     _ask(console, ranker, queries)
     _what_next(console, ranker, out)
+    if as_json:
+        sizes = {"rows": len(data.train), "labels": len(ranker.labels_), "features": ranker.vectorizer_.n_features_}
+        typer.echo(json.dumps({**sizes, "seconds": round(seconds, 3), **found}, indent=1))
 
 
 def _debian(console: Console, lists: Path | None) -> TextSet | None:
@@ -67,7 +79,7 @@ def _debian(console: Console, lists: Path | None) -> TextSet | None:
     if index is None:
         console.print("There is no package index here, so a generated world has to do.")
         return None
-    console.print(f"Reading the package index of this machine ({', '.join(map(str, index.suites)) or 'dpkg'}) …")
+    console.print(f"Reading the package index of this machine ({', '.join(index.suites) or 'dpkg'}) …", soft_wrap=True)
     data = dataset("deps", index=index)
     if len(data.train) < _FEW:
         console.print(f"It has only {len(data.train):,} packages with dependencies, so a generated world has to do.")
@@ -95,7 +107,7 @@ def _made_up(console: Console, seed: int) -> tuple[TextSet, list[str]]:
     return TextSet(texts[:_WORLD_ROWS], test, names), [text for text, _ in test[:3]]
 
 
-def _train(console: Console, data: TextSet, seed: int) -> TextRanker:
+def _train(console: Console, data: TextSet, seed: int) -> tuple[TextRanker, float]:
     from carya.models.xr_linear import XRLinear
     from carya.text.ranker import TextRanker
     from carya.text.tfidf import Tfidf
@@ -108,15 +120,17 @@ def _train(console: Console, data: TextSet, seed: int) -> TextRanker:
         one.verbose = False
     console.print(
         f"Trained on {len(texts):,} texts with {len(ranker.labels_):,} labels in {took:.1f} s: "
-        f"{ranker.vectorizer_.n_features_:,} terms, {ranker.model_.tree_}."
+        f"{ranker.vectorizer_.n_features_:,} terms, {ranker.model_.tree_}.",
+        soft_wrap=True,
     )
-    return ranker
+    return ranker, took
 
 
-def _evaluate(console: Console, data: TextSet, ranker: TextRanker) -> None:
+def _evaluate(console: Console, data: TextSet, ranker: TextRanker) -> dict[str, float]:
     from rich.table import Table
 
     from carya import metrics
+    from carya.text.labels import label_matrix
 
     texts, labels = zip(*data.test, strict=True)
     started = time.perf_counter()
@@ -129,11 +143,14 @@ def _evaluate(console: Console, data: TextSet, ranker: TextRanker) -> None:
     console.print(
         f"Ranked {len(texts):,} texts it has not seen at {each * 1e6:.0f} µs each, {one * 1e6:.0f} µs one at a time:"
     )
-    found = metrics.report(ranker.label_matrix(labels), S, k=(1, 3, 5))
+    Y, _ = label_matrix(labels, ranker.labels_, others=True)  # labels it has never seen count as missed
+    S.resize((len(texts), Y.shape[1]))
+    found = metrics.report(Y, S, k=(1, 3, 5))
     table = Table("", "@1", "@3", "@5")
     for name, about in (("P", "of those suggested, right"), ("R", "of those right, suggested")):
         table.add_row(f"{about} ({name})", *(f"{100 * found[f'{name}@{k}']:.1f} %" for k in (1, 3, 5)))
     console.print(table)
+    return found
 
 
 def _ask(console: Console, ranker: TextRanker, queries: list[str]) -> None:
@@ -142,7 +159,7 @@ def _ask(console: Console, ranker: TextRanker, queries: list[str]) -> None:
         if not best:
             continue
         shown = text if len(text) <= 90 else text[:88] + " …"
-        console.print(f"\n[italic]{shown}[/italic]")
+        console.print(f"\n[italic]{shown}[/italic]", soft_wrap=True)
         for one in best:
             why = ranker.explain(text, one.label)
             words = ", ".join(term.term for term in why.terms if term.share > 0.01)

@@ -33,6 +33,8 @@ def evaluate(
     text_column: reading.TextColumn = "text",
     label_column: reading.LabelColumn = "labels",
     label_separator: reading.LabelSeparator = None,
+    vocabulary: reading.Names = None,
+    language: reading.Language = "en",
     dense: Annotated[Path | None, typer.Option(help="Dense features beside the sparse ones: .npy.")] = None,
     beam_width: Annotated[
         int | None, typer.Option(help="Nodes kept at each level; the model's own if not given.")
@@ -59,12 +61,23 @@ def evaluate(
     if isinstance(opened, TextRanker):
         if matrix is not None or dense is not None:
             raise InputError(f"{model} was trained on texts: give the texts and their labels, no matrices")
-        options = {"labels": labels, "text_column": text_column, "label_column": label_column}
-        data = reading.read(source, part=part, data_format=data_format, label_separator=label_separator, **options)  # type: ignore[arg-type]
+        data = reading.read(
+            source,
+            part=part,
+            data_format=data_format,
+            labels=labels,
+            text_column=text_column,
+            label_column=label_column,
+            label_separator=label_separator,
+            vocabulary=vocabulary,
+            language=language,
+        )
         X, Y = _read_texts(opened, data, source)
         opened = opened.model_
     else:
-        X, Y = _read_matrices(source, matrix, dense, part, data_format)
+        X, Y = _read_matrices(opened, source, matrix, dense, part, data_format)
+    if Y.shape[0] == 0:
+        raise InputError(f"{source}: there are no rows to evaluate on")
     found = _measured(opened, X, Y, beam_width)
     if precisions:
         found["precisions"] = {
@@ -84,25 +97,32 @@ def _read_texts(ranker: TextRanker, data: Corpus | Matrices, source: str) -> tup
 
     if isinstance(data, Matrices):
         raise InputError(f"{source} holds features, the model was trained on texts")
-    texts: list[str] = []
-    labels: list[tuple[str, ...]] = []
-    for example in data:
-        texts.append(example.text)
-        labels.append(example.labels)
-    return ranker.vectorizer_.transform(texts), label_matrix(labels, ranker.labels_, others=True)[0]
+    texts, labels = reading.gather(data)
+    Y, _ = label_matrix(labels, ranker.labels_, others=True)
+    if Y.nnz and Y.indices.min() >= len(ranker.labels_):
+        raise InputError(
+            f"{source}: the model knows none of its labels; it knows {ranker.labels_[0]!r} and others, the data have "
+            f"{next(label for row in labels for label in row)!r} (train and evaluate with the same --vocabulary)"
+        )
+    return ranker.vectorizer_.transform(texts), Y
 
 
 def _read_matrices(
-    source: str, labels: Path | None, dense: Path | None, part: str, data_format: str | None
+    model: XRLinear, source: str, labels: Path | None, dense: Path | None, part: str, data_format: str | None
 ) -> tuple[Any, Any]:
     from carya.data.corpus import Matrices
     from carya.data.files import read_matrix
+    from carya.data.formats.recognise import FORMATS
 
     if labels is None:
         data = reading.read(source, part=part, data_format=data_format)
         if not isinstance(data, Matrices):
             raise InputError(f"{source} holds texts, the model was trained on features")
         X, Y = data.X, data.Y
+        if data_format == "svmlight" or Path(source).suffix in FORMATS["svmlight"].suffixes:
+            # Such a file does not say how many columns there are, only which are not empty.
+            X.resize((X.shape[0], max(X.shape[1], model.n_features_in_)))
+            Y.resize((Y.shape[0], max(Y.shape[1], model.tree_.n_labels)))
     else:
         X, Y = read_matrix(source), read_matrix(labels)
     return X if dense is None else (X, read_matrix(dense)), Y
@@ -135,7 +155,7 @@ def _show(model: Path, found: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console()
-    console.print(f"{model} on {found['rows']:,} rows:", highlight=False, soft_wrap=True)
+    console.print(f"{model} on {found['rows']:,} rows:", highlight=False, markup=False, soft_wrap=True)
     table = Table("metric", *(f"@{k}" for k in _KS))
     for name in ("P", "R", "nDCG", "coverage"):
         table.add_row(name, *(f"{100 * found[f'{name}@{k}']:.2f}" for k in _KS))

@@ -54,7 +54,7 @@ def explain(
 def show(console: Console, why: TextExplanation, terms: int) -> None:
     """Print an explanation."""
     name = why.name if why.name == why.label else f"{why.name} ({why.label})"
-    console.print(f"{name}: {why.score:.4f}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{name}: {why.score:.4f}", highlight=False, markup=False, emoji=False, soft_wrap=True)
     if why.in_logs:
         console.print("what each term multiplies the score by, and at which level of the tree:", highlight=False)
     for at, level in enumerate(why.levels, 1):
@@ -63,7 +63,7 @@ def show(console: Console, why: TextExplanation, terms: int) -> None:
             highlight=False,
         )
         for one in level.terms[:terms]:
-            console.print("    " + _line(one, why.in_logs), highlight=False, markup=False)
+            console.print("    " + _line(one, why.in_logs), highlight=False, markup=False, emoji=False)
         rest = level.terms[terms:]
         if rest:
             left = math.fsum(one.share for one in rest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 def import_pecos(
     source: Annotated[Path, typer.Argument(help="The folder that libpecos saved an XR-Linear model in.")],
     target: Annotated[Path, typer.Argument(help="The folder to write.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Turn an XR-Linear model of libpecos into a Carya model that ranks the same.
 
@@ -22,4 +24,8 @@ def import_pecos(
 
     model = read(source)
     model.save(target)
+    if as_json:
+        sizes = {"labels": model.tree_.n_labels, "features": model.n_features_in_, "beam_width": model.beam_width}
+        typer.echo(json.dumps({"model": str(target), **sizes}, indent=1))
+        return
     typer.echo(f"{target}: {model.tree_}, {model.n_features_in_:,} features, beam width {model.beam_width}")

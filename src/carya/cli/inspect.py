@@ -71,6 +71,7 @@ def inspect(
         f"{model}: {opened.tree_}, {found['sparse_features']:,} sparse and {found['dense_features']:,} dense features, "
         f"{found['bytes']:,} bytes",
         highlight=False,
+        markup=False,
         soft_wrap=True,
     )
     table = Table("layer", "nodes", "features used", "weights", "kept as", "bytes", "transform")
@@ -87,8 +88,11 @@ def inspect(
     console.print(table)
     for one in layers:
         console.print(
-            f"layer {one['layer']} is searched {one['layout']}: {one['reason']}", highlight=False, soft_wrap=True
+            f"layer {one['layer']} is searched {one['layout']}: {one['reason']}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
     if ranker is not opened:
-        console.print(f"texts are read by {ranker.vectorizer_!r}", highlight=False, soft_wrap=True)
-    console.print(f"trained as {opened!r}", highlight=False, soft_wrap=True)
+        console.print(f"texts are read by {ranker.vectorizer_!r}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"trained as {opened!r}", highlight=False, markup=False, soft_wrap=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import select
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -33,7 +35,7 @@ def predict(
     data_format: reading.Format = None,
     part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "test",
     text_column: reading.TextColumn = "text",
-    threads: Annotated[int, typer.Option(help="Threads; -1 is all cores.")] = -1,
+    threads: reading.Threads = -1,
 ) -> None:
     """Rank labels for texts: a line of JSON for each, while they come in.
 
@@ -58,10 +60,10 @@ def predict(
     asked = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
     if isinstance(opened, TextRanker):
         for one in (opened.vectorizer_, opened.model_):
-            one.set_params(n_jobs=threads)
+            one.set_params(n_jobs=threads).check_parameters()
         answers = _for_texts(opened, _texts(source, data_format, part, text_column), asked)
     else:
-        opened.set_params(n_jobs=threads)
+        opened.set_params(n_jobs=threads).check_parameters()
         answers = _for_rows(opened, source, asked)
     if out == "-":
         for lines in answers:
@@ -77,6 +79,7 @@ def _texts(source: str, data_format: str | None, part: str, text_column: str) ->
     """Batches of texts; of standard input what is there, so that answers follow at once."""
     from carya.data.compressed import bare_name, read_lines
     from carya.data.corpus import Matrices
+    from carya.data.formats.pieces import piece
     from carya.errors import InputError
 
     if data_format is None and source == "-":
@@ -85,38 +88,34 @@ def _texts(source: str, data_format: str | None, part: str, text_column: str) ->
     if data_format is None and not Path(source).is_dir() and Path(bare_name(source)).suffix in _LINES:
         yield from _batches(read_lines(source))
         return
-    data = (
-        reading.read(source, part=part, data_format=data_format, text_column=text_column, label_column=None)
-        if _is_table(source, data_format)
-        else reading.read(source, part=part, data_format=data_format)
-    )
+    place = Path(source)
+    if data_format is None and place.is_dir() and (texts := piece(place, [f"{part}.texts.txt"])) is not None:
+        yield from _batches(read_lines(texts))
+        return
+    data = reading.read(source, part=part, data_format=data_format, text_column=text_column, label_column=None)
     if isinstance(data, Matrices):
         raise InputError(f"{source} holds features, the model was trained on texts")
-    yield from _batches(example.text for example in data)
-
-
-def _is_table(source: str, data_format: str | None) -> bool:
-    """Whether the labels are a column that may be missing."""
-    from carya.data.compressed import bare_name
-
-    kind = data_format or Path(bare_name(source)).suffix.removeprefix(".")
-    return kind in ("jsonl", "csv", "parquet", "tsv")
+    yield from _batches((example.text for example in data), waiting=source == "-")
 
 
 def _lines_as_they_come() -> Iterator[list[str]]:
     from carya.errors import InputError
 
-    rest, number = b"", 0
+    number = 0
+    begun: list[bytes] = []  # of a line whose end has not come yet
     stream = cast(io.BufferedReader, sys.stdin.buffer)
     while block := stream.read1(1 << 20):
-        *lines, rest = (rest + block).split(b"\n")
+        if b"\n" not in block:
+            begun.append(block)
+            continue
+        *lines, rest = b"".join([*begun, block]).split(b"\n")
+        begun = [rest] if rest else []
         for first in range(0, len(lines), _BATCH):
-            yield [
-                _decoded(line, number + first + at, InputError) for at, line in enumerate(lines[first : first + _BATCH])
-            ]
+            some = enumerate(lines[first : first + _BATCH], number + first)
+            yield [_decoded(line, at, InputError) for at, line in some]
         number += len(lines)
-    if rest:
-        yield [_decoded(rest, number, InputError)]
+    if begun:
+        yield [_decoded(b"".join(begun), number, InputError)]
 
 
 def _decoded(line: bytes, number: int, error: type[Exception]) -> str:
@@ -126,11 +125,15 @@ def _decoded(line: bytes, number: int, error: type[Exception]) -> str:
         raise error(f"standard input, line {number + 1}: not UTF-8 (byte {problem.start + 1})") from None
 
 
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    import itertools
-
-    rest = iter(texts)
-    while batch := list(itertools.islice(rest, _BATCH)):
+def _batches(texts: Iterable[str], *, waiting: bool = False) -> Iterator[list[str]]:
+    """Many texts at a time; if `waiting` for standard input, no more than have come."""
+    batch = []
+    for text in texts:
+        batch.append(text)
+        if len(batch) == _BATCH or (waiting and not select.select([sys.stdin], [], [], 0)[0]):
+            yield batch
+            batch = []
+    if batch:
         yield batch
 
 
@@ -148,8 +151,6 @@ def _for_texts(ranker: TextRanker, batches: Iterable[list[str]], asked: dict[str
 
 
 def _for_rows(model: XRLinear, source: str, asked: dict[str, Any]) -> Iterator[str]:
-    import itertools
-
     from carya.data.files import read_matrix
     from carya.errors import InputError
 

@@ -17,6 +17,7 @@ TextColumn = Annotated[str, typer.Option(help="The column of the text, or severa
 LabelColumn = Annotated[str, typer.Option(help="The column of the labels.")]
 LabelSeparator = Annotated[str | None, typer.Option(help="What separates labels; \\t is a TAB.")]
 Names = Annotated[Path | None, typer.Option("--vocabulary", help="The labels there are: .txt, .tsv, .csv or SKOS.")]
+Threads = Annotated[int, typer.Option(help="Threads; -1 is all cores.")]
 Language = Annotated[str, typer.Option(help="The language of their names.")]
 
 
@@ -51,3 +52,13 @@ def read(
         label_separator=unescaped(label_separator),
         vocabulary=None if vocabulary is None else read_vocabulary(vocabulary, language=language),
     )
+
+
+def gather(data: Corpus) -> tuple[list[str], list[tuple[str, ...]]]:
+    """All texts, and the labels of each."""
+    texts: list[str] = []
+    labels: list[tuple[str, ...]] = []
+    for example in data:
+        texts.append(example.text)
+        labels.append(example.labels)
+    return texts, labels

@@ -13,6 +13,7 @@ import typer
 
 from carya.cli import reading
 from carya.cli.flags import flags_of, lazily, values_of
+from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Matrices
@@ -29,7 +30,7 @@ def _train(
     label_separator: reading.LabelSeparator = None,
     vocabulary: reading.Names = None,
     language: reading.Language = "en",
-    threads: Annotated[int, typer.Option(help="Threads; -1 is all cores.")] = -1,
+    threads: reading.Threads = -1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     **given: Any,
 ) -> None:
@@ -51,7 +52,9 @@ def _train(
       zcat data.jsonl.gz | carya train - --format jsonl -o model/
     """
     from carya.data.corpus import Matrices
+    from carya.store import check_place
 
+    check_place(out)  # before the work, not after it
     started = time.perf_counter()
     data = reading.read(
         source,
@@ -94,16 +97,11 @@ def _fit_texts(data: Corpus, threads: int, given: dict[str, Any]) -> tuple[Any, 
     model = XRLinear(n_jobs=threads, verbose=True, **values_of(XRLinear, given))
     vectorizer.check_parameters()  # before a long file is read
     model.check_parameters()
-    texts: list[str] = []
-    labels: list[tuple[str, ...]] = []
-    for example in data:
-        texts.append(example.text)
-        labels.append(example.labels)
-    known = data.vocabulary
-    names = None if known is None else dict(zip(known.ids, known.names, strict=True))
-    if names is not None and all(one == name for one, name in names.items()):
-        names = None
+    texts, labels = reading.gather(data)
+    names = _names(data, labels)
     about = names if "lf" in str(model.representation) else None
+    if about is None and "lf" in str(model.representation):
+        raise InputError(f"--representation {model.representation} needs names of labels: give --vocabulary")
     ranker = TextRanker(vectorizer, model).fit(texts, labels, names=names, label_texts=about)
     for one in (ranker.vectorizer_, ranker.model_):
         one.verbose = False  # whoever opens it says so for himself
@@ -115,8 +113,18 @@ def _fit_texts(data: Corpus, threads: int, given: dict[str, Any]) -> tuple[Any, 
     }
 
 
+def _names(data: Corpus, labels: list[tuple[str, ...]]) -> dict[str, str] | None:
+    """What people call the labels, if the data say so."""
+    known = data.vocabulary
+    if known is None:
+        return None
+    if not any(label in known for row in labels for label in row):
+        raise InputError(f"{known.source}: none of the labels of {data.source} is in it")
+    names = dict(zip(known.ids, known.names, strict=True))
+    return None if all(one == name for one, name in names.items()) else names
+
+
 def _fit_matrices(data: Matrices, threads: int, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    from carya.errors import ParameterError
     from carya.models.xr_linear import XRLinear
     from carya.text.tfidf import Tfidf
 

@@ -109,7 +109,7 @@ def writing(path: PathLike) -> Iterator[BinaryIO]:
                 target = stack.enter_context(_to_sibling(Path(os.path.realpath(path))))
             yield stack.enter_context(_compressing(path, target))
     except OSError as error:
-        if isinstance(error, SaveError):
+        if isinstance(error, (SaveError, BrokenPipeError)):
             raise
         name = "standard output" if is_standard(path) else os.fspath(path)
         raise SaveError(f"{name}: {error.strerror or error}") from error
@@ -142,13 +142,16 @@ def _compression(path: PathLike) -> str:
 
 
 @contextmanager
-def _opened(path: PathLike) -> Iterator[io.BufferedReader]:
+def _opened(path: PathLike) -> Iterator[Any]:
     try:
         place = _STANDARD_INPUT if is_standard(path) else path
-        opened = open(place, "rb", closefd=not is_standard(path))  # noqa: SIM115
+        opened = open(place, "rb", buffering=_BUFFER, closefd=not is_standard(path))  # noqa: SIM115
     except OSError as error:
         raise InputError(f"{shown(path)}: {error.strerror or error}") from None
     with opened as file:
+        if not _compression(path):
+            yield file  # no second buffer: that would wait until it is full
+            return
         stream: Any = file
         match _compression(path):
             case ".gz":

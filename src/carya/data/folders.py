@@ -43,6 +43,13 @@ def new_folder(path: str | os.PathLike[str], ours: Container[str]) -> Iterator[P
         raise SaveError(f"{path} cannot be written: {error.strerror}") from None
     try:
         yield beside
+        _put(beside, place, ours)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _put(beside: Path, place: Path, ours: Container[str]) -> None:
+    try:
         check_place(place, ours)
         if not place.exists():
             beside.rename(place)
@@ -54,9 +61,7 @@ def new_folder(path: str | os.PathLike[str], ours: Container[str]) -> Iterator[P
     except OSError as error:
         if isinstance(error, SaveError):
             raise
-        raise SaveError(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        raise SaveError(f"{place} cannot be written: {error.strerror or error}") from None
 
 
 def check_place(path: str | os.PathLike[str], ours: Container[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from carya import checks
@@ -41,6 +42,7 @@ class Indexer:
         *,
         threads: int,
         progress: Progress,
+        shared: dict[object, Features] | None = None,
     ) -> LabelTree:
         """The tree over the labels of some training rows.
 
@@ -49,6 +51,8 @@ class Indexer:
         features : Features, n rows
         labels : Csr, n rows x labels; values weigh the rows
         label_features : anything `checks.features` takes, one row a label, or None
+        shared : dict, optional
+            Representations of the same labels, for trees that differ in other things only.
         """
         own = self._own_features(label_features, labels.cols)
         if self.clustering == "random":
@@ -61,6 +65,39 @@ class Indexer:
             )
         if self.max_depth == 1 or labels.cols <= self.max_leaf:
             return LabelTree.flat(labels.cols)
+        key = self._representation_key()
+        representation = None if shared is None else shared.get(key)
+        if representation is None:
+            representation = self._represent(features, labels, own, threads, progress)
+            if shared is not None:
+                shared[key] = representation
+        with progress.stage("build the label tree") as report:
+            return clustering.cluster(
+                representation,
+                branching=self.branching,
+                max_leaf=self.max_leaf,
+                max_depth=self.max_depth,
+                spherical=self.clustering == "spherical",
+                balanced=self.balanced,
+                bisect=self.bisect,
+                seed=self.seed,
+                threads=threads,
+                report=report,
+            )
+
+    def _representation_key(self) -> object:
+        """What a representation depends on besides the data."""
+        return (
+            self.representation,
+            self.index_features,
+            np.asarray(self.alpha).tobytes() if "+lf" in self.representation else None,
+            self.seed if self.representation == "spectral" else None,
+            self.clustering == "spherical",
+        )
+
+    def _represent(
+        self, features: Features, labels: Csr, own: Features | None, threads: int, progress: Progress
+    ) -> Features:
         with progress.stage("represent the labels") as report:
             if self.representation == "lf" and own is not None:
                 representation = own
@@ -78,19 +115,7 @@ class Indexer:
                     representation = representations.concatenate(representation, own)
         if self.clustering == "spherical" and self.representation not in ("pifa", "pii"):
             representation = representations.unit(representation)
-        with progress.stage("build the label tree") as report:
-            return clustering.cluster(
-                representation,
-                branching=self.branching,
-                max_leaf=self.max_leaf,
-                max_depth=self.max_depth,
-                spherical=self.clustering == "spherical",
-                balanced=self.balanced,
-                bisect=self.bisect,
-                seed=self.seed,
-                threads=threads,
-                report=report,
-            )
+        return representation
 
     def _own_features(self, label_features: FeaturesLike | None, n_labels: int) -> Features | None:
         """The labels' own features, if they are wanted; wanted and missing, or given and unwanted, is an error."""

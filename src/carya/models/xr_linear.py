@@ -180,10 +180,23 @@ class XRLinear(Parameterised):
         """
         self.check_parameters()
         features, labels = checks.training_pair(X, Y)
+        return self.fit_checked(features, labels, label_features=label_features, shortlist=shortlist)
+
+    def fit_checked(
+        self,
+        features: Features,
+        labels: Csr,
+        *,
+        label_features: FeaturesLike | None = None,
+        shortlist: LabelsLike | None = None,
+        shared: dict[object, Features] | None = None,
+    ) -> Self:
+        """The same with matrices that came through the door; `shared` holds what models of one data set share."""
+        self.check_parameters()
         threads = _core.thread_count(self.n_jobs)
         given = self._given(shortlist, labels)
         with self._progress() as progress:
-            tree = self._index(features, labels, label_features, threads, progress)
+            tree = self._index(features, labels, label_features, threads, progress, shared)
             layers = train_layers(
                 features,
                 labels,
@@ -388,6 +401,11 @@ class XRLinear(Parameterised):
         model._set_learned(learned)
         return model
 
+    def search(self) -> tuple[Searcher, tuple[int, int]]:
+        """What searches, and how many sparse and dense features it takes; for models made of several."""
+        learned, searcher = self._ready()
+        return searcher, learned.widths
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "layers_")
 
@@ -427,7 +445,13 @@ class XRLinear(Parameterised):
         return Bars() if self.verbose else Progress()
 
     def _index(
-        self, features: Features, labels: Csr, label_features: FeaturesLike | None, threads: int, progress: Progress
+        self,
+        features: Features,
+        labels: Csr,
+        label_features: FeaturesLike | None,
+        threads: int,
+        progress: Progress,
+        shared: dict[object, Features] | None,
     ) -> LabelTree:
         if self.tree is not None:
             if label_features is not None:
@@ -437,7 +461,7 @@ class XRLinear(Parameterised):
             return self.tree
         indexer = Indexer(**{field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(Indexer)})
         weighted = labels if self.relevance != "none" else labels.with_values(1)
-        return indexer.build(features, weighted, label_features, threads=threads, progress=progress)
+        return indexer.build(features, weighted, label_features, threads=threads, progress=progress, shared=shared)
 
     def _given(self, shortlist: LabelsLike | None, labels: Csr) -> Csr | None:
         """The user's shortlist; asked for and missing, or given and not asked for, is an error."""

@@ -83,13 +83,12 @@ class TextExplanation:
     @classmethod
     def of(cls, why: Explanation, found: Sequence[Term], label: str, name: str) -> TextExplanation:
         """The explanation of a text's features in terms of what was found in it."""
-        terms: dict[int, str] = {}
+        said: defaultdict[int, dict[str, None]] = defaultdict(dict)
         places: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for term in found:
-            if term.feature in terms and terms[term.feature] != term.text:  # several terms of one bucket
-                terms[term.feature] += f" / {term.text}"
-            terms.setdefault(term.feature, term.text)
+            said[term.feature][term.text] = None
             places[term.feature].append((term.begin, term.end))
+        terms = {feature: " / ".join(some) for feature, some in said.items()}  # several only if they share a bucket
 
         def listed(shares: NDArray[np.float64]) -> tuple[TermShare, ...]:
             told = [

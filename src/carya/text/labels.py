@@ -38,6 +38,12 @@ class LabelSet:
         cls, ids: Sequence[str], names: Mapping[str, str] | None = None, texts: Mapping[str, str] | None = None
     ) -> LabelSet:
         """From ids and what is known of some of them; without a name the id is one, without a text the name."""
+        for name, given in (("names", names), ("label_texts", texts)):
+            if given is not None and not isinstance(given, Mapping):
+                raise InputError(f"{name} must be a mapping of labels to strings, got {type(given).__name__}")
+            for label, said in (given or {}).items():
+                if not isinstance(said, str):
+                    raise InputError(f"{name} must be strings, that of {label!r} is {said!r}")
         named = [(names or {}).get(one, one) for one in ids]
         told = (
             None if texts is None else Strings.of([texts.get(one, name) for one, name in zip(ids, named, strict=True)])

@@ -147,6 +147,11 @@ class TextRanker(Parameterised):
         features, values = vectorizer.row(text)
         x = sp.csr_array((values, features, [0, features.size]), shape=(1, vectorizer.n_features_))
         why = model.explain(x, number)
+        if not why.adds_up:
+            raise InputError(
+                "the model's transforms are of different kinds, so nothing adds up to its scores: ask model_.explain, "
+                "whose levels say what each feature adds to their raw scores"
+            )
         return TextExplanation.of(why, vectorizer.terms_in(text), labels.ids[number], labels.name(number))
 
     def label_matrix(self, labels: Iterable[Iterable[str]]) -> sp.csr_array:

@@ -31,7 +31,7 @@ def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved) -> Saved:
         strings: Strings | None = getattr(labels, name)
         if strings is not None:
             arrays |= {f"labels.{name}.bytes": strings.data, f"labels.{name}.ends": strings.ends}
-    parameters = {name: _plain(value) for name, value in vectorizer.get_params().items()}
+    parameters = {name: _plain(value) for name, value in vectorizer.learned_with_.items()}
     return Saved(KIND, {"model": model.parameters, "text": parameters}, model.shape, arrays)
 
 
@@ -46,6 +46,8 @@ def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Saved]:
         vectorizer.set_learned(terms, saved.arrays["text.idf"])  # type: ignore[arg-type]
         if not np.isfinite(vectorizer.idf_).all():
             raise ValueError("an idf is not finite")
+        for data, _, _ in vectorizer.terms_:
+            data.tobytes().decode()  # UnicodeDecodeError is a ValueError
         strings = {
             name: Strings(saved.arrays[f"labels.{name}.bytes"], saved.arrays[f"labels.{name}.ends"])
             for name in _LABELS

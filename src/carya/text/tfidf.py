@@ -234,12 +234,21 @@ class Tfidf(Parameterised):
 
     def set_learned(self, terms: list[tuple[Any, Any, Any]], idf: NDArray[np.float32]) -> None:
         """Take over what was learned: for each analyzer the bytes, ends and slots of its terms; and the idf."""
+        arrays = [*itertools.chain.from_iterable(terms), idf]
+        kinds = ["uint8", "int64", "uint64"] * len(terms) + ["float32"]
+        if any(array.ndim != 1 or str(array.dtype) != kind for array, kind in zip(arrays, kinds, strict=True)):
+            raise InputError("the terms do not fit together: an array has another type or shape than it should")
+        for array in arrays:
+            array.setflags(write=False)  # the core has looked at what is in them
         try:
             vectorizer = _core.Vectorizer(self._parts(), terms, idf, self._weighting())
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"the terms do not fit together: {error}") from None
+        if idf.size != (vectorizer.features if self.use_idf else 0):
+            raise InputError(f"there must be an idf for each of {vectorizer.features} features, or use_idf be False")
         self.terms_ = terms
         self.idf_ = idf
+        self.learned_with_ = self.get_params() | {"stop_words": self._stop_words() or None}
         self.n_features_ = vectorizer.features
         self._vectorizer = vectorizer
 
@@ -254,7 +263,10 @@ class Tfidf(Parameterised):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if "terms_" in state:
+            now = self.get_params()
+            self.set_params(**state["learned_with_"])
             self.set_learned(state["terms_"], state["idf_"])
+            self.set_params(**now)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -294,7 +306,10 @@ class Tfidf(Parameterised):
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
             words = ENGLISH_STOP_WORDS
-        return sorted(set(words), key=str.encode)
+        try:
+            return sorted(set(words), key=str.encode)
+        except UnicodeEncodeError as error:
+            raise ParameterError(f"stop_words has {error.object!r}, a lone surrogate: it is no word") from None
 
     def _weighting(self) -> _core.Weighting:
         return _core.Weighting(bool(self.binary), bool(self.sublinear_tf), getattr(_core.Norm, self.norm or "none"))

@@ -54,7 +54,7 @@ def sources(folder: Path = APT) -> list[Source]:
     parts = folder / "sources.list.d"
     for path in [folder / "sources.list", *sorted(parts.glob("*.list"))]:
         if path.is_file():
-            found += _one_line(path.read_text(encoding="utf-8", errors="replace"))
+            found += _one_line(_text(path))
     for path in sorted(parts.glob("*.sources")):
         found += _deb822(path)
     return [one for one in dict.fromkeys(found) if one.uri.startswith(("http://", "https://")) and one.components]
@@ -78,7 +78,7 @@ def proxies(folder: Path = APT) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in [*sorted((folder / "apt.conf.d").glob("*")), folder / "apt.conf"]:
         if path.is_file():
-            for key, value in settings(path.read_text(encoding="utf-8", errors="replace")):
+            for key, value in settings(_text(path)):
                 match = re.fullmatch(r"acquire::(https?)::proxy(::.+)?", key)
                 if match and value:
                     found[match[1] + (match[2] or "")] = value
@@ -106,6 +106,14 @@ def settings(text: str) -> Iterator[tuple[str, str]]:
             if mark == "}" and scopes:
                 scopes.pop()
             words = []
+
+
+def _text(path: Path) -> str:
+    """What is in a file; nothing of one that only root may read, as those with passwords are."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except PermissionError:
+        return ""
 
 
 def _one_line(text: str) -> Iterator[Source]:

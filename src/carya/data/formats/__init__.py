@@ -75,7 +75,7 @@ def open_data(
     given = {
         "labels": labels is not None,
         "text_column": text_column != "text",
-        "label_column": label_column != "labels",
+        "label_column": label_column not in ("labels", None),  # not to read labels is for formats that can
         "label_separator": label_separator is not None,
     }
     form = check_format(name, path, given)

@@ -50,7 +50,7 @@ _BY_SUFFIX = {suffix: name for name, one in FORMATS.items() for suffix in one.su
 
 def format_to_read(path: PathLike, part: str, labels: PathLike | None) -> str:
     """The name of the format of what is there; raises InputError if it cannot be told."""
-    if labels is not None:
+    if labels is not None and not Path(path).is_dir() and Path(bare_name(path)).suffix not in _BY_SUFFIX:
         return "pair"
     if is_standard(path):
         raise InputError(f"standard input does not tell its format: give one of {_listed()}")
@@ -62,7 +62,10 @@ def format_to_read(path: PathLike, part: str, labels: PathLike | None) -> str:
 
         if looks_like_xmc(path):
             return "xmc"
-        raise InputError(f"{path}: texts in a .txt file need a file of labels; or give the format, one of {_listed()}")
+        raise InputError(
+            f"{path}: texts in a .txt file need a file of labels (labels=, or --labels); or give the format, one of "
+            f"{_listed()}"
+        )
     if suffix == ".tsv" and looks_like_annif(path):
         return "annif"
     return _by_suffix(path, suffix)
@@ -122,7 +125,8 @@ def _of_folder(folder: Path, part: str) -> str:
         return "pecos"
     if annif_documents(folder):
         return "annif-folder"
-    wanted = f"{part}.texts.txt, {part}_texts.txt, X.trn.npz, or *.txt files with *.tsv or *.key beside them"
+    matrix = {"train": "X.trn.npz", "test": "X.tst.npz"}.get(part, f"X.{part}.npz")
+    wanted = f"{part}.texts.txt, {part}_texts.txt, {matrix}, or *.txt files with *.tsv or *.key beside them"
     raise InputError(f"{folder}: there is no data of the part {part!r} in it: {wanted}")
 
 

@@ -16,7 +16,7 @@ from carya.data.corpus import Corpus, Example, Vocabulary
 from carya.data.formats.columns import TAB, join_labels, one_line, split_labels
 from carya.data.formats.pieces import needed, piece, refuse
 from carya.data.formats.vocabularies import read_vocabulary, write_vocabulary
-from carya.errors import InputError
+from carya.errors import InputError, ParameterError
 
 _NAMES = ("label_names.tsv", "label_names.txt")
 
@@ -44,6 +44,8 @@ def write_pair(
 ) -> int:
     """Write a file of texts and a file of labels; gives the number of examples."""
     rows = 0
+    if Path(texts).absolute() == Path(labels).absolute():
+        raise ParameterError(f"{texts} cannot hold both texts and labels: give another file for one of them")
     with ExitStack() as both:
         write_text, write_labels = (both.enter_context(writing_text(path)) for path in (texts, labels))
         for rows, example in enumerate(examples, 1):

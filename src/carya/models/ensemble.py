@@ -1,0 +1,323 @@
+"""Several models as one: trees that were grown differently err differently, and together less."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya import _core, checks, metrics, store
+from carya import sparse as sp
+from carya.checks import FeaturesLike, LabelsLike
+from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
+from carya.matrices import Csr, Features
+from carya.models.saving import KIND as MEMBER_KIND
+from carya.models.xr_linear import XRLinear
+from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
+from carya.search import COMBINATIONS, combine_rankings, predict_combined
+from carya.version import __version__
+
+KIND = "ensemble"
+
+_LEAST_POOL = 20
+_STEPS = 10  # learned weights are multiples of a tenth
+
+
+class _Members(Rule):
+    """Models."""
+
+    text = "an XRLinear, or a list of at least one"
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is a model or a list of them."""
+        if isinstance(value, (list, tuple)):
+            return len(value) > 0 and all(isinstance(one, XRLinear) for one in value)
+        return isinstance(value, XRLinear)
+
+
+class _Weights(Rule):
+    """Numbers, or how to find them."""
+
+    text = "a list of numbers of at least 0, one for each member, 'learned' or None"
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is such a list, or names a way."""
+        if value is None or isinstance(value, str):
+            return value in (None, "learned")
+        weight = Real(0)
+        return isinstance(value, (list, tuple, np.ndarray)) and all(weight.allows(one) for one in value)
+
+
+@dataclass(eq=False, repr=False)
+class Ensemble(Parameterised):
+    """Models that rank together; they may differ in everything but the labels.
+
+    Examples
+    --------
+    >>> import carya
+    >>> X, Y = carya.data.make_world(500, 60, seed=1)
+    >>> three = carya.Ensemble(carya.XRLinear(max_leaf=10), n_trees=3).fit(X, Y)   # three trees of other seeds
+    >>> S = three.predict(X, top_k=3)
+    >>> mixed = carya.Ensemble([carya.XRLinear(branching=2), carya.XRLinear(max_depth=1)], combine="rank").fit(X, Y)
+    >>> labels, scores = mixed.rank(X[[0]], top_k=3)
+    >>> len(labels)
+    3
+    """
+
+    members: Any = parameter(None, _Members(), "the models; of one, n_trees copies with other seeds")
+    n_trees: int | None = parameter(
+        None, Either(Integer(1), Choice(None)), "how many trees of one model; None is 3 for one, or as many as given"
+    )
+    combine: str = parameter(
+        "mean",
+        Choice(*COMBINATIONS),
+        "how rankings become one: mean of scores; rank, mean of places; count of members that found it; softmax or "
+        "sigmoid of scores",
+    )
+    weights: Any = parameter(
+        None, _Weights(), "how much each member counts; learned finds it on rows that members did not see"
+    )
+    held_out: float = parameter(0.1, Real(0, above=True, most=0.9), "the share of rows that weights are learned on")
+    pool: int | None = parameter(
+        None, Either(Integer(1), Choice(None)), "labels that each member suggests; None is twice top_k, at least 20"
+    )
+    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads; -1 is all cores")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "which rows are held out")
+
+    def fit(
+        self,
+        X: FeaturesLike | list[FeaturesLike],
+        Y: LabelsLike,
+        *,
+        label_features: FeaturesLike | None = None,
+    ) -> Self:
+        """Train every member. `X` is what one model takes, or a list with the features of each member."""
+        self.check_parameters()
+        models = self._fresh()
+        pairs = [checks.training_pair(one, Y) for one in self._inputs(X, len(models))]
+        labels = pairs[0][1]
+        features = [pair[0] for pair in pairs]
+        weights = self._given_weights(len(models))
+        if isinstance(self.weights, str):
+            weights = self._learn_weights(features, labels, label_features)
+        _fit_all(models, features, labels, label_features)
+        self._set_learned(models, weights)
+        return self
+
+    def predict(
+        self, X: FeaturesLike | list[FeaturesLike], *, top_k: int = 10, beam_width: int | None = None
+    ) -> sp.csr_array:
+        """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first."""
+        models, weights = self._ready()
+        count = checks.positive_int(top_k, "top_k")
+        inputs = self._inputs(X, len(models))
+        queries = [
+            checks.features_like(one, model.search()[1]) if at == 0 or one is not inputs[0] else None
+            for at, (one, model) in enumerate(zip(inputs, models, strict=True))
+        ]
+        first = queries[0]
+        assert first is not None  # it is always read
+        same = all(query is None for query in queries[1:]) and len({model.widths_ for model in models}) == 1
+        widths = {beam_width or model.beam_width for model in models}
+        threads = _core.thread_count(self.n_jobs)
+        if same and len(widths) == 1:
+            answer = predict_combined(
+                [model.search()[0] for model in models],
+                first,
+                top_k=count,
+                beam_width=checks.positive_int(widths.pop(), "beam_width"),
+                pool=self._pool(count),
+                combine=self.combine,
+                weights=weights,
+                threads=threads,
+            )
+        else:
+            rankings = [
+                _ranking(model.predict(one, top_k=self._pool(count), beam_width=beam_width))
+                for model, one in zip(models, inputs, strict=True)
+            ]
+            answer = combine_rankings(rankings, combine=self.combine, weights=weights, top_k=count, threads=threads)
+        indptr, labels, scores = answer
+        return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels_))
+
+    def rank(
+        self, x: FeaturesLike | list[FeaturesLike], *, top_k: int = 10, beam_width: int | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The `top_k` best labels of one query and their scores, best first."""
+        models, weights = self._ready()
+        count = checks.positive_int(top_k, "top_k")
+        rankings = []
+        for model, one in zip(models, self._inputs(x, len(models)), strict=True):
+            labels, scores = model.rank(one, top_k=self._pool(count), beam_width=beam_width)
+            indptr = np.array([0, labels.size], np.int64)
+            rankings.append(_core.Csr(indptr, labels, scores, self.n_labels_, "ranking", False))
+        _, labels, scores = combine_rankings(rankings, combine=self.combine, weights=weights, top_k=count, threads=1)
+        return labels, scores
+
+    def score(self, X: FeaturesLike | list[FeaturesLike], Y: LabelsLike) -> float:
+        """P@1, what scikit-learn compares models by unless told otherwise."""
+        return metrics.precision(Y, self.predict(X, top_k=1), k=1)
+
+    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
+        """Write all members to one folder, in one step."""
+        models, weights = self._ready()
+        parts = [model.to_saved(precision=precision) for model in models]
+        own = {name: getattr(self, name) for name in ("combine", "pool", "n_jobs", "seed")}
+        saved = store.Saved(
+            KIND,
+            own | {"members": [part.parameters for part in parts], "weights": weights.tolist()},
+            {"members": [part.shape for part in parts]},
+            {f"{at}/{name}": array for at, part in enumerate(parts) for name, array in part.arrays.items()},
+        )
+        store.save(path, saved, version=__version__)
+
+    @classmethod
+    def from_saved(cls, saved: store.Saved) -> Self:
+        """The ensemble in an opened folder; what :func:`carya.load` calls."""
+        try:
+            parameters, shapes = saved.parameters["members"], saved.shape["members"]
+            models = [
+                XRLinear.from_saved(
+                    store.Saved(
+                        MEMBER_KIND,
+                        dict(own),
+                        dict(shape),
+                        {
+                            name.partition("/")[2]: array
+                            for name, array in saved.arrays.items()
+                            if name.partition("/")[0] == str(at)
+                        },
+                        saved.folder,
+                    )
+                )
+                for at, (own, shape) in enumerate(zip(parameters, shapes, strict=True))
+            ]
+            own = {name: saved.parameters[name] for name in ("combine", "pool", "n_jobs", "seed")}
+            made = cls(models, weights=saved.parameters["weights"], **own)
+            made.check_parameters()
+            weights = made._given_weights(len(models))
+        except KeyError as error:
+            raise ModelFormatError(f"the parts of the ensemble do not fit together: there is no {error}") from None
+        except ModelFormatError:
+            raise
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ModelFormatError(f"the parts of the ensemble do not fit together: {error}") from None
+        made._set_learned(models, weights)
+        return made
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "members_")
+
+    def _set_learned(self, models: list[XRLinear], weights: NDArray[np.float32]) -> None:
+        sizes = {model.tree_.n_labels for model in models}
+        if len(sizes) != 1:
+            raise ModelFormatError(f"the members have different numbers of labels: {sorted(sizes)}")
+        self._fitted = (models, weights)
+        self.members_ = models
+        self.weights_ = weights
+        self.n_labels_ = sizes.pop()
+
+    def _ready(self) -> tuple[list[XRLinear], NDArray[np.float32]]:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("this Ensemble is not fitted yet: call fit first")
+        return self._fitted
+
+    def _fresh(self) -> list[XRLinear]:
+        """The members to be trained."""
+        if isinstance(self.members, XRLinear):
+            trees = 3 if self.n_trees is None else int(self.n_trees)
+            base = self.members.get_params(deep=False)
+            return [XRLinear(**(base | {"seed": base["seed"] + tree})) for tree in range(trees)]
+        if self.n_trees is not None:
+            raise ParameterError("n_trees is for one model; a list of members has as many as it has")
+        return [XRLinear(**one.get_params(deep=False)) for one in self.members]
+
+    def _given_weights(self, members: int) -> NDArray[np.float32]:
+        if self.weights is None or isinstance(self.weights, str):
+            return np.ones(members, np.float32)
+        weights = np.asarray(self.weights, np.float32)
+        if weights.shape != (members,) or not weights.sum() > 0:
+            raise ParameterError(f"weights must be {members} numbers of at least 0, not all 0; got {self.weights!r}")
+        return weights
+
+    @staticmethod
+    def _inputs(X: Any, members: int) -> list[Any]:
+        several = (
+            isinstance(X, list) and bool(X) and (isinstance(X[0], tuple) or sp.issparse(X[0]) or np.ndim(X[0]) == 2)
+        )
+        if not several:
+            return [X] * members
+        if len(X) != members:
+            raise InputError(f"X is a list of {len(X)}, there are {members} members")
+        return list(X)
+
+    def _pool(self, top_k: int) -> int:
+        return max(top_k, self.pool or max(2 * top_k, _LEAST_POOL))
+
+    def _learn_weights(
+        self, features: list[Features], labels: Csr, label_features: FeaturesLike | None
+    ) -> NDArray[np.float32]:
+        """The weights that rank rows best which the members have not seen."""
+        rows = labels.rows
+        order = np.random.default_rng(self.seed).permutation(rows)
+        held = max(1, int(rows * self.held_out))
+        if rows - held < 1:
+            raise InputError(f"{rows} rows are too few to learn weights on some of them")
+        seen, unseen = np.sort(order[held:]), np.sort(order[:held])
+        models = self._fresh()
+        Y = labels.to_scipy()
+        parts = [(_rows(one, seen), _rows(one, unseen)) for one in features]
+        _fit_all(models, [part[0] for part in parts], Csr.of_scipy(Y[seen]), label_features)
+        rankings = [
+            _ranking(model.predict((part[1].sparse.to_scipy(), part[1].dense), top_k=self._pool(5)))
+            if part[1].widths[1]
+            else _ranking(model.predict(part[1].sparse.to_scipy(), top_k=self._pool(5)))
+            for model, part in zip(models, parts, strict=True)
+        ]
+        truth = Y[unseen]
+        best, found = None, -1.0
+        for weights in _mixtures(len(models)):
+            indptr, guessed, scores = combine_rankings(
+                rankings, combine=self.combine, weights=weights, top_k=5, threads=_core.thread_count(self.n_jobs)
+            )
+            S = sp.csr_array((scores, guessed, indptr), shape=truth.shape)
+            report = metrics.report(truth, S, k=(1, 3, 5))
+            value = report["P@1"] + report["P@3"] + report["P@5"]
+            if value > found:
+                best, found = weights, value
+        assert best is not None  # there is at least one mixture
+        return best
+
+
+def _fit_all(
+    models: Sequence[XRLinear], features: Sequence[Features], labels: Csr, label_features: FeaturesLike | None
+) -> None:
+    """Train models; those with the same features share what they cluster labels by."""
+    shared: dict[int, dict[object, Features]] = {}
+    for model, one in zip(models, features, strict=True):
+        wants = label_features if "lf" in str(model.representation) else None
+        model.fit_checked(one, labels, label_features=wants, shared=shared.setdefault(id(one), {}))
+
+
+def _rows(features: Features, rows: NDArray[np.int64]) -> Features:
+    return Features.of(Csr.of_scipy(features.sparse.to_scipy()[rows]), np.ascontiguousarray(features.dense[rows]))
+
+
+def _ranking(S: sp.csr_array) -> _core.Csr:
+    """A prediction for the core: rows are best first and so not sorted by label."""
+    return _core.Csr(S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data, S.shape[1], "ranking", False)
+
+
+def _mixtures(members: int) -> list[NDArray[np.float32]]:
+    """All weights that are multiples of a tenth and add up to 1, equal ones first; for many members a few of them."""
+    equal = np.full(members, 1 / members, np.float32)
+    if members > 4:
+        tilted = [np.where(np.arange(members) == one, 3.0, 1.0).astype(np.float32) for one in range(members)]
+        return [equal, *tilted]
+    cuts = itertools.combinations_with_replacement(range(_STEPS + 1), members - 1)
+    return [equal, *((np.diff([0, *cut, _STEPS]) / _STEPS).astype(np.float32) for cut in cuts)]

@@ -1,0 +1,194 @@
+"""Several models as one."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import carya
+from carya import _core
+from carya.data import World
+from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
+from carya.models.presets import PRESETS, preset
+from carya.search import COMBINATIONS, combine_rankings
+
+from forging import forge
+
+
+def combined_slowly(
+    rankings: list[list[tuple[int, float]]], how: str, weights: list[float], top_k: int
+) -> list[tuple[int, float]]:
+    """What native/ensemble.hpp says, in plain Python."""
+    said: dict[int, float] = {}
+    mean: dict[int, float] = {}
+    for weight, ranking in zip(weights, rankings, strict=True):
+        total = sum(math.exp(score - ranking[0][1]) for _, score in ranking)
+        for place, (label, score) in enumerate(ranking):
+            value = {
+                "mean": score,
+                "rank": (len(ranking) - place) / len(ranking),
+                "count": 1.0,
+                "softmax": math.exp(score - ranking[0][1]) / total,
+                "sigmoid": 1 / (1 + math.exp(-score)),
+            }[how]
+            said[label] = said.get(label, 0) + weight * value
+            mean[label] = mean.get(label, 0) + weight * score
+    if how == "count":
+        for label in said:
+            said[label] += 0.5 * min(weights) / (1 + math.exp(-mean[label] / sum(weights)))
+    best = [(label, value / sum(weights)) for label, value in said.items()]
+    return sorted(best, key=lambda one: (-one[1], one[0]))[:top_k]
+
+
+@pytest.mark.parametrize("how", COMBINATIONS)
+@given(data=st.data())
+def test_combining_is_what_it_says(how: str, data: st.DataObject) -> None:
+    members = data.draw(st.integers(1, 3))
+    score = st.floats(-3, 3, width=16)
+    one = st.dictionaries(st.integers(0, 9), score, max_size=6)
+    rows = data.draw(st.lists(st.lists(one, min_size=members, max_size=members), max_size=4))
+    weights = data.draw(st.lists(st.sampled_from([0.25, 1.0, 2.0]), min_size=members, max_size=members))
+    top_k = data.draw(st.integers(1, 8))
+    rankings = [[sorted(found.items(), key=lambda x: (-x[1], x[0])) for found in row] for row in rows]
+    native = []
+    for member in range(members):
+        mine = [row[member] for row in rankings]
+        indptr = np.cumsum([0, *map(len, mine)]).astype(np.int64)
+        labels = np.array([label for row in mine for label, _ in row], np.int32)
+        scores = np.array([score for row in mine for _, score in row], np.float32)
+        native.append(_core.Csr(indptr, labels, scores, 10, "ranking", False))
+    indptr, labels, scores = combine_rankings(
+        native, combine=how, weights=np.array(weights, np.float32), top_k=top_k, threads=2
+    )
+    for row, some in enumerate(rankings):
+        want = combined_slowly(some, how, weights, top_k)
+        at = slice(indptr[row], indptr[row + 1])
+        assert scores[at] == pytest.approx([value for _, value in want], abs=1e-5)
+        said = dict(combined_slowly(some, how, weights, 100))
+        assert [said[label] for label in labels[at].tolist()] == pytest.approx(scores[at].tolist(), abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def three(world: World) -> carya.Ensemble:
+    return carya.Ensemble(carya.XRLinear(branching=4, max_leaf=8), n_trees=3).fit(world.X, world.Y)
+
+
+def test_members_are_the_models_themselves(world: World, three: carya.Ensemble) -> None:
+    """Sharing what labels are clustered by changes nothing."""
+    for seed, member in enumerate(three.members_):
+        alone = carya.XRLinear(branching=4, max_leaf=8, seed=seed).fit(world.X, world.Y)
+        assert alone.tree_ == member.tree_
+        assert (alone.predict(world.X) != member.predict(world.X)).nnz == 0
+    assert three.members_[0].tree_ != three.members_[1].tree_
+
+
+@pytest.mark.parametrize("how", COMBINATIONS)
+def test_batch_one_by_one_and_saved(world: World, three: carya.Ensemble, how: str, tmp_path: Path) -> None:
+    made = carya.Ensemble(three.members_, combine=how)
+    made._set_learned(three.members_, np.ones(3, np.float32))
+    S = made.predict(world.X[:20], top_k=4)
+    for row in range(20):
+        labels, scores = made.rank(world.X[[row]], top_k=4)
+        at = slice(S.indptr[row], S.indptr[row + 1])
+        assert scores == pytest.approx(S.data[at], abs=1e-6)
+        assert labels.tolist() == S.indices[at].tolist()
+    made.save(tmp_path / "model")
+    opened = carya.load(tmp_path / "model")
+    assert isinstance(opened, carya.Ensemble)
+    assert opened.combine == how
+    assert (opened.predict(world.X[:20], top_k=4) != S).nnz == 0
+
+
+def test_three_trees_are_no_worse_than_one(world: World, three: carya.Ensemble) -> None:
+    one = carya.metrics.precision(world.Y, three.members_[0].predict(world.X, top_k=5), k=5)
+    assert carya.metrics.precision(world.Y, three.predict(world.X, top_k=5), k=5) >= one - 0.005
+
+
+def test_members_may_differ(world: World, pair: Any) -> None:
+    members = [
+        carya.XRLinear(branching=2, max_leaf=20),
+        carya.XRLinear(max_depth=1, loss="logistic", transform="sigmoid"),
+        carya.XRLinear(representation="pii", beam_width=5),
+    ]
+    mixed = carya.Ensemble(members, weights=[1, 0.5, 2]).fit(world.X, world.Y)
+    assert mixed.score(world.X, world.Y) > 0.8
+    own = carya.Ensemble(members[:2]).fit([world.X, pair], world.Y)  # features of their own
+    assert own.score([world.X, pair], world.Y) > 0.8
+    labels, _ = own.rank([world.X[[3]], (pair[0][[3]], pair[1][[3]])], top_k=2)
+    assert labels.size == 2
+
+
+def test_weights_are_learned(world: World) -> None:
+    good = carya.XRLinear(max_depth=1)
+    bad = carya.XRLinear(branching=2, max_leaf=2, clustering="random", cost=1e-4, beam_width=1)
+    made = carya.Ensemble([bad, good], weights="learned").fit(world.X, world.Y)
+    assert made.weights_[1] > made.weights_[0]
+    assert made.weights_.sum() == pytest.approx(1)
+
+
+def test_threads_change_nothing(world: World) -> None:
+    base = carya.XRLinear(branching=4, max_leaf=8)
+    one, two = (
+        carya.Ensemble(base.set_params(n_jobs=jobs), n_trees=2, n_jobs=jobs).fit(world.X, world.Y) for jobs in (1, 2)
+    )
+    assert (one.predict(world.X) != two.predict(world.X)).nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (carya.Ensemble, "'members' of Ensemble must be an XRLinear"),
+        (lambda: carya.Ensemble([]), "'members'"),
+        (lambda: carya.Ensemble([1]), "'members'"),
+        (lambda: carya.Ensemble(carya.XRLinear(), combine="median"), "'combine'"),
+        (lambda: carya.Ensemble([carya.XRLinear()], n_trees=2), "n_trees is for one model"),
+        (lambda: carya.Ensemble([carya.XRLinear()] * 2, weights=[1]), "weights must be 2 numbers"),
+        (lambda: carya.Ensemble([carya.XRLinear()] * 2, weights=[0, 0]), "not all 0"),
+        (lambda: carya.Ensemble([carya.XRLinear()] * 2, weights=[1, -1]), "'weights'"),
+    ],
+)
+def test_wrong_parameters(made: Any, message: str, world: World) -> None:
+    with pytest.raises(ParameterError) as caught:
+        made().fit(world.X, world.Y)
+    assert message in str(caught.value)
+
+
+def test_wrong_input(world: World, three: carya.Ensemble) -> None:
+    with pytest.raises(NotFittedError):
+        carya.Ensemble(carya.XRLinear()).predict(world.X)
+    with pytest.raises(InputError, match="X is a list of 2, there are 3 members"):
+        three.predict([world.X, world.X])
+    with pytest.raises(InputError, match="columns"):
+        three.predict(sp.csr_array((2, 3), dtype=np.float32))
+    assert clone(carya.Ensemble(carya.XRLinear(cost=2), n_trees=2)).members.cost == 2
+
+
+@given(st.integers(0, 10_000))
+def test_a_forged_ensemble_is_an_error_or_answers(
+    three: carya.Ensemble, world: World, tmp_path_factory: Any, seed: int
+) -> None:
+    folder = tmp_path_factory.mktemp("forged")
+    three.save(folder / "model")
+    forge(folder / "model", folder / "forged", seed)
+    with contextlib.suppress(ModelFormatError):
+        carya.load(folder / "forged").predict(world.X[:5])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets(name: str, world: World) -> None:
+    made = preset(name, max_leaf=10).fit(world.X, world.Y)
+    assert made.score(world.X, world.Y) > 0.8
+
+
+def test_unknown_presets() -> None:
+    with pytest.raises(ParameterError, match="there is no preset 'parable'; did you mean 'parabel'"):
+        preset("parable")
