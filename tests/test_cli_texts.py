@@ -241,7 +241,7 @@ def test_annif_data(tmp_path: Path) -> None:
     (tmp_path / "other.tsv").write_text("http://example.org/none\tnothing\n")
     done = run("train", "data.tsv", "-o", "model", "--vocabulary", "other.tsv", cwd=tmp_path)
     assert done.returncode == 2
-    assert "none of the labels of data.tsv is in it" in done.stderr
+    assert "names has none of the labels: it has 'http://example.org/none'" in done.stderr
 
 
 def test_svmlight_data(tmp_path: Path) -> None:

@@ -198,9 +198,12 @@ def test_what_cannot_be(ranker: carya.TextRanker) -> None:
         (lambda: ranker.suggest_all("a"), "texts must be several strings, got one str: put it in a list"),
         (lambda: ranker.explain("a", "ches"), "there is no label 'ches'; did you mean 'Chess'?"),
         (lambda: ranker.explain("a", 5), "label must be a string, got 5"),
-        (lambda: carya.TextRanker().fit(["a b"], ["x"]), "the labels of text 0 must be a list of strings, got 'x'"),
-        (lambda: carya.TextRanker().fit(["a b"], [[1]]), "the labels of text 0 must be strings, got 1"),
-        (lambda: carya.TextRanker().fit(["a b"], "x"), "labels must be a list of lists of strings, got 'x'"),
+        (
+            lambda: carya.TextRanker().fit(["ab cd"] * 2, ["x", "y"]),
+            "the labels of text 0 must be a list of strings, got 'x'",
+        ),
+        (lambda: carya.TextRanker().fit(["ab cd"] * 2, [[1], []]), "the labels of text 0 must be strings, got 1"),
+        (lambda: carya.TextRanker().fit(["ab cd"] * 2, "x"), "labels must be a list of lists of strings, got 'x'"),
         (lambda: carya.TextRanker().fit(["ab cd"] * 2, [["x"]]), "there are 2 texts but labels for 1"),
         (lambda: carya.TextRanker().fit(["ab cd"] * 2, [[], []]), "no text has a label: there is nothing to learn"),
         (
@@ -210,6 +213,10 @@ def test_what_cannot_be(ranker: carya.TextRanker) -> None:
         (
             lambda: carya.TextRanker().fit(["ab cd"] * 2, [["x"], []], names={"x": 3}),  # type: ignore[dict-item]
             "names must be strings, that of 'x' is 3",
+        ),
+        (
+            lambda: carya.TextRanker().fit(["ab cd"] * 2, [["x"], []], names={"y": "Y"}),
+            "names has none of the labels: it has 'y', the labels are 'x' and others",
         ),
         (
             lambda: carya.TextRanker().fit(["ab cd"] * 2, [["x"], []], label_texts=["x"]),  # type: ignore[arg-type]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import sys
+import threading
 import unicodedata
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -279,8 +281,8 @@ def test_damaged_terms_are_refused() -> None:
 
 
 def test_texts_of_iterators_are_numbered_through() -> None:
-    with pytest.raises(InputError, match="text 65536 must be a string, got int"):
-        carya.Tfidf().fit(iter(["aa"] * 65_536 + [3]))  # type: ignore[list-item]
+    with pytest.raises(InputError, match="text 9000 must be a string, got int"):
+        carya.Tfidf().fit(iter(["aa"] * 9000 + [3]))  # type: ignore[list-item]
 
 
 def test_what_was_learned_cannot_be_changed() -> None:
@@ -299,3 +301,13 @@ def test_parameters_set_later_change_nothing_learned() -> None:
     assert twin.row("the red black")[0].tolist() == want
     assert tfidf.learned_with_["analyzer"] == "word"
     assert "the" in tfidf.learned_with_["stop_words"]
+
+
+def test_an_error_of_the_iterator_is_its_own() -> None:
+    def texts() -> Iterator[str]:
+        yield from ["some words"] * 10_000
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        carya.Tfidf().fit(texts())
+    assert not [thread for thread in threading.enumerate() if thread.name == "read ahead"]

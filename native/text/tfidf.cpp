@@ -116,7 +116,9 @@ void TermCounter::add(std::span<const std::string_view> texts, Monitor* monitor)
                     static_cast<std::size_t>(parts_[part].analysis.max_n - parts_[part].analysis.min_n + 1);
                 const std::size_t units = parts_[part].analysis.unit == Unit::word ? bytes / 6 : bytes;
                 const std::size_t expected = std::min(runs * units / workers_.size(), kMostReserved);
-                worker.items[part].reserve(worker.items[part].size() + expected);
+                std::vector<Item>& items = worker.items[part];
+                if (items.size() + expected > items.capacity())
+                    items.reserve(std::max(items.size() + expected, 2 * items.capacity()));
             }
     }
     parallel_each(count, kTextsPerTask, threads_, monitor, [&](int w, std::int64_t i) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,7 @@ from carya.cli.flags import flags_of, lazily, values_of
 from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from carya.data.corpus import Corpus, Matrices
+    from carya.data.corpus import Corpus, Matrices, Vocabulary
 
 
 def _train(
@@ -97,30 +97,31 @@ def _fit_texts(data: Corpus, threads: int, given: dict[str, Any]) -> tuple[Any, 
     model = XRLinear(n_jobs=threads, verbose=True, **values_of(XRLinear, given))
     vectorizer.check_parameters()  # before a long file is read
     model.check_parameters()
-    texts, labels = reading.gather(data)
-    names = _names(data, labels)
-    about = names if "lf" in str(model.representation) else None
-    if about is None and "lf" in str(model.representation):
+    labels: list[tuple[str, ...]] = []
+
+    def texts() -> Iterator[str]:  # so that files are read while terms are counted
+        for example in data:
+            labels.append(example.labels)
+            yield example.text
+
+    wants = "lf" in str(model.representation)
+    names = _names(data.vocabulary)
+    if wants and names is None:
         raise InputError(f"--representation {model.representation} needs names of labels: give --vocabulary")
-    ranker = TextRanker(vectorizer, model).fit(texts, labels, names=names, label_texts=about)
+    ranker = TextRanker(vectorizer, model).fit(texts(), labels, names=names, label_texts=names if wants else None)
     for one in (ranker.vectorizer_, ranker.model_):
         one.verbose = False  # whoever opens it says so for himself
     return ranker, {
         "kind": "text-ranker",
-        "rows": len(texts),
+        "rows": len(labels),
         "features": ranker.vectorizer_.n_features_,
         "labels": len(ranker.labels_),
     }
 
 
-def _names(data: Corpus, labels: list[tuple[str, ...]]) -> dict[str, str] | None:
-    """What people call the labels, if the data say so."""
-    known = data.vocabulary
-    if known is None:
-        return None
-    if not any(label in known for row in labels for label in row):
-        raise InputError(f"{known.source}: none of the labels of {data.source} is in it")
-    names = dict(zip(known.ids, known.names, strict=True))
+def _names(known: Vocabulary | None) -> dict[str, str] | None:
+    """What people call the labels, if that is something else than their ids."""
+    names = {} if known is None else dict(zip(known.ids, known.names, strict=True))
     return None if all(one == name for one, name in names.items()) else names
 
 

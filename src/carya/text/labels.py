@@ -44,6 +44,10 @@ class LabelSet:
             for label, said in (given or {}).items():
                 if not isinstance(said, str):
                     raise InputError(f"{name} must be strings, that of {label!r} is {said!r}")
+            if given and ids and not any(one in given for one in ids):
+                raise InputError(
+                    f"{name} has none of the labels: it has {next(iter(given))!r}, the labels are {ids[0]!r} and others"
+                )
         named = [(names or {}).get(one, one) for one in ids]
         told = (
             None if texts is None else Strings.of([texts.get(one, name) for one, name in zip(ids, named, strict=True)])

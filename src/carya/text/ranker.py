@@ -88,9 +88,9 @@ class TextRanker(Parameterised):
         """
         self.check_parameters()
         vectorizer, model = _copy(self.vectorizer, Tfidf), _copy(self.model, XRLinear)
+        X = vectorizer.fit_transform(texts)
         Y, ids = label_matrix(labels)
         known = LabelSet.of(ids, names, label_texts)
-        X = vectorizer.fit_transform(texts)
         if X.shape[0] != Y.shape[0]:
             raise InputError(f"there are {X.shape[0]} texts but labels for {Y.shape[0]}")
         if not ids:

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya import sparse as sp
+from carya.ahead import read_ahead
 from carya.errors import InputError, NotFittedError, ParameterError
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
 from carya.progress import Bars, Progress
 
 ANALYZERS = ("word", "char", "char_wb")
 
-_BATCH = 65_536  # texts of an iterator that are held at once
+_BATCH = 4096  # texts of an iterator that are taken at once; some such batches are held
 
 
 class _OneOrMore(Rule):
@@ -337,8 +338,7 @@ def _batches(texts: Iterable[str]) -> Iterator[Iterable[str]]:
         yield texts
         return
     rest = iter(texts)
-    while batch := list(itertools.islice(rest, _BATCH)):
-        yield batch
+    yield from read_ahead(iter(lambda: list(itertools.islice(rest, _BATCH)), []))
 
 
 def _refusing(call: Any, *arguments: Any) -> Any:
