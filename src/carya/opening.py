@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
 from carya import store
 from carya.errors import ModelFormatError
-from carya.models.saving import KIND, LAZY
-from carya.models.xr_linear import XRLinear
+from carya.models.saving import LAZY
+
+#: Where models of each kind live.
+_KINDS = {
+    "xr-linear": ("carya.models.xr_linear", "XRLinear"),
+    "ensemble": ("carya.models.ensemble", "Ensemble"),
+    "text-ranker": ("carya.text.ranker", "TextRanker"),
+}
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -34,18 +41,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> model.tree_.n_labels
     30
     """
-    from carya.models.ensemble import KIND as ENSEMBLE_KIND
-    from carya.models.ensemble import Ensemble
-    from carya.text.ranker import TextRanker
-    from carya.text.saving import KIND as TEXT_KIND
-
-    kinds: dict[str, Any] = {KIND: XRLinear, ENSEMBLE_KIND: Ensemble, TEXT_KIND: TextRanker}
     saved = store.load(path, lazily=LAZY)
-    if saved.kind not in kinds:
+    home = _KINDS.get(saved.kind)
+    if home is None:
         raise ModelFormatError(
             f"{path} holds a model of kind {saved.kind!r}, which this version of Carya does not know"
         )
+    module, name = home
+    kind = getattr(importlib.import_module(module), name)  # only what is needed: it should open at once
     try:
-        return kinds[saved.kind].from_saved(saved)
+        return kind.from_saved(saved)
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "../../native/beam.hpp"
@@ -12,6 +14,7 @@
 #include "../../native/kernels/kernels.hpp"
 #include "../../native/random.hpp"
 #include "../../native/solve/train.hpp"
+#include "../../native/text/tfidf.hpp"
 
 namespace {
 
@@ -124,6 +127,52 @@ void test_train_and_rank(int threads, Loss loss) {
     }
 }
 
+// Bytes of every kind, most of them no UTF-8: nothing is read or written where it should not be (the sanitizers watch),
+// every term that was learned is found again, and threads change nothing.
+void test_texts() {
+    Random random(7);
+    std::vector<std::string> texts(400);
+    for (std::string& text : texts) {
+        const auto size = random.below(120);
+        for (std::uint64_t i = 0; i < size; ++i) {
+            const auto kind = random.below(4);
+            const auto byte = kind == 0 ? random.below(256) : kind == 1 ? ' ' : 'a' + random.below(3);
+            text.push_back(static_cast<char>(byte));
+        }
+    }
+    const std::vector<std::string_view> views(texts.begin(), texts.end());
+    const TermArrays stop = TermArrays::of(std::vector<std::string>{"aa", "b"});
+    const Terms stop_words = stop.view();
+    for (const Unit unit : {Unit::word, Unit::character, Unit::character_in_word})
+        for (const Accents accents : {Accents::keep, Accents::unicode, Accents::ascii})
+            for (const std::int64_t buckets : {0, 13}) {
+                const TextPart part{{unit, 1, 3, true, accents, 1, &stop_words}, buckets};
+                std::vector<Csr> rows;
+                for (const int threads : {1, 3}) {
+                    TermCounter counter({part}, true, threads);
+                    counter.add(std::span(views).first(150), nullptr);
+                    counter.add(std::span(views).subspan(150), nullptr);
+                    TermCounter::Learned learned = counter.learn({2, 1e9, 0, false});
+                    const Terms terms = buckets > 0 ? Terms() : learned.terms[0].view();
+                    for (std::int64_t term = 0; term < terms.size(); ++term) {
+                        const std::string padded = std::string(terms[term]) + std::string(Terms::kPadding, '\0');
+                        expect(terms.find(padded.data(), terms[term].size()) == term, "a term is found");
+                        expect(term == 0 || terms[term - 1] < terms[term], "terms ascend");
+                    }
+                    const Weighting weighting{false, true, Norm::l2};
+                    const auto idf = inverse_frequency(learned.texts, counter.texts(), true);
+                    weigh_terms(learned.counts, idf, weighting, threads);
+                    const Vectorizer vectorizer({{part, terms}}, idf, weighting);
+                    const Csr again = vectorizer.transform(views, threads, nullptr);
+                    expect(again.indices == learned.counts.indices, "the same features");
+                    expect(again.values == learned.counts.values, "the same values");
+                    for (const std::string_view text : views) vectorizer.trace(text);
+                    rows.push_back(std::move(learned.counts));
+                }
+                expect(rows[0].indices == rows[1].indices && rows[0].values == rows[1].values, "threads");
+            }
+}
+
 void test_errors_come_out_of_threads() {
     bool caught = false;
     try {
@@ -143,6 +192,7 @@ int main() {
     test_dot();
     for (const carya::Loss loss : {carya::Loss::squared_hinge, carya::Loss::hinge, carya::Loss::logistic})
         for (const int threads : {1, 3}) test_train_and_rank(threads, loss);
+    test_texts();
     test_errors_come_out_of_threads();
     std::printf(failures == 0 ? "all right\n" : "%d failures\n", failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
