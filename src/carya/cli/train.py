@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import time
@@ -55,6 +56,7 @@ def _train(
     from carya.store import check_place
 
     check_place(out)  # before the work, not after it
+    gc.disable()  # millions of strings, all of them kept to the end
     started = time.perf_counter()
     data = reading.read(
         source,
