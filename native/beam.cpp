@@ -17,8 +17,6 @@ constexpr std::int64_t kMostSums = 1LL << 31;  // floats; a beam that needs more
 
 std::int64_t whole_lines(std::int64_t count) { return (count + kLine - 1) / kLine * kLine; }
 
-bool better(const Scored& a, const Scored& b) { return a.score != b.score ? a.score > b.score : a.node < b.node; }
-
 // The best of what is offered. A few are kept in order. Of many, twice as many as wanted are kept and now and then cut
 // in half, which costs next to nothing for each of those that are worse than the worst kept.
 class Best {

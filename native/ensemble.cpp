@@ -49,6 +49,8 @@ void Combiner::add(std::size_t member, std::span<const Scored> ranking) {
 std::span<const Scored> Combiner::best(std::int64_t top_k) {
     std::stable_sort(found_.begin(), found_.end(), [](const Vote& a, const Vote& b) { return a.label < b.label; });
     const float sum = std::accumulate(weights_.begin(), weights_.end(), 0.0F);
+    // Below one vote, so that the mean score decides only among labels with equally many.
+    const float tie = how_ == Combine::count ? 0.5F * *std::min_element(weights_.begin(), weights_.end()) : 0.0F;
     best_.clear();
     for (std::size_t i = 0; i < found_.size();) {
         const std::int32_t label = found_[i].label;
@@ -58,14 +60,9 @@ std::span<const Scored> Combiner::best(std::int64_t top_k) {
             said += found_[i].said;
             score += found_[i].score;
         }
-        // Below one vote, so that the mean score decides only among labels with equally many.
-        if (how_ == Combine::count)
-            said += 0.5F * sigmoid(score / sum) * *std::min_element(weights_.begin(), weights_.end());
+        if (tie > 0.0F) said += tie * sigmoid(score / sum);
         best_.push_back({label, said / sum});
     }
-    const auto better = [](const Scored& a, const Scored& b) {
-        return a.score != b.score ? a.score > b.score : a.node < b.node;
-    };
     const auto kept = std::min<std::int64_t>(top_k, std::ssize(best_));
     std::partial_sort(best_.begin(), best_.begin() + kept, best_.end(), better);
     best_.resize(static_cast<std::size_t>(kept));

@@ -15,6 +15,11 @@ struct Scored {
     float score;
 };
 
+// Ties go to the lower node.
+inline bool better(const Scored& a, const Scored& b) {
+    return a.score != b.score ? a.score > b.score : a.node < b.node;
+}
+
 class RankedRows {
 public:
     // At most `top_k` labels a row.

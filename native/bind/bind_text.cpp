@@ -5,7 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "../text/tfidf.hpp"
+#include "../text/counter.hpp"
+#include "../text/vectorizer.hpp"
 #include "arrays.hpp"
 
 namespace carya::bind {

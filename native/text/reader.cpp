@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 
 #include "unicode.hpp"
 
@@ -56,8 +57,9 @@ constexpr AsciiWords kLowered(true);
 
 }  // namespace
 
-void Reader::read(std::string_view text) {
-    if (text.size() > kMostBytes) throw std::invalid_argument("has more than 256 MiB");
+void Reader::read(std::string_view text, std::int64_t number) {
+    if (text.size() > kMostBytes)
+        throw std::invalid_argument("text " + std::to_string(number) + " has more than 256 MiB");
     // Enough for all of ASCII with a space behind every letter; make_room sees to the rest.
     size_ = 0;
     make_room(2 * text.size());

@@ -22,6 +22,13 @@ struct Analysis {
     const Terms* stop = nullptr;  // words that are left out
 };
 
+// One way of cutting texts into terms. Each has features of its own, behind those of the parts before it: a feature a
+// term, or, if there are buckets, those that terms hash to.
+struct TextPart {
+    Analysis analysis;
+    std::int64_t buckets = 0;
+};
+
 // A term in the text that was read: bytes of Reader::letters(), and characters of the text itself.
 struct Term {
     std::uint32_t begin;
@@ -36,8 +43,8 @@ class Reader {
 public:
     explicit Reader(const Analysis& analysis) : analysis_(analysis) {}
 
-    // Throws std::invalid_argument for a text of more than kMostBytes.
-    void read(std::string_view text);
+    // Throws std::invalid_argument for a text of more than kMostBytes, by its number.
+    void read(std::string_view text, std::int64_t number);
 
     // Padded: eight bytes can be read from the begin of any term.
     std::string_view letters() const { return {buffer_.data(), size_}; }

@@ -34,6 +34,28 @@ constexpr std::size_t kFirstSlots = std::size_t{1} << 12;
 
 }  // namespace
 
+std::int64_t bucket_of(std::string_view term, std::int64_t buckets) {
+    // MurmurHash3 by Austin Appleby, the 32-bit variant for x86.
+    constexpr std::uint32_t c1 = 0xCC9E2D51;
+    constexpr std::uint32_t c2 = 0x1B873593;
+    const auto scrambled = [](std::uint32_t k) { return std::rotl(k * c1, 15) * c2; };
+    std::uint32_t hash = 0;
+    std::size_t at = 0;
+    for (; at + 4 <= term.size(); at += 4) {
+        std::uint32_t k;
+        std::memcpy(&k, term.data() + at, sizeof k);
+        hash = std::rotl(hash ^ scrambled(k), 13) * 5 + 0xE6546B64;
+    }
+    std::uint32_t tail = 0;
+    for (std::size_t i = term.size(); i-- > at;) tail = tail << 8 | static_cast<std::uint8_t>(term[i]);
+    if (at < term.size()) hash ^= scrambled(tail);
+    hash ^= static_cast<std::uint32_t>(term.size());
+    hash = (hash ^ hash >> 16) * 0x85EBCA6B;
+    hash = (hash ^ hash >> 13) * 0xC2B2AE35;
+    hash ^= hash >> 16;
+    return std::abs(std::int64_t{static_cast<std::int32_t>(hash)}) % buckets;
+}
+
 Terms::Terms(std::span<const std::uint8_t> bytes, std::span<const std::int64_t> ends,
              std::span<const std::uint64_t> slots)
     : bytes_(reinterpret_cast<const char*>(bytes.data())), ends_(ends), slots_(slots), mask_(slots.size() - 1) {

@@ -33,6 +33,9 @@ inline std::uint64_t hash_term(const char* bytes, std::size_t size) {
     return hash;
 }
 
+// The bucket of a term: |MurmurHash3 x86 32 with seed 0| mod buckets, as scikit-learn's hashing vectorizer has it.
+std::int64_t bucket_of(std::string_view term, std::int64_t buckets);
+
 // Terms in ascending order of their bytes, numbered so, with a table to find them: a slot is 0 or holds the upper half
 // of a term's hash above one more than its number, at the first free place from the hash on.
 class Terms {

@@ -14,7 +14,8 @@
 #include "../../native/kernels/kernels.hpp"
 #include "../../native/random.hpp"
 #include "../../native/solve/train.hpp"
-#include "../../native/text/tfidf.hpp"
+#include "../../native/text/counter.hpp"
+#include "../../native/text/vectorizer.hpp"
 
 namespace {
 

@@ -1,8 +1,8 @@
-#include "tfidf.hpp"
+#include "counter.hpp"
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -16,76 +16,7 @@ constexpr std::int64_t kRowsPerTask = 256;
 constexpr std::size_t kAhead = 16;
 constexpr std::size_t kMostReserved = std::size_t{1} << 24;
 
-void read_text(Reader& reader, std::string_view text, std::int64_t number) {
-    try {
-        reader.read(text);
-    } catch (const std::invalid_argument& error) {
-        throw std::invalid_argument("text " + std::to_string(number) + " " + error.what());
-    }
-}
-
-double weight_of(double count, const Weighting& weighting) {
-    if (weighting.binary) return 1.0;
-    return weighting.sublinear ? 1.0 + std::log(count) : count;
-}
-
-void weigh_row(std::span<const std::int32_t> indices, std::span<float> values, std::span<const float> idf,
-               const Weighting& weighting) {
-    double length = 0.0;
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-        double weight = weight_of(values[i], weighting);
-        if (!idf.empty()) weight *= idf[indices[i]];
-        values[i] = static_cast<float>(weight);
-        length += weighting.norm == Norm::l1 ? std::fabs(weight) : weight * weight;
-    }
-    if (weighting.norm == Norm::none || !(length > 0.0)) return;
-    const double scale = 1.0 / (weighting.norm == Norm::l1 ? length : std::sqrt(length));
-    for (float& value : values) value = static_cast<float>(value * scale);
-}
-
 }  // namespace
-
-std::vector<float> inverse_frequency(std::span<const std::int64_t> with_it, std::int64_t texts, bool smooth) {
-    std::vector<float> out;
-    out.reserve(with_it.size());
-    const double more = smooth ? 1.0 : 0.0;
-    for (const std::int64_t count : with_it) {
-        const double with = std::max(static_cast<double>(count) + more, 1.0);
-        out.push_back(static_cast<float>(std::log((static_cast<double>(texts) + more) / with) + 1.0));
-    }
-    return out;
-}
-
-void weigh_terms(Csr& counts, std::span<const float> idf, const Weighting& weighting, int threads) {
-    const auto rows = static_cast<std::int64_t>(counts.indptr.size()) - 1;
-    parallel_each(rows, kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
-        const auto begin = static_cast<std::size_t>(counts.indptr[row]);
-        const auto size = static_cast<std::size_t>(counts.indptr[row + 1]) - begin;
-        weigh_row({counts.indices.data() + begin, size}, {counts.values.data() + begin, size}, idf, weighting);
-    });
-}
-
-std::int64_t bucket_of(std::string_view term, std::int64_t buckets) {
-    // MurmurHash3 by Austin Appleby, the 32-bit variant for x86.
-    constexpr std::uint32_t c1 = 0xCC9E2D51;
-    constexpr std::uint32_t c2 = 0x1B873593;
-    const auto scrambled = [](std::uint32_t k) { return std::rotl(k * c1, 15) * c2; };
-    std::uint32_t hash = 0;
-    std::size_t at = 0;
-    for (; at + 4 <= term.size(); at += 4) {
-        std::uint32_t k;
-        std::memcpy(&k, term.data() + at, sizeof k);
-        hash = std::rotl(hash ^ scrambled(k), 13) * 5 + 0xE6546B64;
-    }
-    std::uint32_t tail = 0;
-    for (std::size_t i = term.size(); i-- > at;) tail = tail << 8 | static_cast<std::uint8_t>(term[i]);
-    if (at < term.size()) hash ^= scrambled(tail);
-    hash ^= static_cast<std::uint32_t>(term.size());
-    hash = (hash ^ hash >> 16) * 0x85EBCA6B;
-    hash = (hash ^ hash >> 13) * 0xC2B2AE35;
-    hash ^= hash >> 16;
-    return std::abs(std::int64_t{static_cast<std::int32_t>(hash)}) % buckets;
-}
 
 TermCounter::TermCounter(std::vector<TextPart> parts, bool keep_rows, int threads)
     : parts_(std::move(parts)), keep_rows_(keep_rows), threads_(threads), places_(parts_.size()) {
@@ -125,7 +56,7 @@ void TermCounter::add(std::span<const std::string_view> texts, Monitor* monitor)
         Worker& worker = workers_[w];
         ++worker.texts;
         for (std::size_t part = 0; part < parts_.size(); ++part) {
-            read_text(worker.readers[part], texts[i], first + i);
+            worker.readers[part].read(texts[i], first + i);
             std::vector<Item>& items = worker.items[part];
             if (!keep_rows_) items.clear();
             const std::size_t begin = items.size();
@@ -380,118 +311,6 @@ TermCounter::Learned TermCounter::learn(const TermLimits& limits) {
     if (cols > std::numeric_limits<std::int32_t>::max()) throw std::length_error("too many features");
     if (keep_rows_) learned.counts = rows(features, cols);
     return learned;
-}
-
-Vectorizer::Vectorizer(std::vector<Part> parts, std::span<const float> idf, Weighting weighting)
-    : parts_(std::move(parts)), idf_(idf), weighting_(weighting) {
-    for (const Part& part : parts_) features_ += part.features();
-    if (features_ > std::numeric_limits<std::int32_t>::max())
-        throw std::invalid_argument("there are too many features");
-    if (!idf.empty() && std::ssize(idf) != features_)
-        throw std::invalid_argument("there must be an idf for each of " + std::to_string(features_) + " features");
-}
-
-template <class Body>
-void Vectorizer::each_feature(Reader& reader, const Part& part, std::int64_t first, std::vector<std::uint64_t>& hashes,
-                              const Body& body) const {
-    const char* letters = reader.letters().data();
-    if (part.part.buckets > 0) {
-        reader.each([&](const Term& term) {
-            body(first + bucket_of({letters + term.begin, term.size}, part.part.buckets), term);
-        });
-        return;
-    }
-    hashes.clear();
-    reader.each([&](const Term& term) {
-        hashes.push_back(hash_term(letters + term.begin, term.size));
-        part.terms.prefetch(hashes.back());
-    });
-    std::size_t i = 0;
-    reader.each([&](const Term& term) {
-        const std::int64_t number = part.terms.find(letters + term.begin, term.size, hashes[i++]);
-        if (number >= 0) body(first + number, term);
-    });
-}
-
-Csr Vectorizer::transform(std::span<const std::string_view> texts, int threads, Monitor* monitor) const {
-    struct Worker {
-        std::vector<Reader> readers;
-        std::vector<std::uint64_t> hashes;
-        std::vector<std::int32_t> found;
-        std::vector<std::int32_t> indices;
-        std::vector<float> values;
-    };
-    struct Place {
-        int worker;
-        std::size_t begin;
-    };
-    const auto count = static_cast<std::int64_t>(texts.size());
-    if (monitor) monitor->total = static_cast<std::uint64_t>(count);
-    std::vector<Worker> workers(static_cast<std::size_t>(threads));
-    for (Worker& worker : workers)
-        for (const Part& part : parts_) worker.readers.emplace_back(part.part.analysis);
-    std::vector<Place> places(texts.size());
-    Csr out;
-    out.cols = features_;
-    out.indptr.assign(texts.size() + 1, 0);
-    parallel_each(count, kTextsPerTask, threads, monitor, [&](int w, std::int64_t row) {
-        Worker& worker = workers[w];
-        worker.found.clear();
-        std::int64_t first = 0;
-        for (std::size_t p = 0; p < parts_.size(); ++p) {
-            const Part& part = parts_[p];
-            read_text(worker.readers[p], texts[row], row);
-            each_feature(worker.readers[p], part, first, worker.hashes, [&](std::int64_t feature, const Term&) {
-                worker.found.push_back(static_cast<std::int32_t>(feature));
-            });
-            first += part.features();
-        }
-        std::sort(worker.found.begin(), worker.found.end());
-        const std::size_t begin = worker.indices.size();
-        for (std::size_t i = 0; i < worker.found.size(); ++i) {
-            if (i > 0 && worker.found[i] == worker.found[i - 1]) {
-                worker.values.back() += 1.0F;
-                continue;
-            }
-            worker.indices.push_back(worker.found[i]);
-            worker.values.push_back(1.0F);
-        }
-        const std::size_t size = worker.indices.size() - begin;
-        weigh_row({worker.indices.data() + begin, size}, {worker.values.data() + begin, size}, idf_, weighting_);
-        places[row] = {w, begin};
-        out.indptr[row + 1] = static_cast<std::int64_t>(size);
-    });
-    for (std::int64_t row = 0; row < count; ++row) out.indptr[row + 1] += out.indptr[row];
-    if (threads == 1 || count == 1) {  // it stands there as it is to be
-        out.indices = std::move(workers[places.empty() ? 0 : places[0].worker].indices);
-        out.values = std::move(workers[places.empty() ? 0 : places[0].worker].values);
-        return out;
-    }
-    out.indices.resize(static_cast<std::size_t>(out.indptr.back()));
-    out.values.resize(out.indices.size());
-    parallel_each(count, kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
-        const Worker& worker = workers[places[row].worker];
-        const std::int64_t size = out.indptr[row + 1] - out.indptr[row];
-        std::copy_n(worker.indices.data() + places[row].begin, size, out.indices.data() + out.indptr[row]);
-        std::copy_n(worker.values.data() + places[row].begin, size, out.values.data() + out.indptr[row]);
-    });
-    return out;
-}
-
-std::vector<Vectorizer::Found> Vectorizer::trace(std::string_view text) const {
-    std::vector<Found> out;
-    std::vector<std::uint64_t> hashes;
-    std::int64_t first = 0;
-    for (const Part& part : parts_) {
-        Reader reader(part.part.analysis);
-        read_text(reader, text, 0);
-        each_feature(reader, part, first, hashes, [&](std::int64_t feature, const Term& term) {
-            out.push_back({static_cast<std::int32_t>(feature), term.from, term.to,
-                           std::string(reader.letters().substr(term.begin, term.size))});
-        });
-        first += part.features();
-    }
-    return out;
 }
 
 }  // namespace carya

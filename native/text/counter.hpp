@@ -1,4 +1,4 @@
-// Texts to rows of weighted terms (TF-IDF): what is learned from texts, and rows for others.
+// Learns which terms there are from texts, and counts them.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,6 @@
 
 namespace carya {
 
-// One way of cutting texts into terms. Each has features of its own, behind those of the parts before it: a feature a
-// term, or, if there are buckets, those that terms hash to.
-struct TextPart {
-    Analysis analysis;
-    std::int64_t buckets = 0;
-};
-
 // Which terms become features: those in at least and at most so many texts, and of these the most frequent ones.
 struct TermLimits {
     double min_texts = 1;
@@ -28,24 +21,6 @@ struct TermLimits {
     std::int64_t max_features = 0;  // of a part; 0 is all
     bool binary = false;            // frequent is what is in many texts, however often
 };
-
-enum class Norm : int { none, l1, l2 };
-
-// From how often a term is in a text to its weight.
-struct Weighting {
-    bool binary = false;
-    bool sublinear = false;  // 1 + log(count)
-    Norm norm = Norm::l2;
-};
-
-// How much rarer terms tell: log(texts / texts with it) + 1, as if one more text had them all if `smooth`.
-std::vector<float> inverse_frequency(std::span<const std::int64_t> with_it, std::int64_t texts, bool smooth);
-
-// Counts become weights, in place: weighted by `idf`, one a feature or empty, and each row normalised.
-void weigh_terms(Csr& counts, std::span<const float> idf, const Weighting& weighting, int threads);
-
-// The bucket of a term: |MurmurHash3 x86 32 with seed 0| mod buckets, as scikit-learn's hashing vectorizer has it.
-std::int64_t bucket_of(std::string_view term, std::int64_t buckets);
 
 // Learns terms from texts, which may come a few at a time.
 class TermCounter {
@@ -101,42 +76,6 @@ private:
     std::int64_t texts_ = 0;
     std::deque<Worker> workers_;
     std::vector<std::vector<Place>> places_;  // by part and text
-};
-
-// Rows for texts from terms that were learned.
-class Vectorizer {
-public:
-    struct Part {
-        TextPart part;
-        Terms terms;
-
-        std::int64_t features() const { return part.buckets > 0 ? part.buckets : terms.size(); }
-    };
-    // `idf` has one for each feature, or none. Throws std::invalid_argument if it does not fit.
-    Vectorizer(std::vector<Part> parts, std::span<const float> idf, Weighting weighting);
-
-    std::int64_t features() const { return features_; }
-    Csr transform(std::span<const std::string_view> texts, int threads, Monitor* monitor) const;
-
-    // A term of a text, and the feature it counts for.
-    struct Found {
-        std::int32_t feature;
-        std::uint32_t from;  // characters of the text
-        std::uint32_t to;
-        std::string term;
-    };
-    std::vector<Found> trace(std::string_view text) const;
-
-private:
-    // Calls body(feature, term) for the terms that are features.
-    template <class Body>
-    void each_feature(Reader& reader, const Part& part, std::int64_t first, std::vector<std::uint64_t>& hashes,
-                      const Body& body) const;
-
-    std::vector<Part> parts_;
-    std::span<const float> idf_;
-    Weighting weighting_;
-    std::int64_t features_ = 0;
 };
 
 }  // namespace carya
