@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from carya.search import COMBINATIONS, combine_rankings, predict_combined
 from carya.version import __version__
 
 KIND = "ensemble"
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 _LEAST_POOL = 20
 _STEPS = 10  # learned weights are multiples of a tenth
@@ -99,7 +102,7 @@ class Ensemble(Parameterised):
         """Train every member. `X` is what one model takes, or a list with the features of each member."""
         self.check_parameters()
         models = self._fresh()
-        pairs = [checks.training_pair(one, Y) for one in self._inputs(X, len(models))]
+        pairs = _each_once(self._inputs(X, len(models)), lambda one: checks.training_pair(one, Y))
         labels = pairs[0][1]
         features = [pair[0] for pair in pairs]
         weights = self._given_weights(len(models))
@@ -116,21 +119,15 @@ class Ensemble(Parameterised):
         models, weights = self._ready()
         count = checks.positive_int(top_k, "top_k")
         inputs = self._inputs(X, len(models))
-        queries = [
-            checks.features_like(one, model.search()[1]) if at == 0 or one is not inputs[0] else None
-            for at, (one, model) in enumerate(zip(inputs, models, strict=True))
-        ]
-        first = queries[0]
-        assert first is not None  # it is always read
-        same = all(query is None for query in queries[1:]) and len({model.widths_ for model in models}) == 1
-        widths = {beam_width or model.beam_width for model in models}
         threads = _core.thread_count(self.n_jobs)
-        if same and len(widths) == 1:
+        beams = {beam_width or model.beam_width for model in models}
+        alike = len(beams) == 1 and len({model.widths_ for model in models}) == 1
+        if alike and all(one is inputs[0] for one in inputs):
             answer = predict_combined(
-                [model.search()[0] for model in models],
-                first,
+                [model.search() for model in models],
+                checks.features_like(inputs[0], models[0].widths_),
                 top_k=count,
-                beam_width=checks.positive_int(widths.pop(), "beam_width"),
+                beam_width=checks.positive_int(beams.pop(), "beam_width"),
                 pool=self._pool(count),
                 combine=self.combine,
                 weights=weights,
@@ -271,25 +268,24 @@ class Ensemble(Parameterised):
         seen, unseen = np.sort(order[held:]), np.sort(order[:held])
         models = self._fresh()
         Y = labels.to_scipy()
-        parts = [(_rows(one, seen), _rows(one, unseen)) for one in features]
-        _fit_all(models, [part[0] for part in parts], Csr.of_scipy(Y[seen]), label_features)
-        rankings = [
-            _ranking(model.predict((part[1].sparse.to_scipy(), part[1].dense), top_k=self._pool(5)))
-            if part[1].widths[1]
-            else _ranking(model.predict(part[1].sparse.to_scipy(), top_k=self._pool(5)))
-            for model, part in zip(models, parts, strict=True)
-        ]
+        _fit_all(models, _each_once(features, lambda one: _rows(one, seen)), Csr.of_scipy(Y[seen]), label_features)
+        queries = _each_once(features, lambda one: _rows(one, unseen))
+        threads = _core.thread_count(self.n_jobs)
+        rankings = []
+        for model, one in zip(models, queries, strict=True):
+            found = model.search().predict(one, top_k=self._pool(5), beam_width=model.beam_width, threads=threads)
+            rankings.append(_core.Csr(*found, labels.cols, "ranking", False))
         truth = Y[unseen]
-        best, found = None, -1.0
+        best, most = None, -1.0
         for weights in _mixtures(len(models)):
             indptr, guessed, scores = combine_rankings(
-                rankings, combine=self.combine, weights=weights, top_k=5, threads=_core.thread_count(self.n_jobs)
+                rankings, combine=self.combine, weights=weights, top_k=5, threads=threads
             )
             S = sp.csr_array((scores, guessed, indptr), shape=truth.shape)
             report = metrics.report(truth, S, k=(1, 3, 5))
             value = report["P@1"] + report["P@3"] + report["P@5"]
-            if value > found:
-                best, found = weights, value
+            if value > most:
+                best, most = weights, value
         assert best is not None  # there is at least one mixture
         return best
 
@@ -302,6 +298,15 @@ def _fit_all(
     for model, one in zip(models, features, strict=True):
         wants = label_features if "lf" in str(model.representation) else None
         model.fit_checked(one, labels, label_features=wants, shared=shared.setdefault(id(one), {}))
+
+
+def _each_once(items: Sequence[T], make: Callable[[T], U]) -> list[U]:
+    """What is made of each item; of one that stands there several times it is made once."""
+    made: dict[int, U] = {}
+    for item in items:
+        if id(item) not in made:
+            made[id(item)] = make(item)
+    return [made[id(item)] for item in items]
 
 
 def _rows(features: Features, rows: NDArray[np.int64]) -> Features:

@@ -401,10 +401,9 @@ class XRLinear(Parameterised):
         model._set_learned(learned)
         return model
 
-    def search(self) -> tuple[Searcher, tuple[int, int]]:
-        """What searches, and how many sparse and dense features it takes; for models made of several."""
-        learned, searcher = self._ready()
-        return searcher, learned.widths
+    def search(self) -> Searcher:
+        """What searches; for models made of several."""
+        return self._ready()[1]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "layers_")
