@@ -164,6 +164,28 @@ def plain(value: Any) -> Any:
     return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
 
 
+def to_json(value: Any) -> Any:
+    """A parameter as JSON knows it.
+
+    >>> to_json((1, {"b", "a"}))
+    [1, ['a', 'b']]
+    """
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value  # NumPy's arrays and scalars
+
+
+def from_json(value: Any) -> Any:
+    """And back: what was a list is a tuple, as parameters should not be changed.
+
+    >>> from_json([1, [2, 3]])
+    (1, (2, 3))
+    """
+    return tuple(from_json(item) for item in value) if isinstance(value, list) else value
+
+
 def parameter(default: Any, rule: Rule, doc: str) -> Any:
     """A dataclass field that knows what it may be and what it is for."""
     return dataclasses.field(default=default, metadata={"rule": rule, "doc": doc})

@@ -83,7 +83,7 @@ def save(path: str | os.PathLike[str], saved: Saved, *, version: str) -> None:
         with (beside / _MANIFEST).open("wb") as file:
             file.write(_sealed(manifest))
             _flush(file)
-        _move_into_place(beside, place)
+        move_into_place(beside, place)
     except OSError as error:
         raise SaveError(f"{place}: {error.strerror or error}") from error
     finally:
@@ -170,8 +170,13 @@ def _is_model(place: Path) -> bool:
     return isinstance(manifest, dict) and {"format", "kind", "arrays", "checksum"} <= manifest.keys()
 
 
-def _move_into_place(beside: Path, place: Path) -> None:
-    """Rename the new folder to its place. An old model there is exchanged for it in one step where the system can."""
+def size_on_disk(path: str | os.PathLike[str]) -> int:
+    """The bytes of a model folder's files."""
+    return sum(file.stat().st_size for file in Path(path).iterdir() if file.is_file())
+
+
+def move_into_place(beside: Path, place: Path) -> None:
+    """Rename a new folder to its place. An old one there is exchanged for it in one step where the system can."""
     if not place.exists():
         beside.rename(place)
     elif not _core.exchange_paths(os.fspath(beside), os.fspath(place)):

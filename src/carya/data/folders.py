@@ -9,8 +9,8 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from carya import _core
 from carya.errors import SaveError
+from carya.store import move_into_place
 
 
 @contextmanager
@@ -51,13 +51,7 @@ def new_folder(path: str | os.PathLike[str], ours: Container[str]) -> Iterator[P
 def _put(beside: Path, place: Path, ours: Container[str]) -> None:
     try:
         check_place(place, ours)
-        if not place.exists():
-            beside.rename(place)
-        elif not _core.exchange_paths(os.fspath(beside), os.fspath(place)):
-            old = beside.with_suffix(".old")
-            place.rename(old)
-            beside.rename(place)
-            shutil.rmtree(old, ignore_errors=True)
+        move_into_place(beside, place)
     except OSError as error:
         if isinstance(error, SaveError):
             raise

@@ -6,11 +6,13 @@ separated by tabs, ``label_names.txt.gz``, and a ``README.md``.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from carya.data.compressed import writing_text
 
 #: A text and its labels.
 Row = tuple[str, tuple[str, ...]]
@@ -59,7 +61,7 @@ class TextSet:
 class TextWriter:
     r"""Writes rows of one part to a folder, as many at a time as there are.
 
-    >>> import tempfile
+    >>> import gzip, tempfile
     >>> with tempfile.TemporaryDirectory() as name:
     ...     with TextWriter(Path(name), "train") as file:
     ...         file.write([("two words", ("a", "b"))])
@@ -68,50 +70,34 @@ class TextWriter:
     """
 
     def __init__(self, folder: Path, part: str) -> None:
-        self._texts, self._labels = (_Lines(folder / f"{part}.{what}.txt.gz") for what in ("texts", "labels"))
+        self._files = ExitStack()
+        self._text, self._labels = (
+            self._files.enter_context(writing_text(folder / f"{part}.{what}.txt.gz")) for what in ("texts", "labels")
+        )
 
     def __enter__(self) -> TextWriter:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         """Close the files."""
-        self._texts.close()
-        self._labels.close()
+        self._files.__exit__(*error)
 
     def write(self, rows: Iterable[Row]) -> None:
         """Append rows."""
         for text, labels in rows:
-            self._texts.line(text)
-            self._labels.line("\t".join(labels))
+            self._text(f"{text}\n")
+            self._labels("\t".join(labels) + "\n")
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     r"""A compressed file of lines; the same lines give the same bytes.
 
-    >>> import tempfile
+    >>> import gzip, tempfile
     >>> with tempfile.TemporaryDirectory() as name:
     ...     write_lines(Path(name) / "x.gz", ["a", "b"])
     ...     gzip.decompress((Path(name) / "x.gz").read_bytes())
     b'a\nb\n'
     """
-    file = _Lines(path)
-    try:
+    with writing_text(path) as write:
         for line in lines:
-            file.line(line)
-    finally:
-        file.close()
-
-
-class _Lines:
-    """A compressed file without the name and time that gzip would put into its head."""
-
-    def __init__(self, path: Path) -> None:
-        self._raw = path.open("wb")
-        self._file = gzip.GzipFile("", "wb", 6, self._raw, mtime=0)
-
-    def line(self, text: str) -> None:
-        self._file.write(f"{text}\n".encode())
-
-    def close(self) -> None:
-        self._file.close()
-        self._raw.close()
+            write(f"{line}\n")

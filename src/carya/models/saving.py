@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from carya.errors import InputError, ModelFormatError
 from carya.layer import PRECISIONS, Layer, Transform, Weights
 from carya.layouts import TYPICAL_FEATURES
+from carya.params import from_json, to_json
 from carya.store import Saved
 from carya.tree import LabelTree
 
@@ -70,16 +71,7 @@ def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
             f"{level}.dense": layer.dense,
             f"{level}.offsets": layer.offsets,
         }
-    return Saved(KIND, {name: _plain(value) for name, value in parameters.items()}, shape, arrays)
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as JSON knows it."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+    return Saved(KIND, {name: to_json(value) for name, value in parameters.items()}, shape, arrays)
 
 
 def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
@@ -101,7 +93,7 @@ def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
         raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
-    parameters = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.parameters.items()}
+    parameters = {name: from_json(value) for name, value in saved.parameters.items()}
     return Learned(tree, layers, widths, row_features), parameters
 
 

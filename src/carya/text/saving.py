@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from carya.errors import ModelFormatError
 from carya.models.saving import KIND as MODEL_KIND
+from carya.params import from_json, to_json
 from carya.store import Saved
 from carya.strings import Strings
 from carya.text.labels import LabelSet
@@ -31,14 +32,14 @@ def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved) -> Saved:
         strings: Strings | None = getattr(labels, name)
         if strings is not None:
             arrays |= {f"labels.{name}.bytes": strings.data, f"labels.{name}.ends": strings.ends}
-    parameters = {name: _plain(value) for name, value in vectorizer.learned_with_.items()}
+    parameters = {name: to_json(value) for name, value in vectorizer.learned_with_.items()}
     return Saved(KIND, {"model": model.parameters, "text": parameters}, model.shape, arrays)
 
 
 def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Saved]:
     """The parts, and what the model is to be made of; raises ModelFormatError if they do not fit together."""
     try:
-        parameters = {name: _tuples(value) for name, value in saved.parameters["text"].items()}
+        parameters = {name: from_json(value) for name, value in saved.parameters["text"].items()}
         vectorizer = Tfidf(**parameters)
         vectorizer.check_parameters()
         parts = 1 if isinstance(vectorizer.analyzer, str) else len(vectorizer.analyzer)
@@ -69,15 +70,3 @@ def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Saved]:
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
     return vectorizer, LabelSet(**strings), model
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (set, frozenset)):
-        return sorted(value)
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
