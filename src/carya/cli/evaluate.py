@@ -112,15 +112,13 @@ def _read_matrices(
 ) -> tuple[Any, Any]:
     from carya.data.corpus import Matrices
     from carya.data.files import read_matrix
-    from carya.data.formats.recognise import FORMATS
 
     if labels is None:
         data = reading.read(source, part=part, data_format=data_format)
         if not isinstance(data, Matrices):
             raise InputError(f"{source} holds texts, the model was trained on features")
         X, Y = data.X, data.Y
-        if data_format == "svmlight" or Path(source).suffix in FORMATS["svmlight"].suffixes:
-            # Such a file does not say how many columns there are, only which are not empty.
+        if not data.widths_known:
             X.resize((X.shape[0], max(X.shape[1], model.n_features_in_)))
             Y.resize((Y.shape[0], max(Y.shape[1], model.tree_.n_labels)))
     else:

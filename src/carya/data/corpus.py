@@ -159,6 +159,8 @@ class Matrices:
         The labels of the columns of Y.
     source : str
         What messages call it.
+    widths_known : bool
+        Whether the data say how many columns there are; else there may be more, empty ones behind those read.
 
     Examples
     --------
@@ -171,6 +173,7 @@ class Matrices:
     Y: Any
     vocabulary: Vocabulary | None = None
     source: str = "matrices"
+    widths_known: bool = True
 
     def __post_init__(self) -> None:
         if self.X.shape[0] != self.Y.shape[0]:

@@ -59,7 +59,7 @@ def read_svmlight(
         n_labels = len(vocabulary)
     X = matrix(counts, features, values, _width(features, n_features, "features", name))
     Y = matrix(gathered.column("label_counts"), labels, None, _width(labels, n_labels, "labels", name))
-    return Matrices(X, Y, vocabulary, name)
+    return Matrices(X, Y, vocabulary, name, widths_known=n_features is not None and n_labels is not None)
 
 
 def write_svmlight(path: PathLike, matrices: Matrices) -> int:
