@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import json
 import resource
 import sys
@@ -37,6 +38,12 @@ def read(folder, name):
     matrix = sp.csr_matrix(sp.load_npz(Path(folder) / name)).astype(np.float32)
     matrix.sort_indices()
     return matrix
+
+
+def read_texts(folder, part):
+    """The texts of one part of a folder of texts."""
+    with gzip.open(Path(folder) / f"{part}.texts.txt.gz", "rt", encoding="utf-8", newline="\n") as file:
+        return file.read().removesuffix("\n").split("\n")
 
 
 def load(folder, dense=0):

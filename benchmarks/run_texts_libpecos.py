@@ -4,24 +4,22 @@ The folder has train.texts.txt.gz, train.labels.npz and the same of test, as doc
 """
 
 import argparse
-import gzip
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from pecos.xmc import Indexer, LabelEmbeddingFactory
-from pecos.xmc.xlinear.model import XLinearModel
 from sklearn.feature_extraction.text import TfidfVectorizer
+
+from rankers import libpecos
 
 import measure
 
 
 def read(folder, part):
-    with gzip.open(Path(folder) / f"{part}.texts.txt.gz", "rt", encoding="utf-8", newline="\n") as file:
-        texts = file.read().removesuffix("\n").split("\n")
-    return texts, sp.csr_matrix(sp.load_npz(Path(folder) / f"{part}.labels.npz")).astype(np.float32)
+    labels = sp.csr_matrix(sp.load_npz(Path(folder) / f"{part}.labels.npz")).astype(np.float32)
+    return measure.read_texts(folder, part), labels
 
 
 def main():
@@ -37,17 +35,7 @@ def main():
     X = vectorizer.fit_transform(texts)
     X.sort_indices()
     vectorized = time.perf_counter()
-    chain = Indexer.gen(
-        LabelEmbeddingFactory.create(Y, X, method="pifa"),
-        indexer_type="hierarchicalkmeans",
-        nr_splits=32,
-        max_leaf_size=100,
-        threads=arguments.threads,
-        seed=arguments.seed,
-    )
-    model = XLinearModel.train(
-        X, Y, C=chain, threshold=0.1, threads=arguments.threads, negative_sampling_scheme=arguments.negatives
-    )
+    model = libpecos.fit(X, Y, arguments.threads, arguments.seed, arguments.negatives)
     with tempfile.TemporaryDirectory() as folder:
         model.save(folder)
         size = measure.folder_bytes(folder)
@@ -60,7 +48,7 @@ def main():
     texts, Yt = read(arguments.data, "test")
     Xt = vectorizer.transform(texts)
     Xt.sort_indices()
-    S = model.predict(Xt, beam_size=measure.BEAM_WIDTH, only_topk=measure.TOP_K, threads=arguments.threads)
+    S = libpecos.batch(libpecos.Model(model, arguments.threads), Xt)
     measure.emit({**result, **measure.precision(Yt, S)})
 
 

@@ -1,9 +1,7 @@
 """One vectorizer on raw texts: fit and transform of the training part, transform of the test part, one short text."""
 
 import argparse
-import gzip
 import time
-from pathlib import Path
 
 import measure
 
@@ -47,18 +45,13 @@ def libpecos(threads):
     return fit_transform, transform, lambda text: transform([text])
 
 
-def read(folder, part):
-    with gzip.open(Path(folder) / f"{part}.texts.txt.gz", "rt", encoding="utf-8", newline="\n") as file:
-        return file.read().removesuffix("\n").split("\n")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data")
     parser.add_argument("--who", choices=["carya", "sklearn", "libpecos"], required=True)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
-    train, test = (read(arguments.data, part) for part in ("train", "test"))
+    train, test = (measure.read_texts(arguments.data, part) for part in ("train", "test"))
     fit_transform, transform, one = {"carya": carya, "sklearn": sklearn, "libpecos": libpecos}[arguments.who](
         arguments.threads
     )

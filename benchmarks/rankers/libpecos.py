@@ -13,10 +13,16 @@ class Model:
         self.model, self.threads = model, threads
 
 
-def train(X, Y, folder, threads):
+def fit(X, Y, threads, seed=0, negatives="tfn"):
     Z = LabelEmbeddingFactory.create(Y, X, method="pifa")
-    chain = Indexer.gen(Z, indexer_type="hierarchicalkmeans", nr_splits=32, max_leaf_size=100, threads=threads)
-    XLinearModel.train(X, Y, C=chain, threshold=0.1, threads=threads, negative_sampling_scheme="tfn").save(folder)
+    chain = Indexer.gen(
+        Z, indexer_type="hierarchicalkmeans", nr_splits=32, max_leaf_size=100, threads=threads, seed=seed
+    )
+    return XLinearModel.train(X, Y, C=chain, threshold=0.1, threads=threads, negative_sampling_scheme=negatives)
+
+
+def train(X, Y, folder, threads):
+    fit(X, Y, threads).save(folder)
 
 
 def load(folder, threads):
