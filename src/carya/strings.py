@@ -36,6 +36,7 @@ class Strings(Sequence[str]):
             raise InputError("the ends of strings do not fit their bytes")
         self.data = data
         self.ends = ends
+        self._raw = memoryview(np.ascontiguousarray(data).data)
 
     @classmethod
     def of(cls, strings: Sequence[str]) -> Self:
@@ -60,13 +61,11 @@ class Strings(Sequence[str]):
         if not -len(self) <= at < len(self):
             raise IndexError(f"there are {len(self)} strings, none at {at}")
         at = at % len(self)
-        begin = self.ends[at - 1] if at else 0
-        return _decoded(self.data[begin : self.ends[at]].tobytes())
+        return _decoded(self._raw[self.ends.item(at - 1) if at else 0 : self.ends.item(at)])
 
     def __iter__(self) -> Iterator[str]:
-        raw = self.data.tobytes()
         for begin, end in itertools.pairwise([0, *self.ends.tolist()]):
-            yield _decoded(raw[begin:end])
+            yield _decoded(self._raw[begin:end])
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -77,5 +76,5 @@ class Strings(Sequence[str]):
         return places
 
 
-def _decoded(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+def _decoded(raw: memoryview) -> str:
+    return str(raw, "utf-8", "replace")

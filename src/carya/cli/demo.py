@@ -171,10 +171,12 @@ def _cut(words: str, most: int = 60) -> str:
 
 
 def _what_next(console: Console, ranker: TextRanker, out: Path | None) -> None:
+    from carya.store import size_on_disk
+
     if out is None:
         with tempfile.TemporaryDirectory() as folder:  # that it can be saved is part of the show
             ranker.save(Path(folder) / "model")
-            size = sum(file.stat().st_size for file in (Path(folder) / "model").iterdir())
+            size = size_on_disk(Path(folder) / "model")
         console.print(f"\nSaved, the model takes {size / 1e6:.1f} MB. To keep it: carya demo --out model/")
     else:
         ranker.save(out)

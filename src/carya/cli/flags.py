@@ -114,8 +114,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command, with all of its flags."""
         name, command, rest = super().resolve_command(ctx, args)
-        make = getattr(getattr(command, "callback", None), "__wrapped__", None) or getattr(command, "callback", None)
-        make = getattr(make, "make_command", None)
+        make = getattr(getattr(command, "callback", None), "make_command", None)
         return (name, make(name), rest) if make else (name, command, rest)
 
 

@@ -24,6 +24,7 @@ def inspect(
       carya inspect model/ --json | jq .bytes
     """
     import carya
+    from carya.store import size_on_disk
     from carya.text.ranker import TextRanker
 
     opened = ranker = carya.load(model)
@@ -52,7 +53,7 @@ def inspect(
         "tree": list(opened.tree_.level_sizes),
         "sparse_features": opened.widths_[0],
         "dense_features": opened.widths_[1],
-        "bytes": sum(file.stat().st_size for file in model.iterdir() if file.is_file()),
+        "bytes": size_on_disk(model),
         "layers": layers,
         "parameters": {name: value for name, value in opened.get_params().items() if name != "tree"},
     }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from carya.cli import reading
+from carya.errors import InputError
 
 if TYPE_CHECKING:
     from carya.models.xr_linear import XRLinear
@@ -80,7 +81,6 @@ def _texts(source: str, data_format: str | None, part: str, text_column: str) ->
     from carya.data.compressed import bare_name, read_lines
     from carya.data.corpus import Matrices
     from carya.data.formats.pieces import piece
-    from carya.errors import InputError
 
     if data_format is None and source == "-":
         yield from _lines_as_they_come()
@@ -99,7 +99,6 @@ def _texts(source: str, data_format: str | None, part: str, text_column: str) ->
 
 
 def _lines_as_they_come() -> Iterator[list[str]]:
-    from carya.errors import InputError
 
     number = 0
     begun: list[bytes] = []  # of a line whose end has not come yet
@@ -112,17 +111,17 @@ def _lines_as_they_come() -> Iterator[list[str]]:
         begun = [rest] if rest else []
         for first in range(0, len(lines), _BATCH):
             some = enumerate(lines[first : first + _BATCH], number + first)
-            yield [_decoded(line, at, InputError) for at, line in some]
+            yield [_decoded(line, at) for at, line in some]
         number += len(lines)
     if begun:
-        yield [_decoded(b"".join(begun), number, InputError)]
+        yield [_decoded(b"".join(begun), number)]
 
 
-def _decoded(line: bytes, number: int, error: type[Exception]) -> str:
+def _decoded(line: bytes, number: int) -> str:
     try:
         return line.removesuffix(b"\r").decode()
     except UnicodeDecodeError as problem:
-        raise error(f"standard input, line {number + 1}: not UTF-8 (byte {problem.start + 1})") from None
+        raise InputError(f"standard input, line {number + 1}: not UTF-8 (byte {problem.start + 1})") from None
 
 
 def _batches(texts: Iterable[str], *, waiting: bool = False) -> Iterator[list[str]]:
@@ -152,7 +151,6 @@ def _for_texts(ranker: TextRanker, batches: Iterable[list[str]], asked: dict[str
 
 def _for_rows(model: XRLinear, source: str, asked: dict[str, Any]) -> Iterator[str]:
     from carya.data.files import read_matrix
-    from carya.errors import InputError
 
     if Path(source).suffix not in (".npz", ".npy"):
         raise InputError(f"the model was trained on features: {source} must be a .npz or .npy file of them")

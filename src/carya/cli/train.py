@@ -53,7 +53,7 @@ def _train(
       zcat data.jsonl.gz | carya train - --format jsonl -o model/
     """
     from carya.data.corpus import Matrices
-    from carya.store import check_place
+    from carya.store import check_place, size_on_disk
 
     check_place(out)  # before the work, not after it
     gc.disable()  # millions of strings, all of them kept to the end
@@ -77,7 +77,7 @@ def _train(
     model.save(out)
     found |= {
         "model": str(out),
-        "bytes": sum(file.stat().st_size for file in out.iterdir()),
+        "bytes": size_on_disk(out),
         "seconds": round(time.perf_counter() - started, 3),
         "seconds_fitting": round(fitted - started, 3),
     }
