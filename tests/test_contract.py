@@ -34,6 +34,7 @@ MODELS = {
     "unbalanced": {"branching": 10, "max_leaf": 8, "max_depth": 3, "balanced": False, "bisect": False},
     "random tree": {"branching": 4, "max_leaf": 8, "clustering": "random"},
     "cut": {"branching": 4, "max_leaf": 8, "max_weights": 20},
+    "overlapping": {"branching": 4, "max_leaf": 8, "copies": 3, "beam_width": 2},
     "no bias": {"branching": 4, "max_leaf": 8, "bias": 0.0},
 }
 FORMS = ["sparse", "dense", "pair"]

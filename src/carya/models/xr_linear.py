@@ -26,7 +26,7 @@ from carya.matching import Negatives
 from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
 from carya.models.explaining import Explanation, explain
-from carya.models.recursion import train_layers
+from carya.models.recursion import train_overlapping
 from carya.models.saving import Learned, pack, unpack
 from carya.params import (
     Choice,
@@ -110,6 +110,12 @@ class XRLinear(Parameterised):
     bisect: bool = parameter(True, Choice(True, False), "reach B clusters by splits in two, not with B centres at once")
     tree: LabelTree | None = parameter(
         None, Either(Instance(LabelTree, "a LabelTree"), Choice(None)), "a tree of your own, instead of all above"
+    )
+
+    copies: int = parameter(
+        1,
+        Integer(1),
+        "in how many clusters a label may lie; from 2 on, labels are also put where the matcher brings their rows",
     )
 
     # Phase 2: matching.
@@ -197,11 +203,12 @@ class XRLinear(Parameterised):
         given = self._given(shortlist, labels)
         with self._progress() as progress:
             tree = self._index(features, labels, label_features, threads, progress, shared)
-            layers = train_layers(
+            tree, layers = train_overlapping(
                 features,
                 labels,
                 tree,
                 self._ranker(),
+                copies=self.copies,
                 costs=self.relevance,
                 negatives=[Negatives.named(name) for name in per_layer(self.negatives, tree.depth, "negatives")],
                 given=given,
@@ -412,7 +419,7 @@ class XRLinear(Parameterised):
         choices = [
             choose(layer, beam_width=self.beam_width, query_features=learned.row_features) for layer in learned.layers
         ]
-        searcher = Searcher(learned.layers, [choice.layout for choice in choices])
+        searcher = Searcher(learned.layers, [choice.layout for choice in choices], learned.tree.leaf_labels)
         self._fitted = (learned, searcher)  # in one step: other threads may be asking
         self.layouts_ = choices
         self.tree_ = learned.tree
