@@ -1,7 +1,7 @@
 """Overlapping clusters (Liu et al. 2021): a label of several meanings lies in a cluster of each.
 
-A tree puts a label where its rows are on average. Rows of another meaning are brought elsewhere by the matcher, and
-never find it. So once a matcher is trained, it says itself where labels belong: a label gets another leaf in the cluster
+A tree puts a label where its rows are on average. Rows of another meaning are brought elsewhere by the matcher and
+never find it. So once a matcher is trained, it says itself where labels belong: a label gets a leaf in the cluster too
 that the matcher is surer of than of the label's own, summed over its rows. All is then trained anew on that tree, each
 row for the leaf whose cluster it was brought to.
 """
