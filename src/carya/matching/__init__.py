@@ -2,6 +2,6 @@
 
 from carya.matching.negatives import Negatives, union
 from carya.matching.overlapping import overlap, within
-from carya.matching.targets import level_targets
+from carya.matching.targets import Costs, level_targets
 
-__all__ = ["Negatives", "level_targets", "overlap", "union", "within"]
+__all__ = ["Costs", "Negatives", "level_targets", "overlap", "union", "within"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from carya import matching
 from carya.layer import Layer, Transform
-from carya.matching import Negatives
+from carya.matching import Costs, Negatives
 from carya.matrices import Csr, Features
 from carya.progress import Progress
 from carya.ranking import LinearRanker, Problem
@@ -21,7 +21,7 @@ def train_overlapping(
     ranker: LinearRanker,
     *,
     copies: int,
-    costs: str,
+    costs: Costs,
     negatives: Sequence[Negatives],
     given: Csr | None,
     transforms: Sequence[Transform],
@@ -70,7 +70,7 @@ def train_layers(
     tree: LabelTree,
     ranker: LinearRanker,
     *,
-    costs: str,
+    costs: Costs,
     negatives: Sequence[Negatives],
     given: Csr | None,
     transforms: Sequence[Transform],

@@ -22,7 +22,7 @@ from carya.indexing.build import REPRESENTATIONS
 from carya.layer import NAMES as TRANSFORMS
 from carya.layer import PRECISIONS, Transform
 from carya.layouts import choose
-from carya.matching import Negatives
+from carya.matching import Costs, Negatives
 from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
 from carya.models.explaining import Explanation, explain
@@ -80,6 +80,7 @@ class XRLinear(Parameterised):
         "Cn": "negative_cost",
         "eps": "tolerance",
         "rel_mode": "relevance",
+        "rel_norm": "relevance_norm",
     }
 
     # Phase 1: the label tree.
@@ -129,6 +130,12 @@ class XRLinear(Parameterised):
 
     # Phase 3: ranking.
     loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "the loss of the rankers")
+    penalty: str = parameter(
+        "l2",
+        Choice("l2", "l1"),
+        "what keeps weights small: l2, their squares; l1, their sizes, which leaves few that are not 0 and wants a "
+        "higher cost; not with the plain hinge",
+    )
     cost: float = parameter(1.0, Real(0, above=True), "C, the weight of the loss against regularisation")
     positive_cost: float = parameter(1.0, Real(0, above=True), "a factor of C for positives")
     negative_cost: float = parameter(1.0, Real(0, above=True), "a factor of C for negatives")
@@ -137,6 +144,11 @@ class XRLinear(Parameterised):
         Choice("none", "induce", "leaf"),
         "what the values of Y say: none, nothing; induce, the cost of each positive, summed up the tree; leaf, the "
         "cost of each positive in the last layer",
+    )
+    relevance_norm: str = parameter(
+        "none",
+        Choice("none", "l1", "l2", "max"),
+        "how the costs of a row are scaled at every level that has them: by nothing, their sum, length or largest",
     )
     bias: float = parameter(1.0, Real(0), "the value of a constant feature; 0 is none")
     tolerance: float = parameter(
@@ -209,7 +221,7 @@ class XRLinear(Parameterised):
                 tree,
                 self._ranker(),
                 copies=self.copies,
-                costs=self.relevance,
+                costs=Costs(self.relevance, self.relevance_norm),
                 negatives=[Negatives.named(name) for name in per_layer(self.negatives, tree.depth, "negatives")],
                 given=given,
                 transforms=[Transform.named(name) for name in per_layer(self.transform, tree.depth, "transform")],
@@ -486,6 +498,8 @@ class XRLinear(Parameterised):
         return given
 
     def _ranker(self) -> LinearRanker:
+        if self.penalty == "l1" and self.loss == "hinge":
+            raise ParameterError("penalty='l1' goes with loss='squared-hinge' or 'logistic', not with 'hinge'")
         shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
         return LinearRanker(own_costs=self.relevance != "none", **{name: plain(getattr(self, name)) for name in shared})
 
