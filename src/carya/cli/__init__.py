@@ -17,6 +17,7 @@ from carya.cli.flags import LazyGroup, add
 from carya.cli.import_pecos import import_pecos
 from carya.cli.inspect import inspect
 from carya.cli.predict import predict
+from carya.cli.serve import serve
 from carya.cli.train import train
 
 _INTERRUPTED = 130  # how typer ends after Ctrl-C
@@ -48,6 +49,7 @@ for command, name in (
     (predict, None),
     (evaluate, None),
     (explain, None),
+    (serve, None),
     (inspect, None),
     (demo, None),
     (import_pecos, "import-pecos"),

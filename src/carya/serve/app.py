@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import importlib
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from carya.serve import api
+from carya.serve import annif, api, openapi
+from carya.serve.counters import Counters
+from carya.serve.errors import NotAllowed, NotFound
 from carya.serve.gate import Gate
-from carya.serve.registry import Registry
+from carya.serve.journal import Journal
+from carya.serve.registry import Loaded, Registry
 from carya.serve.settings import Settings
 
 PAGE = Path(__file__).parent / "page"
 
+#: Pages load nothing from elsewhere, run no script that stands in them, and are shown in no other page.
+POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-def create_app(models: Registry | Mapping[str, str | os.PathLike[str]], settings: Settings | None = None) -> ASGIApp:
+
+def create_app(
+    models: Registry | Mapping[str, str | os.PathLike[str]],
+    settings: Settings | None = None,
+    *,
+    counters: Counters | None = None,
+    journal: Journal | None = None,
+) -> ASGIApp:
     """An ASGI application that serves models.
 
     Parameters
@@ -29,23 +45,100 @@ def create_app(models: Registry | Mapping[str, str | os.PathLike[str]], settings
     models : mapping of str to path, or Registry
         Names and folders; the first is the default.
     settings : Settings, optional
+    counters : Counters, optional
+        Shared by the workers of a server; otherwise its own.
+    journal : Journal, optional
+        Where the log goes; otherwise to standard error.
+
+    Examples
+    --------
+    >>> import tempfile, carya
+    >>> from starlette.testclient import TestClient
+    >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(["a cat", "a dog"], [["pet"], ["pet", "barks"]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ranker.save(f"{folder}/pets")
+    ...     client = TestClient(create_app({"pets": f"{folder}/pets"}, Settings(log="error")))
+    >>> client.post("/v1/suggest", json={"text": "a dog", "top_k": 1}).json()["results"][0]["suggestions"][0]["label"]
+    'pet'
     """
     settings = Settings() if settings is None else settings
     settings.check_parameters()
     registry = models if isinstance(models, Registry) else Registry.open(models)
-    routes: list[BaseRoute] = [*api.routes(registry, settings), *_explorer(registry, settings)]
-    return Gate(Router(routes), settings)
+    counters = Counters() if counters is None else counters
+    journal = Journal(settings.log) if journal is None else journal
+    routes: list[BaseRoute] = [
+        *api.routes(registry, settings, counters),
+        *annif.routes(registry, settings),
+        *openapi.routes(settings),
+        *_explorer(registry, settings),
+    ]
+
+    @contextlib.asynccontextmanager
+    async def watching(app: Any) -> AsyncIterator[None]:
+        watcher = asyncio.create_task(watch(registry, settings.watch_seconds, counters, journal))
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+
+    router = Router(routes, redirect_slashes=False, default=_nowhere, lifespan=watching)
+    return Gate(_methods_as_problems(router), settings, counters, journal)
+
+
+async def watch(registry: Registry, seconds: float, counters: Counters, journal: Journal) -> None:
+    """Open new versions of models when they are there; never ends."""
+    while seconds:
+        await asyncio.sleep(seconds)
+        await refresh(registry, counters, journal)
+
+
+async def refresh(registry: Registry, counters: Counters, journal: Journal) -> None:
+    """Open new versions of models, and tell."""
+    for one in await asyncio.to_thread(registry.refresh):
+        if isinstance(one, Loaded):
+            counters.count("reloads")
+            journal.write("info", "reloaded", model=one.name, version=one.version)
+        else:
+            counters.count("reload_failures")
+            journal.write("error", "reload failed, the old version stays", model=one.name, reason=one.reason)
+
+
+async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
+    raise NotFound("there is no such page; /docs shows those there are")
+
+
+def _methods_as_problems(router: Router) -> ASGIApp:
+    """A page asked with another method than it has is a problem like others; Starlette would answer in plain text."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope["app"] = router  # then Starlette raises instead of answering
+        from starlette.exceptions import HTTPException
+
+        try:
+            await router(scope, receive, send)
+        except HTTPException as error:
+            if error.status_code != 405:
+                raise NotFound("there is no such page; /docs shows those there are") from None
+            allowed = dict(error.headers or {})
+            raise NotAllowed(
+                f"the method {scope['method']} is not one of {allowed.get('Allow', '')}", allowed
+            ) from None
+
+    return app
 
 
 def _explorer(registry: Registry, settings: Settings) -> list[BaseRoute]:
-    """The page, if this installation has one."""
-    if not (PAGE / "index.html").is_file():
-        return []
+    """The page, if this installation has one; without it / leads to the documentation."""
     found: list[BaseRoute] = []
     if importlib.util.find_spec("carya.serve.explorer") is not None:
         found += importlib.import_module("carya.serve.explorer").routes(registry, settings)
+    if not (PAGE / "index.html").is_file():
+        return [*found, Route("/", openapi.page)]
 
-    async def index(request: Request) -> FileResponse:
-        return FileResponse(PAGE / "index.html")
+    async def index(request: Request) -> Response:
+        return FileResponse(PAGE / "index.html", headers={"Content-Security-Policy": POLICY})
 
     return [*found, Route("/", index), Mount("/page", StaticFiles(directory=PAGE))]

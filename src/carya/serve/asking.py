@@ -1,11 +1,12 @@
-"""What the pages of the API ask a model, and its answers as messages."""
+"""What the pages of the API ask a model, within the limits, and its answers as messages."""
 
 from __future__ import annotations
 
-import bisect
+import math
 
-from carya.errors import InputError
-from carya.serve.errors import BadRequest, NotFound
+from carya.errors import CaryaError
+from carya.serve import filtering
+from carya.serve.errors import BadRequest, NotFound, TooLarge
 from carya.serve.messages import (
     ExplainRequest,
     ExplainResponse,
@@ -23,26 +24,82 @@ from carya.serve.registry import Loaded, Registry
 from carya.serve.settings import Settings
 from carya.text.explaining import TermShare
 
+_SHORT_TEXTS = 50_000  # characters that are ranked in a few milliseconds
+_SHORT_ANSWERS = 2_000  # labels
+_SHORT_BEAM = 50
 
-def suggest(loaded: Loaded, asked: SuggestRequest, settings: Settings) -> SuggestResponse:
+
+def checked(asked: SuggestRequest, settings: Settings) -> list[str]:
+    """The texts of a request; raises BadRequest or TooLarge for what a request may not ask for."""
+    if (asked.text is None) == (asked.texts is None):
+        raise BadRequest('there must be either "text" or "texts"')
+    texts = [asked.text] if asked.text is not None else asked.texts or []
+    if len(texts) > settings.max_texts:
+        raise TooLarge(f"there are {len(texts)} texts; the most there may be are {settings.max_texts}")
+    check_texts(texts, settings)
+    for name, given, most in (
+        ("top_k", asked.top_k, settings.max_top_k),
+        ("beam_width", asked.beam_width, settings.max_beam_width),
+    ):
+        if given is not None and given > most:
+            raise BadRequest(f"{name} is {given}; it must be at most {most}")
+    if asked.top_k * len(texts) > settings.max_labels:
+        raise BadRequest(
+            f"top_k is {asked.top_k} for {len(texts)} texts; an answer has at most {settings.max_labels} labels in all"
+        )
+    if asked.threshold is not None and not math.isfinite(asked.threshold):
+        raise BadRequest(f"threshold is {asked.threshold}; it must be a finite number")
+    return texts
+
+
+def check_texts(texts: list[str], settings: Settings) -> None:
+    """Refuse texts that are too long."""
+    longest = max(map(len, texts), default=0)
+    if longest > settings.max_text_length:
+        raise TooLarge(f"a text has {longest} characters; the most there may be are {settings.max_text_length}")
+
+
+def is_short(loaded: Loaded, asked: SuggestRequest, texts: list[str]) -> bool:
+    """Whether a request is answered so soon that it would take longer to hand it to a thread."""
+    return (
+        asked.labels is None
+        and sum(map(len, texts)) <= _SHORT_TEXTS
+        and asked.top_k * len(texts) <= _SHORT_ANSWERS
+        and (asked.beam_width or 0) <= _SHORT_BEAM
+        and hasattr(loaded.ranker.model_, "rank_rows")  # one tree
+    )
+
+
+def suggest(loaded: Loaded, asked: SuggestRequest, texts: list[str], settings: Settings) -> SuggestResponse:
     """The rankings of the texts of a request."""
-    texts = asked.texts if asked.texts is not None else [asked.text or ""]
-    found = loaded.ranker.suggest_all(texts, top_k=asked.top_k, beam_width=asked.beam_width, min_score=asked.threshold)
-    results = [Ranking([Suggested(one.label, one.name, one.score) for one in some]) for some in found]
+    if asked.labels is None:
+        rows = filtering.found(loaded, texts, asked, asked.top_k)
+    else:
+        rows = filtering.ranked(loaded, texts, asked, settings)
+    label = loaded.label
+    results = [Ranking([Suggested(*label(number), score) for number, score in row]) for row in rows]
     return SuggestResponse(loaded.name, loaded.version, results)
 
 
-def explain(loaded: Loaded, asked: ExplainRequest, settings: Settings) -> ExplainResponse:
-    """Why a text gets a label."""
-    label = asked.label
-    if label is None:
+def explain(loaded: Loaded, asked: ExplainRequest) -> ExplainResponse:
+    """Why a text gets a label; raises NotFound for a label there is not, BadRequest where nothing can be explained."""
+    if not hasattr(loaded.ranker.model_, "explain"):
+        raise BadRequest(
+            f"the model {loaded.name!r} is a {type(loaded.ranker.model_).__name__}, which does not explain its scores"
+        )
+    if asked.label is None:
         best = loaded.ranker.suggest(asked.text, top_k=1)
         if not best:
-            raise BadRequest("the model knows no term of the text")
+            raise BadRequest("the model knows no term of the text, so no label is the best one: give a label")
         label = best[0].label
+    else:
+        number = loaded.index.number(asked.label)
+        if number is None:
+            raise NotFound(f"there is no label {asked.label[:100]!r}")
+        label = loaded.label(number)[0]
     try:
         why = loaded.ranker.explain(asked.text, label)
-    except InputError as error:
+    except CaryaError as error:
         raise BadRequest(str(error)) from None
 
     def listed(terms: tuple[TermShare, ...]) -> list[Share]:
@@ -80,17 +137,6 @@ def about(registry: Registry, loaded: Loaded, settings: Settings) -> ModelAbout:
 
 def labels(loaded: Loaded, start: str, limit: int) -> LabelsResponse:
     """Labels that begin with something, by name and then by id, whatever their case."""
-    ranker = loaded.ranker
-    folded = start.casefold()
-    names = sorted((name.casefold(), label) for label, name in enumerate(ranker.label_names_))
-    at = bisect.bisect_left(names, (folded,))
-    found = []
-    for name, label in names[at:]:
-        if not name.startswith(folded):
-            break
-        found.append(label)
-    shown = [LabelAbout(ranker.labels_[label], ranker.label_names_[label]) for label in found[:limit]]
-    return LabelsResponse(loaded.name, loaded.version, shown, len(found))
-
-
-__all__ = ["NotFound", "about", "explain", "labels", "suggest"]
+    found = loaded.index.search(start)
+    shown = [LabelAbout(*loaded.label(number)) for number in found[:limit].tolist()]
+    return LabelsResponse(loaded.name, loaded.version, shown, int(found.size))

@@ -49,11 +49,16 @@ class Problem(Exception):  # noqa: N818 - as RFC 9457 calls it
         self.detail = detail
         self.headers = dict(headers or {})
 
+    @property
+    def title(self) -> str:
+        """What HTTP calls it."""
+        return HTTPStatus(self.status).phrase
+
     def response(self) -> Response:
         """What is sent."""
         about = {
             "type": "about:blank",
-            "title": HTTPStatus(self.status).phrase,
+            "title": self.title,
             "status": self.status,
             "detail": self.detail,
         }

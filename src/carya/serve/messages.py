@@ -141,3 +141,94 @@ class ProblemDetails(Struct):
     title: str
     status: int
     detail: str
+
+
+class AnnifInfo(Struct):
+    """What answers here."""
+
+    title: str
+    version: str
+
+
+class AnnifBackend(Struct):
+    """What a project ranks with."""
+
+    backend_id: str
+
+
+class AnnifVocabulary(Struct):
+    """The labels of a project."""
+
+    vocab_id: str
+    languages: list[str]
+    size: int
+    loaded: bool
+
+
+class AnnifProject(Struct):
+    """A model, as Annif describes a project."""
+
+    project_id: str
+    name: str
+    language: str
+    backend: AnnifBackend
+    vocab: AnnifVocabulary
+    vocab_language: str
+    is_trained: bool
+    modification_time: str
+
+
+class AnnifProjects(Struct):
+    """All models."""
+
+    projects: list[AnnifProject]
+
+
+class AnnifVocabularies(Struct):
+    """The labels of all models."""
+
+    vocabs: list[AnnifVocabulary]
+
+
+class AnnifSubject(Struct):
+    """A label of a text."""
+
+    uri: str
+    label: str
+    notation: str | None
+    score: float
+
+
+class AnnifResults(Struct):
+    """The labels of a text, best first."""
+
+    results: list[AnnifSubject]
+
+
+class AnnifDocument(Struct):
+    """A text; other fields, such as metadata, are ignored."""
+
+    text: Text
+    document_id: str | None = None
+
+
+class AnnifBatch(Struct):
+    """Several texts."""
+
+    documents: list[AnnifDocument]
+
+
+class AnnifBatchResults(Struct):
+    """The labels of one text of several."""
+
+    results: list[AnnifSubject]
+    document_id: str | None
+
+
+class AnnifForm(Struct):
+    """One text, as a form; other fields are ignored."""
+
+    text: Text
+    limit: Annotated[int, Meta(ge=0, description="The most labels.")] = 10
+    threshold: Annotated[float, Meta(ge=0, le=1, description="Leave out labels that score less.")] = 0.0
+    language: Annotated[str, Meta(description="Of the names of labels.")] | None = None

@@ -7,14 +7,20 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 import carya
 from carya.errors import CaryaError, InputError, ModelFormatError
 from carya.serve.errors import NotFound
+from carya.serve.labels import LabelIndex
 from carya.text.ranker import TextRanker
 
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+
+
+_MOST_KNOWN = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +34,33 @@ class Loaded:
     ranker : TextRanker
     version : str
         The checksum of its manifest: another version has another one.
+    changed : datetime
+        When it was saved.
     """
 
     name: str
     ranker: TextRanker
     version: str
+    changed: datetime
+
+    @cached_property
+    def index(self) -> LabelIndex:
+        """Its labels by what they begin with; made when it is first needed."""
+        return LabelIndex(self.ranker.labels_, self.ranker.label_names_)
+
+    @cached_property
+    def known(self) -> dict[int, tuple[str, str]]:
+        """Ids and names of labels that were asked for, which are asked for again."""
+        return {}
+
+    def label(self, number: int) -> tuple[str, str]:
+        """The id and the name of a label."""
+        pair = self.known.get(number)
+        if pair is None:
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            pair = self.known[number] = (self.ranker.labels_[number], self.ranker.label_names_[number])
+        return pair
 
 
 @dataclass(frozen=True)
@@ -134,20 +162,22 @@ def _look(place: Path) -> tuple[int, ...]:
 
 def _load(name: str, place: Path) -> Loaded:
     for _ in range(3):
-        version = _version(place)
+        version, changed = _version(place)
         ranker = carya.load(place)
         if not isinstance(ranker, TextRanker):
             raise InputError(f"{place} was trained on matrices: only a model of texts can be served")
-        if version == _version(place):  # otherwise it was replaced in between
+        if (version, changed) == _version(place):  # otherwise it was replaced in between
             break
     for part in (ranker.vectorizer_, ranker.model_):
         part.set_params(n_jobs=1)  # requests are answered side by side; each needs one thread
-    return Loaded(name, ranker, version)
+    ranker.suggest_all(["a first text, so that nobody waits for what is only needed once"])
+    return Loaded(name, ranker, version, changed)
 
 
-def _version(place: Path) -> str:
+def _version(place: Path) -> tuple[str, datetime]:
+    path = place / "manifest.json"
     try:
-        manifest = json.loads((place / "manifest.json").read_bytes())
-        return str(manifest["checksum"])
+        manifest = json.loads(path.read_bytes())
+        return str(manifest["checksum"]), datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFormatError(f"{place} is not a saved model: {error}") from None

@@ -25,6 +25,16 @@ class _Tokens(Rule):
         )
 
 
+class _Language(Rule):
+    """A code such as en."""
+
+    text = "a language code of two or three letters"
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is such a code."""
+        return isinstance(value, str) and value.isascii() and value.isalpha() and len(value) in (2, 3)
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class Settings(Parameterised):
     """Limits and options of a server.
@@ -47,6 +57,7 @@ class Settings(Parameterised):
     max_pairs: int = parameter(
         2_000_000, Integer(1), "the most pairs of a text and a label that a request with a label filter may score"
     )
+    max_labels: int = parameter(200_000, Integer(1), "the most labels of all texts of an answer together")
     max_header: int = parameter(32 << 10, Integer(1024), "the most bytes of a request's line and headers; more is 431")
 
     # Of time, in seconds.
@@ -70,4 +81,5 @@ class Settings(Parameterised):
     log: str = parameter("info", Choice("debug", "info", "warning", "error"), "what is logged; info has every request")
     log_texts: bool = parameter(False, Choice(True, False), "write the texts of requests to the log too")
 
+    language: str = parameter("en", _Language(), "the language of texts and names of labels, as Annif's API tells it")
     tokens: tuple[str, ...] | None = parameter(None, _Tokens(), "whoever has one of these may ask; None is everybody")
