@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
@@ -86,13 +87,18 @@ async def message(request: Request, kind: type[T]) -> T:
         raise WrongType(f"Content-Type is {given[:100]!r}; it must be application/json")
     body = await request.body()
     try:
-        return msgspec.json.decode(body, type=kind)
+        return cast(T, _decoder(kind).decode(body))
     except msgspec.ValidationError as error:
         raise BadRequest(f"the body is not what it must be: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     except RecursionError:
         raise BadRequest("the body is not what it must be: it is nested too deeply") from None
+
+
+@cache
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
 
 
 def answer(said: Any) -> Response:

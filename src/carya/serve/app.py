@@ -52,13 +52,15 @@ def create_app(
 
     Examples
     --------
-    >>> import tempfile, carya
-    >>> from starlette.testclient import TestClient
+    >>> import asyncio, tempfile, carya, httpx
+    >>> async def ask(app, path, message):
+    ...     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://carya") as client:
+    ...         return (await client.post(path, json=message)).json()
     >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(["a cat", "a dog"], [["pet"], ["pet", "barks"]])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ranker.save(f"{folder}/pets")
-    ...     client = TestClient(create_app({"pets": f"{folder}/pets"}, Settings(log="error")))
-    >>> client.post("/v1/suggest", json={"text": "a dog", "top_k": 1}).json()["results"][0]["suggestions"][0]["label"]
+    ...     app = create_app({"pets": f"{folder}/pets"}, Settings(log="error"))
+    >>> asyncio.run(ask(app, "/v1/suggest", {"text": "a dog", "top_k": 1}))["results"][0]["suggestions"][0]["label"]
     'pet'
     """
     settings = Settings() if settings is None else settings

@@ -14,6 +14,7 @@ from carya.serve.registry import Loaded
 from carya.serve.settings import Settings
 
 Row = list[tuple[int, float]]
+_FEW = 8  # texts that are ranked sooner one by one than as a batch, which begins and ends threads
 _DEEPER = 4  # times as many labels are asked for when too few of them were allowed
 
 
@@ -116,5 +117,8 @@ def found(loaded: Loaded, texts: list[str], asked: SuggestRequest, top_k: int) -
         number = loaded.index.number
         answers = ranker.suggest_all(texts, **how)  # type: ignore[arg-type]
         return [[(number(one.label) or 0, one.score) for one in some] for some in answers]
+    if len(texts) < _FEW:
+        ranks = [ranker.model_.rank_sparse(*ranker.vectorizer_.row(text), **how) for text in texts]  # type: ignore[arg-type]
+        return [list(zip(labels.tolist(), scores.tolist(), strict=True)) for labels, scores in ranks]
     ends, labels, scores = (array.tolist() for array in rank_rows(*ranker.vectorizer_.rows(texts), **how))
     return [list(zip(labels[begin:end], scores[begin:end], strict=True)) for begin, end in itertools.pairwise(ends)]

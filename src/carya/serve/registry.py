@@ -169,7 +169,7 @@ def _load(name: str, place: Path) -> Loaded:
         if (version, changed) == _version(place):  # otherwise it was replaced in between
             break
     for part in (ranker.vectorizer_, ranker.model_):
-        part.set_params(n_jobs=1)  # requests are answered side by side; each needs one thread
+        part.set_params(n_jobs=1, verbose=False)  # requests are answered side by side, each by one thread
     ranker.suggest_all(["a first text, so that nobody waits for what is only needed once"])
     return Loaded(name, ranker, version, changed)
 
