@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
@@ -117,17 +118,13 @@ def _methods_as_problems(router: Router) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             scope["app"] = router  # then Starlette raises instead of answering
-        from starlette.exceptions import HTTPException
-
         try:
             await router(scope, receive, send)
         except HTTPException as error:
             if error.status_code != 405:
                 raise NotFound("there is no such page; /docs shows those there are") from None
-            allowed = dict(error.headers or {})
-            raise NotAllowed(
-                f"the method {scope['method']} is not one of {allowed.get('Allow', '')}", allowed
-            ) from None
+            allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+            raise NotAllowed(f"the method {scope['method']} is not one of {allowed}", {"Allow": allowed}) from None
 
     return app
 

@@ -85,7 +85,8 @@ def explain(loaded: Loaded, asked: ExplainRequest) -> ExplainResponse:
     """Why a text gets a label; raises NotFound for a label there is not, BadRequest where nothing can be explained."""
     if not hasattr(loaded.ranker.model_, "explain"):
         raise BadRequest(
-            f"the model {loaded.name!r} is a {type(loaded.ranker.model_).__name__}, which does not explain its scores"
+            f"the model {loaded.name!r} does not explain its scores, as it is no single tree: it is of kind "
+            f"{type(loaded.ranker.model_).__name__}"
         )
     if asked.label is None:
         best = loaded.ranker.suggest(asked.text, top_k=1)

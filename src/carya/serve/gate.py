@@ -128,6 +128,8 @@ class Passage:
 
     async def _rest_of_body(self) -> bool:
         """Let go what is left of the body, for a while; whether that was all."""
+        if not self.received and (b"expect", b"100-continue") in self._scope["headers"]:
+            return False  # nothing is sent yet: to wait for it would be to ask for it
         try:
             async with asyncio.timeout(_LINGER):
                 while not self._whole:
