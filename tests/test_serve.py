@@ -200,7 +200,7 @@ def test_explains_the_best_label_by_default(client: Client, ranker: carya.TextRa
     expected = json.loads(json.dumps(ranker.explain(TEXT, why["label"]).to_dict()))
     assert {key: why[key] for key in expected} == expected
     assert client.post("/v1/explain", {"text": TEXT, "label": "Astronomy"}).json()["label"] == "astronomy"
-    assert client.post("/v1/explain", {"text": "xyzzy"}).status_code == 400
+    assert client.post("/v1/explain", {"text": "xyzzy"}).status_code == 404
     gone = client.post("/v1/explain", {"text": TEXT, "label": "gardening"})
     assert (gone.status_code, gone.json()["detail"]) == (404, "there is no label 'gardening'")
 

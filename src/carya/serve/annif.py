@@ -69,7 +69,7 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
         loaded = project(request)
         batch = await message(request, AnnifBatch)
         texts = [document.text for document in batch.documents]
-        found = await _asked(request, loaded, texts, dict(request.query_params)) if texts else []
+        found = await _asked(request, loaded, texts, dict(request.query_params))
         return answer(
             [
                 AnnifBatchResults(subjects, document.document_id)
@@ -88,6 +88,8 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
         language = given.get("language") or settings.language
         if language != settings.language:
             raise BadRequest(f"language {language[:20]!r} not supported by vocabulary")
+        if not texts:
+            return []
         asked = SuggestRequest(texts=texts, model=loaded.name, top_k=max(1, limit), threshold=threshold or None)
         said: SuggestResponse = await suggestions(request, registry, asked, settings)
         return [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec import UNSET
+
 from carya.errors import CaryaError
 from carya.serve import filtering
 from carya.serve.errors import BadRequest, NotFound, TooLarge
@@ -31,9 +33,9 @@ _SHORT_BEAM = 50
 
 def checked(asked: SuggestRequest, settings: Settings) -> list[str]:
     """The texts of a request; raises BadRequest or TooLarge for what a request may not ask for."""
-    if (asked.text is None) == (asked.texts is None):
+    if (asked.text is UNSET) == (asked.texts is UNSET):
         raise BadRequest('there must be either "text" or "texts"')
-    texts = [asked.text] if asked.text is not None else asked.texts or []
+    texts = [asked.text] if isinstance(asked.text, str) else asked.texts or []
     if len(texts) > settings.max_texts:
         raise TooLarge(f"there are {len(texts)} texts; the most there may be are {settings.max_texts}")
     check_texts(texts, settings)
@@ -91,7 +93,7 @@ def explain(loaded: Loaded, asked: ExplainRequest) -> ExplainResponse:
     if asked.label is None:
         best = loaded.ranker.suggest(asked.text, top_k=1)
         if not best:
-            raise BadRequest("the model knows no term of the text, so no label is the best one: give a label")
+            raise NotFound("the model knows no term of the text, so no label is the best one: give a label")
         label = best[0].label
     else:
         number = loaded.index.number(asked.label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 ModelName = Annotated[str, Meta(description="The model to ask; the server's first one if not given.")]
 Text = Annotated[str, Meta(description="A text.", examples=["a fast web server"])]
@@ -23,8 +23,8 @@ class LabelFilter(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class SuggestRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One text, or several; and how to rank their labels."""
 
-    text: Text | None = None
-    texts: Annotated[list[str], Meta(min_length=1, description="Instead of `text`: several.")] | None = None
+    text: Text | UnsetType = UNSET
+    texts: Annotated[list[str], Meta(min_length=1, description="Instead of `text`: several.")] | UnsetType = UNSET
     model: ModelName | None = None
     top_k: Annotated[int, Meta(ge=1, description="The most labels of a text.")] = 10
     threshold: Annotated[float, Meta(description="Leave out labels that score less.")] | None = None

@@ -82,17 +82,15 @@ def _limit(components: dict[str, Any], settings: Settings) -> None:
     fields = components["SuggestRequest"]["properties"]
     components["SuggestRequest"]["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
     fields["top_k"]["maximum"] = settings.max_top_k
-    for field, key, value in (
-        ("texts", "maxItems", settings.max_texts),
-        ("text", "maxLength", settings.max_text_length),
-        ("beam_width", "maximum", settings.max_beam_width),
-    ):
-        for one in fields[field]["anyOf"]:
-            if one.get("type") != "null":
-                one[key] = value
-    components["AnnifForm"]["properties"]["limit"]["maximum"] = settings.max_top_k
+    fields["texts"]["maxItems"] = settings.max_texts
+    for one in fields["beam_width"]["anyOf"]:
+        if one.get("type") != "null":
+            one["maximum"] = settings.max_beam_width
+    form = components["AnnifForm"]["properties"]
+    form["limit"]["maximum"] = settings.max_top_k
+    form["language"] = {"type": "string", "enum": [settings.language], "description": "Of the names of labels."}
     components["AnnifBatch"]["properties"]["documents"]["maxItems"] = settings.max_texts
-    for name in ("ExplainRequest", "AnnifForm", "AnnifDocument"):
+    for name in ("SuggestRequest", "ExplainRequest", "AnnifForm", "AnnifDocument"):
         components[name]["properties"]["text"]["maxLength"] = settings.max_text_length
 
 
