@@ -44,6 +44,8 @@ WIDTH = _COUNTER_AT + len(_COUNTERS)
 
 _STATUS_PLACE = {status: place for place, status in enumerate(STATUSES)}
 _ROUTE_PLACE = {route: place for place, route in enumerate(ROUTES)}
+_GAUGE_PLACE = {name: _GAUGE_AT + place for place, name in enumerate(_GAUGES)}
+_COUNTER_PLACE = {name: _COUNTER_AT + place for place, name in enumerate(_COUNTERS)}
 _OWN_PAGES = ("/", "/docs", "/openapi.json", "/docs.js", "/docs.css")
 
 
@@ -93,11 +95,11 @@ class Counters:
 
     def gauge(self, name: str, value: float) -> None:
         """Say what something is now."""
-        self._own[_GAUGE_AT + _GAUGES.index(name)] = value
+        self._own[_GAUGE_PLACE[name]] = value
 
     def count(self, name: str, more: int = 1) -> None:
         """Add to a counter."""
-        self._own[_COUNTER_AT + _COUNTERS.index(name)] += more
+        self._own[_COUNTER_PLACE[name]] += more
 
     def text(self, models: Sequence[tuple[str, str]] = ()) -> str:
         """All of it in Prometheus' text format; `models` are names and versions."""
@@ -114,7 +116,7 @@ class Counters:
         }
         for name, text in about.items():
             yield from _head(f"carya_{name}", "gauge", text)
-            yield f"carya_{name} {_number(total[_GAUGE_AT + _GAUGES.index(name)])}"
+            yield f"carya_{name} {_number(total[_GAUGE_PLACE[name]])}"
         about = {
             "texts": "Texts that were ranked or explained.",
             "reloads": "New versions of models that were opened.",
@@ -123,14 +125,14 @@ class Counters:
         }
         for name, text in about.items():
             yield from _head(f"carya_{name}_total", "counter", text)
-            yield f"carya_{name}_total {_number(total[_COUNTER_AT + _COUNTERS.index(name)])}"
+            yield f"carya_{name}_total {_number(total[_COUNTER_PLACE[name]])}"
         for name, shown, text in (
             ("resident_bytes", "carya_worker_resident_bytes", "Resident set of a worker, as it last looked."),
             ("started", "carya_worker_start_time_seconds", "When a worker started, in seconds since 1970."),
         ):
             yield from _head(shown, "gauge", text)
             for worker, row in enumerate(self._rows):
-                yield f'{shown}{{worker="{worker}"}} {_number(row[_GAUGE_AT + _GAUGES.index(name)])}'
+                yield f'{shown}{{worker="{worker}"}} {_number(row[_GAUGE_PLACE[name]])}'
         yield from _head("carya_model_info", "gauge", "The models of the worker that was asked, and their versions.")
         for name, version in models:
             yield f'carya_model_info{{model="{name}",version="{version}"}} 1'
