@@ -5,9 +5,9 @@ libpecos and beside Annif with its omikuji backend.
         [--peer-python VENV/bin/python --peer-folder FOLDER] [--annif-python VENV/bin/python --annif-folder FOLDER]
 
 DATA is a folder of texts, MODEL what `carya train DATA -o MODEL` made of it. FOLDER of libpecos is made by
-serve_libpecos.py, that of Annif by annif_project.py. For each server: requests of one text and of 64 as fast as they are
-answered, requests of one text at half of that rate, and for Carya with --saturate so many seconds of both at once, with
-the memory of the server every few seconds.
+serve_libpecos.py, that of Annif by annif_project.py. For each server: requests of one text and of 64 as fast as they
+are answered, requests of one text at half of that rate, and for Carya with --saturate so many seconds of both at once,
+with the memory of the server every few seconds.
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ import carya
 from test_text_ranker import TOPICS, corpus
 
 
-def saved(place: Path, *, seed: int = 0, **parameters: Any) -> carya.TextRanker:
-    """A small model in a folder; topics have names."""
-    texts, labels = corpus(seed=seed)
-    names = {topic: topic.title() for topic in TOPICS}
+def saved(place: Path, *, seed: int = 0, uri: str = "", **parameters: Any) -> carya.TextRanker:
+    """A small model in a folder; topics have names, and ids that begin with `uri`."""
+    texts, some = corpus(seed=seed)
+    labels = [[uri + label for label in row] for row in some]
+    names = {uri + topic: topic.title() for topic in TOPICS}
     model = carya.XRLinear(branching=4, max_leaf=6, n_jobs=1, **parameters)
     ranker = carya.TextRanker(carya.Tfidf(n_jobs=1), model).fit(texts, labels, names=names)
     ranker.save(place)

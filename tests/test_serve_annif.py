@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +21,7 @@ TEXT = "the telescope shows a planet and its moon"
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("annif")
-    saved(folder / "topics")
+    saved(folder / "topics", uri="http://topics.example/")
     with server(folder, str(folder / "topics")) as made:
         yield made
 
@@ -102,22 +104,26 @@ def test_what_annif_refuses(running: Server) -> None:
 
 
 def test_annifs_http_backend(running: Server, ranker: carya.TextRanker, tmp_path: Path) -> None:
+    """A project of a real Annif that asks the server, through Annif's own command."""
     pytest.importorskip("annif")
-    from annif.backend.http import HTTPBackend
-    from annif.corpus import Document
+    command = str(Path(sys.executable).parent / "annif")
+    names = [f"<{label}>\t{name}" for label, name in zip(ranker.labels_, ranker.label_names_, strict=True)]
+    (tmp_path / "topics.tsv").write_text("\n".join(names) + "\n")
+    endpoint = running.url("/v1/projects/topics/suggest")
+    project = f"name=Topics\nlanguage=en\nbackend=http\nvocab=topics\nendpoint={endpoint}\nlimit=5\n"
+    (tmp_path / "projects.cfg").write_text(f"[topics-carya]\n{project}")
 
-    class Subjects:
-        def by_uri(self, uri: str) -> int:
-            return list(ranker.labels_).index(uri)
+    def annif(*arguments: str, text: str = "") -> str:
+        done = subprocess.run(
+            [command, *arguments], cwd=tmp_path, input=text, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    class Project:
-        subjects = Subjects()
-
-    where = {"endpoint": running.url("/v1/projects/topics/suggest"), "limit": 5}
-    backend = HTTPBackend("http", where, Project())
-    assert backend.is_trained is True
-    assert backend.modification_time is not None
-    (found,) = backend.suggest([Document(text=TEXT, metadata={"title": "b"})])
-    assert [(ranker.labels_[one.subject_id], one.score) for one in found] == [
-        (one.label, one.score) for one in ranker.suggest(TEXT, top_k=5)
-    ]
+    annif("load-vocab", "topics", "topics.tsv", "--language", "en")
+    assert "True" in annif("show-project", "topics-carya")  # is trained
+    found = [line.split("\t") for line in annif("suggest", "topics-carya", text=TEXT).splitlines()]
+    best = ranker.suggest(TEXT, top_k=5)
+    assert [line[0].strip("<>") for line in found] == [one.label for one in best]
+    assert [line[1] for line in found] == [one.name for one in best]
+    assert [float(line[-1]) for line in found] == pytest.approx([one.score for one in best], abs=1e-4)

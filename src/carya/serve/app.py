@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from carya.serve import annif, api, openapi
-from carya.serve.counters import Counters
+from carya.serve.counters import Counters, resident_bytes
 from carya.serve.errors import NotAllowed, NotFound
 from carya.serve.gate import Gate
 from carya.serve.journal import Journal
@@ -27,6 +27,8 @@ from carya.serve.registry import Loaded, Registry
 from carya.serve.settings import Settings
 
 PAGE = Path(__file__).parent / "page"
+
+_LOOK_SECONDS = 5.0
 
 #: Pages load nothing from elsewhere, run no script that stands in them, and are shown in no other page.
 POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -91,10 +93,12 @@ def create_app(
 
 
 async def watch(registry: Registry, seconds: float, counters: Counters, journal: Journal) -> None:
-    """Open new versions of models when they are there; never ends."""
-    while seconds:
-        await asyncio.sleep(seconds)
-        await refresh(registry, counters, journal)
+    """Open new versions of models when they are there, unless `seconds` is 0; never ends."""
+    while True:
+        counters.gauge("resident_bytes", resident_bytes())  # other workers tell it too
+        await asyncio.sleep(seconds or _LOOK_SECONDS)
+        if seconds:
+            await refresh(registry, counters, journal)
 
 
 async def refresh(registry: Registry, counters: Counters, journal: Journal) -> None:
