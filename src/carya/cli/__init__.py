@@ -10,6 +10,7 @@ import typer
 
 from carya.cli import data
 from carya.cli.c_flags import c_flags
+from carya.cli.calibrate import calibrate
 from carya.cli.demo import demo
 from carya.cli.evaluate import evaluate
 from carya.cli.explain import explain
@@ -48,6 +49,7 @@ for command, name in (
     (train, None),
     (predict, None),
     (evaluate, None),
+    (calibrate, None),
     (explain, None),
     (serve, None),
     (inspect, None),
