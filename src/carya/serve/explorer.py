@@ -7,20 +7,22 @@ sees to (Content-Security-Policy); it works without any other network.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
-import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from carya.errors import InputError
-from carya.serve import work
-from carya.serve.errors import BadRequest, NotFound, TooLarge
+from carya.serve import asking, work
+from carya.serve.api import answer, message, whole
+from carya.serve.errors import BadRequest, NotFound
+from carya.serve.gate import Passage
 from carya.serve.registry import Loaded, Registry
 from carya.serve.settings import Settings
 from carya.text.exploring import Explorer, compare
@@ -31,10 +33,10 @@ _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # the browser asks whether its copy is still the newest
 }
+_MOST_NODES = 1 << 30
 
 
 class TextAsked(Struct, forbid_unknown_fields=True):
@@ -46,7 +48,7 @@ class TextAsked(Struct, forbid_unknown_fields=True):
 
 
 class LabelAsked(Struct, forbid_unknown_fields=True):
-    """A text and a label of it."""
+    """A text, and a label to explain."""
 
     text: str
     label: str
@@ -61,7 +63,7 @@ class ModelNote:
     terms: int
     texts: int | None
     levels: tuple[int, ...]
-    beam_width: int
+    beam_width: int | None
     calibrated: bool
 
 
@@ -69,67 +71,66 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
     """The page, and what it asks for."""
     explorers: WeakKeyDictionary[Loaded, Explorer] = WeakKeyDictionary()  # gone when a new version is loaded
 
-    def explorer(name: str | None) -> Explorer:
-        loaded = registry.get(name)
+    def explorer(loaded: Loaded) -> Explorer:
         found = explorers.get(loaded)
         if found is None:
             found = explorers[loaded] = Explorer(loaded.ranker)
         return found
 
+    def model(request: Request, name: str = "model") -> Loaded:
+        return registry.get(request.query_params.get(name))
+
+    def number(request: Request, name: str) -> int:
+        return whole(request.query_params.get(name), name, 0, least=0, most=_MOST_NODES)
+
+    async def text_of(request: Request, loaded: Loaded) -> TextAsked:
+        asked = await message(request, TextAsked)
+        asking.check_texts([asked.text], settings)
+        for name, given, most in (
+            ("top_k", asked.top_k, settings.max_top_k),
+            ("beam_width", asked.beam_width, settings.max_beam_width),
+        ):
+            if given is not None and given > most:
+                raise BadRequest(f"{name} is {given}; it must be at most {most}")
+        Passage.of(request).texts([asked.text], loaded.name)
+        return asked
+
     async def models(request: Request) -> Response:
-        notes = [await work.run(_note, name, registry.get(name)) for name in registry.names()]
-        return _answer({"default": registry.default, "models": notes})
+        notes = [_note(registry.get(name)) for name in registry.names()]
+        return answer({"default": registry.default, "models": notes})
 
     async def text(request: Request) -> Response:
-        asked = await _body(request, TextAsked, settings)
-        _within(asked.top_k, settings.max_top_k, "top_k")
-        _within(asked.beam_width or 1, settings.max_beam_width, "beam_width")
-
-        def walk(name: str | None) -> Any:
-            return explorer(name).walk(asked.text, top_k=asked.top_k, beam_width=asked.beam_width)
-
-        return _answer(await work.run(_refusing(walk), _model(request)))
-
-    async def explain(request: Request) -> Response:
-        asked = await _body(request, LabelAsked, settings)
-
-        def why(name: str | None) -> Any:
-            mine = explorer(name)
-            return mine.explain(asked.text, _known(mine, asked.label))
-
-        return _answer(await work.run(_refusing(why), _model(request)))
+        loaded = model(request)
+        asked = await text_of(request, loaded)
+        return await _answered(
+            lambda: explorer(loaded).walk(asked.text, top_k=asked.top_k, beam_width=asked.beam_width)
+        )
 
     async def compared(request: Request) -> Response:
-        asked = await _body(request, TextAsked, settings)
-        _within(asked.top_k, settings.max_top_k, "top_k")
+        loaded, other = model(request), model(request, "other")
+        asked = await text_of(request, loaded)
+        return await _answered(lambda: compare(explorer(loaded), explorer(other), asked.text, top_k=asked.top_k))
 
-        def both(name: str | None, other: str | None) -> Any:
-            return compare(explorer(name), explorer(other), asked.text, top_k=asked.top_k)
-
-        return _answer(await work.run(_refusing(both), _model(request), request.query_params.get("other")))
+    async def explain(request: Request) -> Response:
+        loaded, asked = model(request), await message(request, LabelAsked)
+        asking.check_texts([asked.text], settings)
+        Passage.of(request).texts([asked.text], loaded.name)
+        return await _answered(lambda: explorer(loaded).explain(asked.text, _known(loaded, asked.label)))
 
     async def tree(request: Request) -> Response:
-        level, node, begin = (_number(request, name) for name in ("level", "node", "begin"))
-
-        def branch(name: str | None) -> Any:
-            return explorer(name).branch(level, node, begin=begin)
-
-        return _answer(await work.run(_refusing(branch), _model(request)))
+        loaded = model(request)
+        level, node, begin = (number(request, name) for name in ("level", "node", "begin"))
+        return await _answered(lambda: explorer(loaded).branch(level, node, begin=begin))
 
     async def label(request: Request) -> Response:
-        wanted = request.query_params.get("label", "")
-
-        def card(name: str | None) -> Any:
-            mine = explorer(name)
-            return mine.label(_known(mine, wanted))
-
-        return _answer(await work.run(_refusing(card), _model(request)))
+        loaded, wanted = model(request), request.query_params.get("label", "")
+        return await _answered(lambda: explorer(loaded).label(_known(loaded, wanted)))
 
     return [
         Route("/v1/explore/models", models),
         Route("/v1/explore/text", text, methods=["POST"]),
-        Route("/v1/explore/explain", explain, methods=["POST"]),
         Route("/v1/explore/compare", compared, methods=["POST"]),
+        Route("/v1/explore/explain", explain, methods=["POST"]),
         Route("/v1/explore/tree", tree),
         Route("/v1/explore/label", label),
         Route("/", _file),
@@ -137,79 +138,49 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
     ]
 
 
-async def _file(request: Request) -> Response:
-    """A file of the page; there are no others than those of the package."""
-    name = request.path_params.get("name", "index.html")
-    if name not in {file.name for file in PAGE.iterdir()}:
-        raise NotFound(f"the page has no file {name!r}")
-    path = PAGE / name
-    content = path.read_bytes()
-    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = _HEADERS | {"ETag": tag}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=_TYPES.get(path.suffix, "application/octet-stream"))
+async def _answered(function: Callable[[], Any]) -> Response:
+    """What a function gives, found by a thread; what it refuses is a bad request."""
+
+    def run() -> Any:
+        try:
+            return function()
+        except InputError as error:
+            raise BadRequest(str(error)) from None
+
+    return answer(await work.run(run))
 
 
-def _note(name: str, loaded: Loaded) -> ModelNote:
-    ranker = loaded.ranker
-    return ModelNote(
-        name=name,
-        labels=len(ranker.labels_),
-        terms=int(ranker.vectorizer_.n_features_),
-        texts=ranker.known().n_texts,
-        levels=ranker.model_.tree_.level_sizes[1:],
-        beam_width=int(ranker.model_.beam_width),
-        calibrated=ranker.calibration_ is not None,
-    )
-
-
-def _model(request: Request) -> str | None:
-    return request.query_params.get("model")
-
-
-def _answer(message: Any) -> Response:
-    return Response(msgspec.json.encode(message), media_type="application/json")
-
-
-async def _body(request: Request, kind: type[Any], settings: Settings) -> Any:
-    try:
-        asked = msgspec.json.decode(await request.body(), type=kind)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the body is not what it must be: {error}") from None
-    if len(asked.text) > settings.max_text_length:
-        raise TooLarge(f"the text has {len(asked.text)} characters; it may have {settings.max_text_length}")
-    return asked
-
-
-def _within(value: int, most: int, name: str) -> None:
-    if value > most:
-        raise BadRequest(f"{name} is {value}; it must be at most {most}")
-
-
-def _number(request: Request, name: str) -> int:
-    given = request.query_params.get(name, "0")
-    if not (given.isascii() and given.isdigit() and len(given) < 10):
-        raise BadRequest(f"{name} is {given!r}; it must be a whole number of at least 0")
-    return int(given)
-
-
-def _known(explorer: Explorer, label: str) -> str:
+def _known(loaded: Loaded, label: str) -> str:
     """A label that the model has, by id or name; raises NotFound."""
     try:
-        explorer.ranker.known().number(label)
+        loaded.ranker.known().number(label)
     except InputError as error:
         raise NotFound(str(error)) from None
     return label
 
 
-def _refusing(function: Any) -> Any:
-    """The same function; what it refuses is a bad request."""
+def _note(loaded: Loaded) -> ModelNote:
+    ranker = loaded.ranker
+    tree = getattr(ranker.model_, "tree_", None)
+    return ModelNote(
+        name=loaded.name,
+        labels=len(ranker.labels_),
+        terms=int(ranker.vectorizer_.n_features_),
+        texts=ranker.known().n_texts,
+        levels=() if tree is None else tree.level_sizes[1:],
+        beam_width=getattr(ranker.model_, "beam_width", None),
+        calibrated=ranker.calibration_ is not None,
+    )
 
-    def run(*args: Any) -> Any:
-        try:
-            return function(*args)
-        except InputError as error:
-            raise BadRequest(str(error)) from None
 
-    return run
+async def _file(request: Request) -> Response:
+    """A file of the page; there are no others than those of the package."""
+    name = request.path_params.get("name", "index.html")
+    if name not in {file.name for file in PAGE.iterdir()}:
+        raise NotFound(f"the page has no file {name!r}")
+    content = (PAGE / name).read_bytes()
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = _HEADERS | {"ETag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=_TYPES.get(Path(name).suffix, "application/octet-stream"))

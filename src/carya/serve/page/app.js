@@ -107,8 +107,8 @@ async function showTextView() {
       theirs && ask("compare", "v1/explore/compare", { query: { model: mine.name, other: theirs.name }, body: { text } }),
     ]);
     if (walk === undefined || (theirs && compared === undefined)) return; // a newer one is on its way
-    shown = { ...shown, text: key, walk, why: undefined };
     const rows = rowsOf(walk, compared);
+    shown = { ...shown, text: key, walk, rows, why: undefined };
     $("found").removeAttribute("aria-busy");
     if (!rows.length) {
       showNothing("The model knows no word of this text.");
@@ -152,7 +152,7 @@ async function showWhyOf(label, text, mine, theirs) {
   });
   const answers = await Promise.all([
     lenient(ask("why", "v1/explore/explain", { query: { model: mine.name }, body })),
-    theirs && lenient(ask("why-other", "v1/explore/explain", { query: { model: theirs.name }, body })),
+    theirs && (foreign(label) ? { refused: "This model does not know the label." } : lenient(ask("why-other", "v1/explore/explain", { query: { model: theirs.name }, body }))),
   ]);
   if (answers[0] === undefined || (theirs && answers[1] === undefined)) return;
   shown.why = key;
@@ -160,6 +160,9 @@ async function showWhyOf(label, text, mine, theirs) {
   $("why-title").replaceChildren("Why ", el("a", { href: address({ ...state, view: "label", label }), title: "Look at this label" }, name));
   $("why").replaceChildren(...[mine, theirs].flatMap((one, at) => (one ? [showWhy(answers[at], text, shown.walk.known, theirs && one.name)] : [])));
 }
+
+/** Whether the other model does not have a label. */
+const foreign = (label) => shown.rows.find((row) => row.label === label)?.sides[1] === null;
 
 /** A label was chosen; `there` if the reader wants to see it now. */
 function pick(label, there = false) {
