@@ -432,6 +432,33 @@ def test_an_address_says_it_all(page: Any, addresses: tuple[str, str]) -> None:
     assert "a score is no probability" in page.inner_text("#legend")
 
 
+def test_an_answer_that_comes_too_late_is_not_shown(page: Any) -> None:
+    held: list[Any] = []
+    page.route("**/v1/explore/text*", lambda route: held.append(route) if not held else route.continue_())
+    page.fill("#text", "rook pawn queen")
+    end = time.monotonic() + 10
+    while not held and time.monotonic() < end:
+        page.wait_for_timeout(20)
+    write(page, "telescope planet orbit")
+    held[0].abort()
+    page.wait_for_timeout(100)
+    assert "astronomy" in options(page)
+    assert "chess" not in options(page)[0]
+    assert page.locator("#trouble").is_hidden()
+
+
+def test_long_texts_are_kept_though_no_address_holds_them(page: Any) -> None:
+    text = "rook pawn queen telescope " * 400
+    write(page, text)
+    assert len(page.url) < 200
+    page.click("nav a[data-view=tree]")
+    page.wait_for_selector(".clusters li")
+    assert page.evaluate("document.activeElement.id") == "tree-title"
+    page.click("nav a[data-view=text]")
+    page.wait_for_selector("#why .terms")
+    assert page.input_value("#text") == text
+
+
 def test_what_is_written_is_never_markup(page: Any) -> None:
     evil = 'rook <img src=x onerror="document.title=1"> <b>pawn</b> </p><script>document.title=2</script>'
     write(page, evil)

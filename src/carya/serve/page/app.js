@@ -16,6 +16,7 @@ const $ = (id) => document.getElementById(id);
 let models = [];
 let state = {};
 let shown = {}; // what the views show now
+let arrived = false; // whether something is open already
 
 const model = (name) => models.find((one) => one.name === name) ?? models[0];
 
@@ -23,7 +24,10 @@ const model = (name) => models.find((one) => one.name === name) ?? models[0];
 
 function read() {
   const said = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  if (said.text === undefined && history.state?.text) said.text = history.state.text; // too long for the address
+  if (said.text === undefined) { // too long for the address
+    if (history.state?.text) said.text = history.state.text;
+    else if (state.text?.length > LONGEST_IN_ADDRESS) said.text = state.text;
+  }
   return said;
 }
 
@@ -90,6 +94,7 @@ $("token-form").addEventListener("submit", (event) => {
 
 async function showTextView() {
   const text = state.text ?? "";
+  arrived = true;
   if ($("text").value !== text) $("text").value = text;
   const mine = model(state.model);
   const theirs = other();
@@ -227,6 +232,16 @@ async function showTreeView() {
     cluster: (one) => address({ ...state, view: "tree", level: String(one.level), node: String(one.node) }),
     label: (one) => address({ ...state, view: "label", label: one.label }),
   });
+  arrive($("tree-title"));
+}
+
+/** Take the reader to the top of what was opened; not when the page itself was. */
+function arrive(title) {
+  if (arrived) {
+    title.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
+  arrived = true;
 }
 
 async function showLabelView() {
@@ -246,6 +261,7 @@ async function showLabelView() {
     cluster: (one) => address({ ...state, view: "tree", level: String(one.level), node: String(one.node) }),
     label: (one) => address({ ...state, view: "label", label: one.label }),
   });
+  arrive($("card-title"));
 }
 
 setUpSearch($("search"), $("matches"), {
