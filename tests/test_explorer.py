@@ -135,7 +135,7 @@ def test_answers_are_those_of_the_explorer(ask: Asking, rankers: dict[str, carya
         ("/v1/explore/label", None, 404, "there is no label ''"),
         ("/page/..%2fexplorer.py", None, 404, ""),
         ("/page/%2e%2e%2fapp.py", None, 404, ""),
-        ("/page/none.js", None, 404, "the page has no file 'none.js'"),
+        ("/page/none.js", None, 404, "there is no such page"),
     ],
 )
 def test_what_is_refused(ask: Asking, path: str, body: Any, status: int, detail: str) -> None:

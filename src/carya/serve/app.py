@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
-import importlib.util
 import os
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Mount, Route, Router
-from starlette.staticfiles import StaticFiles
+from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from carya.serve import annif, api, openapi
+from carya.serve import annif, api, explorer, openapi
 from carya.serve.counters import Counters, resident_bytes
 from carya.serve.errors import NotAllowed, NotFound
 from carya.serve.gate import Gate
@@ -26,12 +20,7 @@ from carya.serve.journal import Journal
 from carya.serve.registry import Loaded, Registry
 from carya.serve.settings import Settings
 
-PAGE = Path(__file__).parent / "page"
-
 _LOOK_SECONDS = 5.0
-
-#: Pages load nothing from elsewhere, run no script that stands in them, and are shown in no other page.
-POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 
 def create_app(
@@ -75,7 +64,7 @@ def create_app(
         *api.routes(registry, settings, counters),
         *annif.routes(registry, settings),
         *openapi.routes(settings),
-        *_explorer(registry, settings),
+        *explorer.routes(registry, settings),
     ]
 
     @contextlib.asynccontextmanager
@@ -131,17 +120,3 @@ def _methods_as_problems(router: Router) -> ASGIApp:
             raise NotAllowed(f"the method {scope['method']} is not one of {allowed}", {"Allow": allowed}) from None
 
     return app
-
-
-def _explorer(registry: Registry, settings: Settings) -> list[BaseRoute]:
-    """The page, if this installation has one; without it / leads to the documentation."""
-    found: list[BaseRoute] = []
-    if importlib.util.find_spec("carya.serve.explorer") is not None:
-        found += importlib.import_module("carya.serve.explorer").routes(registry, settings)
-    if not (PAGE / "index.html").is_file():
-        return [*found, Route("/", openapi.page)]
-
-    async def index(request: Request) -> Response:
-        return FileResponse(PAGE / "index.html", headers={"Content-Security-Policy": POLICY})
-
-    return [*found, Route("/", index), Mount("/page", StaticFiles(directory=PAGE))]

@@ -177,7 +177,7 @@ async def _file(request: Request) -> Response:
     """A file of the page; there are no others than those of the package."""
     name = request.path_params.get("name", "index.html")
     if name not in {file.name for file in PAGE.iterdir()}:
-        raise NotFound(f"the page has no file {name!r}")
+        raise NotFound("there is no such page; /docs shows those there are")
     content = (PAGE / name).read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = _HEADERS | {"ETag": tag}
