@@ -127,7 +127,7 @@ def test_answers_are_those_of_the_explorer(ask: Asking, rankers: dict[str, carya
         ("/v1/explore/text", {"text": "a", "top_k": 0}, 400, "the body is not what it must be"),
         ("/v1/explore/text", {"text": "a", "top_k": 10**6}, 400, "top_k is 1000000; it must be at most 1000"),
         ("/v1/explore/text", {"text": "a" * 300_000}, 413, "a text has 300000 characters"),
-        ("/v1/explore/explain", {"text": "a", "label": "ches"}, 404, "did you mean 'Chess'?"),
+        ("/v1/explore/explain", {"text": "a", "label": "ches"}, 404, "there is no label 'ches'"),
         ("/v1/explore/compare?other=x", {"text": "a"}, 404, "there is no model 'x'"),
         ("/v1/explore/tree?level=2", None, 400, "level must be between 0 and 1, got 2"),
         ("/v1/explore/tree?level=1&node=99", None, 400, "node must be between 0 and 3, got 99"),

@@ -73,6 +73,9 @@ class LabelSet:
         """What people call a label."""
         return self.ids[label] if self.names is None else self.names[label]
 
+    def __contains__(self, label: object) -> bool:
+        return any(known is not None and label in known.numbers for known in (self.ids, self.names))
+
     def number(self, label: str) -> int:
         """The label of an id, or of a name if there is no such id."""
         if not isinstance(label, str):

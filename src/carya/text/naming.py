@@ -96,7 +96,7 @@ def _strongest_words(layer: Layer) -> NDArray[np.int32]:
     layer.verify()
     weights = layer.unpacked()
     by_node = Csr.of_triple(_core.transpose(weights.native), weights.rows)
-    features, values = _core.row_topk(by_node.native, _KEPT, 1)
+    features, values = _core.row_topk(by_node.native, min(_KEPT, by_node.cols), 1)
     strongest = np.full((layer.n_nodes, features.shape[1]), -1, np.int32)
     strongest[layer.order] = np.where(values > 0, features, -1)
     return strongest
