@@ -22,6 +22,7 @@ FLOORS: list[set[str]] = [
     {"models"},
     {"text"},
     {"opening"},
+    {"serve"},
     {"cli"},
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(carya.__path__, "carya.") if "_core" not in module.name
 )
-PAGES = ["README.md", "docs/quickstart.md", "docs/data.md"]
+PAGES = ["README.md", "docs/quickstart.md", "docs/data.md", "docs/explorer.md", "docs/serve.md"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -8,11 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from carya import metrics, store
 from carya import sparse as sp
 from carya.errors import InputError, ModelFormatError, NotFittedError
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Instance, Parameterised, parameter
+from carya.text.calibration import Calibration
 from carya.text.explaining import TextExplanation
 from carya.text.labels import LabelSet, label_matrix
 from carya.text.saving import pack, unpack
@@ -57,6 +61,11 @@ class TextRanker(Parameterised):
     >>> why = ranker.explain("another photo editor", "graphics")
     >>> {"photo", "editor"} <= {share.term for share in why.terms}
     True
+
+    Attributes
+    ----------
+    calibration_ : Calibration or None
+        What a score is worth: how often suggestions with such a score are right. None until :meth:`calibrate`.
     """
 
     vectorizer: Tfidf | None = parameter(
@@ -101,7 +110,7 @@ class TextRanker(Parameterised):
                 raise InputError(f"representation={model.representation!r} needs label_texts")
             about["label_features"] = vectorizer.transform(known.texts)
         model.fit(X, Y, **about)
-        self._set_learned(vectorizer, model, known)
+        self._set_learned(vectorizer, model, known.counted(Y))
         return self
 
     def suggest(
@@ -154,6 +163,33 @@ class TextRanker(Parameterised):
             )
         return TextExplanation.of(why, vectorizer.terms_in(text), labels.ids[number], labels.name(number))
 
+    def calibrate(self, texts: Iterable[str], labels: Iterable[Iterable[str]], *, top_k: int = 20) -> Self:
+        """Learn what scores are worth from texts that the ranker was not trained on; see :attr:`calibration_`.
+
+        Parameters
+        ----------
+        texts, labels : as in `fit`
+        top_k : int
+            How many suggestions of each text are looked at. More of them teach more about low scores.
+        """
+        scores, right = self.suggested(texts, labels, top_k=top_k)
+        if not scores.size:
+            raise InputError("the ranker suggests nothing for these texts: there is nothing to learn from")
+        self._set_learned(*self._ready(), Calibration.learn(scores, right))
+        return self
+
+    def suggested(
+        self, texts: Iterable[str], labels: Iterable[Iterable[str]], *, top_k: int = 20
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The scores of all suggestions for some texts, text by text, and which of them are right."""
+        S, Y = self.predict(texts, top_k=top_k), self.label_matrix(labels)
+        if S.shape[0] != Y.shape[0]:
+            raise InputError(f"there are {S.shape[0]} texts but labels for {Y.shape[0]}")
+        width = max(S.shape[1], 1)
+        rows = np.repeat(np.arange(S.shape[0], dtype=np.int64), np.diff(S.indptr))
+        truth = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr)) * width + Y.indices
+        return S.data, np.isin(rows * width + S.indices, truth)
+
     def label_matrix(self, labels: Iterable[Iterable[str]]) -> sp.csr_array:
         """Lists of labels as a matrix, rows x `labels_`; those that the ranker does not know are left out."""
         return label_matrix(labels, self._ready()[2].ids)[0]
@@ -173,31 +209,44 @@ class TextRanker(Parameterised):
         labels = self._ready()[2]
         return labels.ids if labels.names is None else labels.names
 
+    @property
+    def label_counts_(self) -> NDArray[np.int64] | None:
+        """How many training texts had each of them; None for a model saved by a version that did not count."""
+        return self._ready()[2].counts
+
+    def known(self) -> LabelSet:
+        """All that is known of them."""
+        return self._ready()[2]
+
     def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
         """Write the ranker to a folder, in one step: a reader sees the old one or the new one, never half of it."""
         vectorizer, model, labels = self._ready()
-        store.save(path, pack(vectorizer, labels, model.to_saved(precision=precision)), version=__version__)
+        saved = pack(vectorizer, labels, model.to_saved(precision=precision), self.calibration_)
+        store.save(path, saved, version=__version__)
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:
         """The ranker in an opened folder; what :func:`carya.load` calls."""
-        vectorizer, labels, rest = unpack(saved)
+        vectorizer, labels, calibration, rest = unpack(saved)
         model = XRLinear.from_saved(rest)
         if model.widths_ != (vectorizer.n_features_, 0) or len(labels) != model.tree_.n_labels:
             raise ModelFormatError(
                 "the parts of the model do not fit together: texts, labels and weights differ in size"
             )
         ranker = cls(vectorizer, model)
-        ranker._set_learned(vectorizer, model, labels)
+        ranker._set_learned(vectorizer, model, labels, calibration)
         return ranker
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
-    def _set_learned(self, vectorizer: Tfidf, model: XRLinear, labels: LabelSet) -> None:
+    def _set_learned(
+        self, vectorizer: Tfidf, model: XRLinear, labels: LabelSet, calibration: Calibration | None = None
+    ) -> None:
         self._fitted = (vectorizer, model, labels)  # in one step: other threads may be asking
         self.vectorizer_ = vectorizer
         self.model_ = model
+        self.calibration_ = calibration
 
     def _ready(self) -> tuple[Tfidf, XRLinear, LabelSet]:
         if not self.__sklearn_is_fitted__():
