@@ -201,6 +201,8 @@ class Explorer:
     def __init__(self, ranker: TextRanker) -> None:
         if getattr(ranker.model_, "tree_", None) is None:
             raise InputError(f"a {type(ranker.model_).__name__} has no single label tree to look at")
+        if ranker.model_.tree_.leaf_labels is not None:
+            raise InputError("the clusters of this label tree overlap (copies above 1): it cannot be looked at")
         self.ranker = ranker
         self._known = ranker.known()
         self._tree = ranker.model_.tree_
