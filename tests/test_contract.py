@@ -31,6 +31,7 @@ MODELS = {
     "logistic": {"branching": 4, "max_leaf": 8, "loss": "logistic", "transform": "sigmoid"},
     "pii": {"branching": 4, "max_leaf": 8, "representation": "pii"},
     "spectral": {"branching": 4, "max_leaf": 8, "representation": "spectral", "clustering": "kmeans"},
+    "graph": {"branching": 4, "max_leaf": 8, "representation": "graph"},
     "unbalanced": {"branching": 10, "max_leaf": 8, "max_depth": 3, "balanced": False, "bisect": False},
     "random tree": {"branching": 4, "max_leaf": 8, "clustering": "random"},
     "cut": {"branching": 4, "max_leaf": 8, "max_weights": 20},

@@ -93,8 +93,9 @@ class XRLinear(Parameterised):
         "pifa",
         Choice(*REPRESENTATIONS),
         "what labels are clustered by: pifa, the features of their rows; pii, the rows; lf, label_features given to "
-        "fit; pifa+lf, a weighted sum of both; pifa-concat-lf, both side by side; spectral, co-clustering of rows and "
-        "labels",
+        "fit; pifa+lf, a weighted sum of both; pifa-concat-lf, both side by side; graph, their places in label_graph "
+        "given to fit, or in that of labels of the same rows; pifa-concat-graph, both; spectral, co-clustering of rows "
+        "and labels",
     )
     alpha: float | ArrayLike = parameter(
         0.5,
@@ -180,6 +181,7 @@ class XRLinear(Parameterised):
         Y: LabelsLike,
         *,
         label_features: FeaturesLike | None = None,
+        label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
     ) -> Self:
         """Build the tree and train a ranker for every node.
@@ -193,12 +195,17 @@ class XRLinear(Parameterised):
             Above 0 where a row has a label. Labels without rows are allowed; they rank behind all others.
         label_features : like X, of shape (labels, ...), optional
             For representations with ``lf``.
+        label_graph : sparse matrix of shape (labels, labels), optional
+            For representations with ``graph``: how strongly labels are linked, as by a thesaurus. Without it they are
+            linked by the rows they have in common.
         shortlist : sparse matrix of shape (n, labels), optional
             For ``negatives`` with ``given``: the labels whose clusters each row is to be a negative of.
         """
         self.check_parameters()
         features, labels = checks.training_pair(X, Y)
-        return self.fit_checked(features, labels, label_features=label_features, shortlist=shortlist)
+        return self.fit_checked(
+            features, labels, label_features=label_features, label_graph=label_graph, shortlist=shortlist
+        )
 
     def fit_checked(
         self,
@@ -206,6 +213,7 @@ class XRLinear(Parameterised):
         labels: Csr,
         *,
         label_features: FeaturesLike | None = None,
+        label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
         shared: dict[object, Features] | None = None,
     ) -> Self:
@@ -214,7 +222,7 @@ class XRLinear(Parameterised):
         threads = _core.thread_count(self.n_jobs)
         given = self._given(shortlist, labels)
         with self._progress() as progress:
-            tree = self._index(features, labels, label_features, threads, progress, shared)
+            tree = self._index(features, labels, label_features, label_graph, threads, progress, shared)
             tree, layers = train_overlapping(
                 features,
                 labels,
@@ -467,19 +475,29 @@ class XRLinear(Parameterised):
         features: Features,
         labels: Csr,
         label_features: FeaturesLike | None,
+        label_graph: LabelsLike | None,
         threads: int,
         progress: Progress,
         shared: dict[object, Features] | None,
     ) -> LabelTree:
         if self.tree is not None:
-            if label_features is not None:
-                raise InputError("label_features are given but tree is too: they would not be used")
+            for name, given in (("label_features", label_features), ("label_graph", label_graph)):
+                if given is not None:
+                    raise InputError(f"{name} is given but tree is too: it would not be used")
             if self.tree.n_labels != labels.cols:
                 raise InputError(f"the tree has {self.tree.n_labels} labels, Y has {labels.cols}")
             return self.tree
         indexer = Indexer(**{field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(Indexer)})
         weighted = labels if self.relevance != "none" else labels.with_values(1)
-        return indexer.build(features, weighted, label_features, threads=threads, progress=progress, shared=shared)
+        return indexer.build(
+            features,
+            weighted,
+            label_features,
+            label_graph=label_graph,
+            threads=threads,
+            progress=progress,
+            shared=shared,
+        )
 
     def _given(self, shortlist: LabelsLike | None, labels: Csr) -> Csr | None:
         """The user's shortlist; asked for and missing, or given and not asked for, is an error."""
