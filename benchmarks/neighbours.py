@@ -214,16 +214,16 @@ def models(X, Y, Xt, Yt, settings):
         with tempfile.TemporaryDirectory() as folder:
             made.save(f"{folder}/model")
             size = measure.folder_bytes(f"{folder}/model") / 1e6
-        measure.emit({"model": name, **train, **predict, "mb": size, **one, **measure.precision(Yt, S)})
+        about = {"model": name, "similarity": getattr(made, "similarity_", None), "mb": size}
+        measure.emit({**about, **train, **predict, **one, **measure.precision(Yt, S)})
 
 
 SETTINGS = {
-    "XRLinear": None,
-    "labels": {},
-    "labels, similarity 10": {"similarity": 10.0},
-    "labels, no ranker": {"ranker": None},
     "rows": {"over": "rows"},
-    "rows, no ranker": {"over": "rows", "ranker": None},
+    "labels": {},
+    "rows, votes only": {"over": "rows", "ranker": None},
+    "labels, cosines only": {"ranker": None},
+    "XRLinear": None,
 }
 
 

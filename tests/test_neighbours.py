@@ -35,12 +35,12 @@ GRAPHS = pytest.mark.skipif(importlib.util.find_spec("usearch") is None, reason=
 
 MODELS = {
     "labels": {"neighbours": 30},
-    "labels, exactly": {"neighbours": 30, "search": "exact", "precision": "float32"},
+    "labels, exactly": {"neighbours": 30, "search": "exact", "precision": "float32", "similarity": 0.01},
     "labels, similar": {"neighbours": 30, "similarity": 3.0, "transform": "sigmoid", "loss": "logistic"},
     "labels, unranked": {"neighbours": 30, "ranker": None},
     "rows": {"over": "rows", "neighbours": 20, "candidates": 40},
     "rows, unranked": {"over": "rows", "neighbours": 20, "ranker": None},
-    "labels in a graph": {"neighbours": 30, "search": "graph"},
+    "labels in a graph": {"neighbours": 30, "search": "graph", "similarity": 1.0},
     "rows in a graph": {"over": "rows", "neighbours": 20, "search": "graph", "connectivity": 8},
 }
 
@@ -301,6 +301,19 @@ def test_a_label_lies_where_its_features_say(world: World) -> None:
         carya.NearestNeighbours(representation="lf").fit(world.X, world.Y, label_features=places[1:])
     with pytest.raises(InputError, match="would not be used"):
         carya.NearestNeighbours().fit(world.X, world.Y, label_features=places)
+
+
+@pytest.mark.parametrize("over", ["labels", "rows"])
+def test_the_weight_of_similarity_is_learned(over: str) -> None:
+    """Rankers that learn from negatives only like best what is far off: similarity must make up for them."""
+    X, Y = carya.data.make_world(600, 40, seed=2)
+    harmful = {"positive_cost": 1e-9, "threshold": 0.0, "neighbours": 20}
+    made = carya.NearestNeighbours(over=over, similarity="learned", **harmful).fit(X, Y)
+    assert made.similarity_ > 0.01
+    told = carya.NearestNeighbours(over=over, similarity=made.similarity_, **harmful).fit(X, Y)
+    assert same(made.predict(X), told.predict(X))
+    few = carya.NearestNeighbours(similarity="learned").fit(X[:30], Y[:30])
+    assert few.similarity_ == 1
 
 
 def test_large_batches_are_the_same_in_blocks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,8 @@ class Parts:
         How many features are sparse, how many dense.
     row_features : float
         How many sparse features a training row had on average.
+    similarity : float
+        How much similarity counts beside the ranker; over labels the index has it in its scores.
     """
 
     index: Layer
@@ -52,6 +54,7 @@ class Parts:
     n_labels: int
     widths: tuple[int, int]
     row_features: float
+    similarity: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,6 @@ class Question:
     neighbours: int
     candidates: int
     search_width: int | None
-    similarity: float
     min_score: float = -math.inf
 
 
@@ -122,7 +124,7 @@ class NeighbourSearch:
             candidates = votes(found, self.parts.labels, most=question.candidates)
             scores = candidates.values
             if self.parts.ranker is not None:
-                scores = self._path.selected(queries, candidates, threads=threads) * scores**question.similarity
+                scores = self._path.selected(queries, candidates, threads=threads) * scores**self.parts.similarity
         return _best(candidates, scores, question)
 
 

@@ -17,27 +17,20 @@ from carya import _core, checks, metrics, store
 from carya import sparse as sp
 from carya.checks import FeaturesLike, LabelsLike
 from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
-from carya.indexing import pifa
 from carya.indexing.representations import unit
 from carya.layer import NAMES as TRANSFORMS
-from carya.layer import PRECISIONS, Layer, Transform
-from carya.matching.graph import Graph
-from carya.matching.neighbours import Neighbours, index_layer, sorted_rows, without_themselves
-from carya.matching.votes import votes
+from carya.layer import PRECISIONS, Transform
 from carya.matrices import Csr, Features
-from carya.models.neighbour_search import NeighbourSearch, Parts, Question, Ranking, blocks
+from carya.models.neighbour_search import NeighbourSearch, Parts, Question, Ranking
+from carya.models.neighbour_training import FEW_ITEMS, NeighbourTrainer
 from carya.models.neighbours_saving import pack, unpack
 from carya.params import Choice, Either, Integer, Parameterised, Parsed, Real, parameter, plain
-from carya.progress import Bars, Progress, Report
-from carya.ranking import LinearRanker, Problem
-from carya.search import Searcher
+from carya.progress import Bars, Progress
+from carya.ranking import LinearRanker
 from carya.version import __version__
 
-#: Below that many items every dense vector is compared: a graph of them would gain little.
-_FEW_ITEMS = 10_000
-#: What counts where nothing else is said, chosen on held-out rows (docs/neighbours.md).
+#: What is looked at where nothing else is said, chosen on held-out rows (docs/neighbours.md).
 _NEIGHBOURS = {"labels": 100, "rows": 50}
-_SIMILARITY = {"labels": 0.01, "rows": 0.2}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -94,7 +87,7 @@ class NearestNeighbours(Parameterised):
         "auto",
         Choice("auto", "exact", "graph"),
         f"how neighbours are found: exact; graph, for dense features, needs carya[ann]; auto is graph for dense "
-        f"features of {_FEW_ITEMS:,} items or more",
+        f"features of {FEW_ITEMS:,} items or more",
     )
     connectivity: int = parameter(16, Integer(2, 512), "links of a node of the graph; below, twice as many")
     build_width: int = parameter(128, Integer(1), "candidates for the links of a new node of the graph")
@@ -106,12 +99,12 @@ class NearestNeighbours(Parameterised):
     ranker: str | None = parameter(
         "linear", Choice("linear", None), "what ranks the suggestions; None leaves them in the order of similarity"
     )
-    similarity: float | None = parameter(
+    similarity: float | str | None = parameter(
         None,
-        Either(Real(0, above=True), Choice(None)),
+        Either(Real(0, above=True), Choice("learned", None)),
         "how much similarity counts beside the ranker: over labels scores are multiplied with exp(-similarity · (1 - "
-        f"cosine)), over rows with the share of votes to that power; None is {_SIMILARITY['labels']} over labels, "
-        f"{_SIMILARITY['rows']} over rows",
+        "cosine)), over rows with the share of votes to that power; learned finds it on a tenth of the rows, and takes "
+        "twice as long to train; None is learned over labels, 0.5 over rows",
     )
     loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "the loss of the rankers")
     cost: float = parameter(1.0, Real(0, above=True), "C, the weight of the loss against regularisation")
@@ -156,31 +149,11 @@ class NearestNeighbours(Parameterised):
         self.check_parameters()
         self._check_combination()
         threads = _core.thread_count(self.n_jobs)
-        labels = labels.with_values(1)
         own = self._own_features(label_features, features.widths, labels.cols)
-        features = unit(features)
         with self._progress() as progress:
-            items = self._items(features, labels, own, threads, progress)
-            graph = self._graph(items, progress)
-            strength = self._similarity() if self.over == "labels" else None
-            index = index_layer(items, precision=self.precision, strength=strength, threads=threads)
-            near = Neighbours(Searcher([index]), graph)
-            ranker = None
-            if self.ranker is not None:
-                with progress.stage("match") as report:
-                    shortlist = self._shortlist(near, features, labels, threads, report)
-                with progress.stage("train the rankers") as report:
-                    ranker = self._train(features, labels, shortlist, threads, report)
-        row_features = features.sparse.values.size / features.rows
-        parts = Parts(
-            index=index,
-            ranker=ranker,
-            labels=labels if self.over == "rows" else None,
-            graph=graph,
-            n_labels=labels.cols,
-            widths=features.widths,
-            row_features=row_features,
-        )
+            parts = self._trainer().train(
+                unit(features), labels.with_values(1), own, threads=threads, progress=progress
+            )
         self._set_learned(parts)
         return self
 
@@ -313,6 +286,7 @@ class NearestNeighbours(Parameterised):
     def _set_learned(self, parts: Parts) -> None:
         self._fitted = NeighbourSearch(parts, neighbours=self._count())  # in one step: other threads may be asking
         self.n_labels_ = parts.n_labels
+        self.similarity_ = parts.similarity
         self.widths_ = parts.widths
         self.n_features_in_ = sum(parts.widths)
 
@@ -324,8 +298,12 @@ class NearestNeighbours(Parameterised):
     def _count(self) -> int:
         return int(_NEIGHBOURS[self.over] if self.neighbours is None else self.neighbours)
 
-    def _similarity(self) -> float:
-        return float(_SIMILARITY[self.over] if self.similarity is None else self.similarity)
+    def _trainer(self) -> NeighbourTrainer:
+        own = {field.name for field in dataclasses.fields(NeighbourTrainer)} - {"neighbours", "rankers"}
+        shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
+        rankers = LinearRanker(own_costs=False, **{name: plain(getattr(self, name)) for name in shared})
+        settings = {name: plain(getattr(self, name)) for name in own}
+        return NeighbourTrainer(neighbours=self._count(), rankers=rankers, **settings)
 
     def _question(self, top_k: int, beam_width: int | None, min_score: float | None) -> Question:
         if min_score is not None and (
@@ -337,7 +315,6 @@ class NearestNeighbours(Parameterised):
             neighbours=self._count() if beam_width is None else checks.positive_int(beam_width, "beam_width"),
             candidates=int(self.candidates),
             search_width=plain(self.search_width),
-            similarity=self._similarity(),
             min_score=-math.inf if min_score is None else float(min_score),
         )
 
@@ -361,63 +338,6 @@ class NearestNeighbours(Parameterised):
         if own.rows != n_labels:
             raise InputError(f"label_features has {own.rows} rows, there are {n_labels} labels")
         return unit(own)
-
-    def _items(
-        self, features: Features, labels: Csr, own: Features | None, threads: int, progress: Progress
-    ) -> Features:
-        """What neighbours are to be found among, all of length 1."""
-        if self.over == "rows":
-            return features
-        if own is not None:
-            return own
-        with progress.stage("represent the labels") as report:
-            return unit(pifa(features, labels, keep=plain(self.index_features), threads=threads, report=report))
-
-    def _graph(self, items: Features, progress: Progress) -> Graph | None:
-        sparse = items.widths[0] > 0
-        if self.search == "graph" and sparse:
-            raise ParameterError(
-                "search='graph' is for dense features; sparse ones have an inverted index, which is exact and faster: "
-                "search='exact'"
-            )
-        if self.search == "exact" or sparse or (self.search == "auto" and items.rows < _FEW_ITEMS):
-            return None
-        with progress.stage("build the graph") as report:
-            return Graph.build(
-                items.dense, connectivity=int(self.connectivity), width=int(self.build_width), report=report
-            )
-
-    def _shortlist(self, near: Neighbours, features: Features, labels: Csr, threads: int, report: Report) -> Csr:
-        """The rows that each label is suggested for or that have it, labels x rows; no row votes for itself."""
-        found = []
-        itself = self.over == "rows"
-        for first, block in blocks(features):
-            nearest = near.search(block, count=self._count() + itself, width=plain(self.search_width), threads=threads)
-            if itself:
-                others = without_themselves(nearest, first, self._count())
-                suggested = votes(others, labels, most=int(self.candidates))
-            else:
-                suggested = sorted_rows(nearest, labels.cols)
-            found.append(suggested.with_values(1).to_scipy())
-            if report is not None:
-                report(first + block.rows, features.rows)
-        joined = sp.csr_array(sp.vstack(found, format="csr") + labels.to_scipy())
-        return Csr.of_scipy(joined).transpose()
-
-    def _train(self, features: Features, labels: Csr, shortlist: Csr, threads: int, report: Report) -> Layer:
-        shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
-        ranker = LinearRanker(own_costs=False, **{name: plain(getattr(self, name)) for name in shared})
-        each = np.arange(labels.cols + 1, dtype=np.int64)
-        problem = Problem(
-            level=2,  # a label is the only child of its place in the index
-            targets=labels,
-            shortlist=shortlist,
-            order=each[:-1].astype(np.int32),
-            chunks=each,
-            transform=Transform.named(self.transform),
-        )
-        (layer,) = ranker.train(features, [problem], threads=threads, report=report)
-        return layer
 
     def _predict(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Ranking:
         question = self._question(top_k, beam_width, min_score)

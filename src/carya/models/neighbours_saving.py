@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ KIND = "nearest-neighbours"
 def pack(parts: Parts, parameters: dict[str, Any]) -> Saved:
     """The content of a model folder: the index and the rankers as layers of trees, as other models have them."""
     arrays: dict[str, NDArray[Any]] = {}
-    shape: dict[str, Any] = {"labels": parts.n_labels, "graph": parts.graph is not None}
+    shape: dict[str, Any] = {"labels": parts.n_labels, "graph": parts.graph is not None, "similarity": parts.similarity}
     for name, learned in _trees(parts).items():
         part = pack_layers(learned, {})
         shape[name] = part.shape
@@ -41,6 +42,9 @@ def unpack(saved: Saved) -> tuple[Parts, dict[str, Any]]:
     """What was learned, and the parameters; raises ModelFormatError if the parts do not fit together."""
     try:
         n_labels = int(saved.shape["labels"])
+        similarity = float(saved.shape["similarity"])
+        if not 0 < similarity < math.inf:
+            raise InputError(f"similarity cannot count {similarity}")
         over_rows = "labels.indptr" in saved.arrays
         index = unpack_layers(_part(saved, "index"))[0]
         items = index.layers[0].n_nodes
@@ -73,6 +77,7 @@ def unpack(saved: Saved) -> tuple[Parts, dict[str, Any]]:
         n_labels=n_labels,
         widths=index.widths,
         row_features=index.row_features,
+        similarity=similarity,
     )
     return parts, {name: from_json(value) for name, value in saved.parameters.items()}
 
