@@ -425,3 +425,34 @@ def test_labels_without_rows_rank_behind(world: World) -> None:
     Y = sp.hstack([sp.csr_array((1500, 3)), world.Y]).tocsr()
     model = carya.NearestNeighbours(neighbours=153).fit(world.X, Y)
     assert model.predict(world.X[:50], top_k=5).indices.min() >= 3
+
+
+@pytest.mark.parametrize("over", ["labels", "rows"])
+def test_texts_can_be_ranked_by_neighbours(over: str, tmp_path: Path) -> None:
+    texts = ["a fast web server", "a mail server", "an image editor", "a photo editor", "a fast mail client"]
+    labels = [["net", "web"], ["net", "mail"], ["graphics"], ["graphics"], ["mail"]]
+    model = carya.NearestNeighbours(over=over, neighbours=3)
+    ranker = carya.TextRanker(carya.Tfidf(min_df=1), model).fit(texts, labels)
+    asked = ["another photo editor", "the mail client"]
+    assert [found[0].label for found in ranker.suggest_all(asked, top_k=1)] == ["graphics", "mail"]
+    ranker.save(tmp_path / "ranker")
+    opened = carya.load(tmp_path / "ranker")
+    assert isinstance(opened.model_, carya.NearestNeighbours)
+    for text in asked:
+        assert opened.suggest(text) == ranker.suggest(text)
+    with pytest.raises(InputError, match="only XRLinear explains"):
+        opened.explain(asked[0], "graphics")
+
+
+def test_weights_can_be_saved_otherwise(world: World, tmp_path: Path) -> None:
+    model = carya.NearestNeighbours(neighbours=20, similarity=1.0, precision="float32").fit(world.X, world.Y)
+    sizes = {}
+    for precision in ("float32", "int8"):
+        model.save(tmp_path / precision, precision=precision)
+        sizes[precision] = (tmp_path / precision / "arrays.bin").stat().st_size
+        opened = carya.load(tmp_path / precision)
+        assert opened.precision == precision
+        assert abs(opened.score(world.X, world.Y) - model.score(world.X, world.Y)) < 0.02
+    assert sizes["int8"] < sizes["float32"]
+    with pytest.raises(ParameterError, match="precision must be one of"):
+        model.save(tmp_path / "other", precision="int4")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,11 @@ class Parts:
     widths: tuple[int, int]
     row_features: float
     similarity: float
+
+    def with_precision(self, precision: str, *, threads: int = 1) -> Parts:
+        """The same with sparse weights kept otherwise."""
+        ranker = None if self.ranker is None else self.ranker.with_precision(precision, threads=threads)
+        return replace(self, index=self.index.with_precision(precision, threads=threads), ranker=ranker)
 
 
 @dataclass(frozen=True, kw_only=True)

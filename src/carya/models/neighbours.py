@@ -244,13 +244,25 @@ class NearestNeighbours(Parameterised):
         """P@1, what scikit-learn compares models by unless told otherwise."""
         return metrics.precision(Y, self.predict(X, top_k=1), k=1)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a folder, in one step: a reader sees the old model or the new one, never half of it."""
-        store.save(path, self.to_saved(), version=__version__)
+    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
+        """Write the model to a folder, in one step: a reader sees the old model or the new one, never half of it.
 
-    def to_saved(self) -> store.Saved:
+        Parameters
+        ----------
+        precision : {"float32", "float16", "int8"}, optional
+            Keep sparse weights otherwise than the model does.
+        """
+        store.save(path, self.to_saved(precision=precision), version=__version__)
+
+    def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""
-        return pack(self._ready().parts, self.get_params())
+        parts, parameters = self._ready().parts, self.get_params()
+        if precision is not None:
+            if precision not in PRECISIONS:
+                raise ParameterError(f"precision must be one of {', '.join(map(repr, PRECISIONS))}, got {precision!r}")
+            parts = parts.with_precision(precision, threads=_core.thread_count(self.n_jobs))
+            parameters |= {"precision": precision}
+        return pack(parts, parameters)
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:

@@ -32,7 +32,7 @@ def pack(parts: Parts, parameters: dict[str, Any]) -> Saved:
         shape[name] = part.shape
         arrays |= {f"{name}/{key}": array for key, array in part.arrays.items()}
     if parts.labels is not None:
-        arrays |= {"labels.indptr": parts.labels.indptr, "labels.indices": parts.labels.indices}
+        arrays |= {"votes.indptr": parts.labels.indptr, "votes.indices": parts.labels.indices}
     if parts.graph is not None:
         arrays["graph"] = parts.graph.data
     return Saved(KIND, {name: to_json(value) for name, value in parameters.items()}, shape, arrays)
@@ -45,7 +45,7 @@ def unpack(saved: Saved) -> tuple[Parts, dict[str, Any]]:
         similarity = float(saved.shape["similarity"])
         if not 0 < similarity < math.inf:
             raise InputError(f"similarity cannot count {similarity}")
-        over_rows = "labels.indptr" in saved.arrays
+        over_rows = "votes.indptr" in saved.arrays
         index = unpack_layers(_part(saved, "index"))[0]
         items = index.layers[0].n_nodes
         above = unpack_layers(_part(saved, "ranker"))[0] if "ranker" in saved.shape else index
@@ -108,7 +108,7 @@ def _is_chain(tree: LabelTree, n_labels: int) -> bool:
 
 
 def _labels(saved: Saved, rows: int, n_labels: int) -> Csr:
-    indptr, indices = saved.arrays["labels.indptr"], saved.arrays["labels.indices"]
+    indptr, indices = saved.arrays["votes.indptr"], saved.arrays["votes.indices"]
     if indptr.dtype != np.int64 or indices.dtype != np.int32 or indptr.shape != (rows + 1,) or indices.ndim != 1:
         raise InputError("the labels of the rows are of another shape")
     return Csr.of(indptr, indices, np.ones(indices.size, np.float32), n_labels, "labels")

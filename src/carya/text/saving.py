@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.errors import ModelFormatError
+from carya.models.neighbours_saving import KIND as NEIGHBOURS_KIND
 from carya.models.saving import KIND as MODEL_KIND
 from carya.params import from_json, to_json
 from carya.store import Saved
@@ -33,7 +34,10 @@ def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved) -> Saved:
         if strings is not None:
             arrays |= {f"labels.{name}.bytes": strings.data, f"labels.{name}.ends": strings.ends}
     parameters = {name: to_json(value) for name, value in vectorizer.learned_with_.items()}
-    return Saved(KIND, {"model": model.parameters, "text": parameters}, model.shape, arrays)
+    own: dict[str, Any] = {"model": model.parameters, "text": parameters}
+    if model.kind != MODEL_KIND:
+        own["model_kind"] = model.kind
+    return Saved(KIND, own, model.shape, arrays)
 
 
 def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Saved]:
@@ -56,12 +60,15 @@ def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Saved]:
         }
         if len({len(one) for one in strings.values()}) != 1:
             raise ValueError("there are more labels than names, or fewer")
+        kind = saved.parameters.get("model_kind", MODEL_KIND)
+        if kind not in (MODEL_KIND, NEIGHBOURS_KIND):
+            raise ValueError(f"texts are not ranked by a model of kind {kind!r}")
         mine = [name for name in saved.arrays if name.startswith(("text.", "labels."))]
         if len(mine) != len(_TERMS) * parts + 1 + 2 * len(strings):
             raise ValueError("there are arrays that no part knows")
         model = replace(
             saved,
-            kind=MODEL_KIND,
+            kind=kind,
             parameters=dict(saved.parameters["model"]),
             arrays={name: array for name, array in saved.arrays.items() if name not in mine},
         )
