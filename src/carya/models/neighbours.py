@@ -24,6 +24,7 @@ from carya.matrices import Csr, Features
 from carya.models.neighbour_search import NeighbourSearch, Parts, Question, Ranking
 from carya.models.neighbour_training import FEW_ITEMS, NeighbourTrainer
 from carya.models.neighbours_saving import pack, unpack
+from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Parsed, Real, parameter, plain
 from carya.progress import Bars, Progress
 from carya.ranking import LinearRanker
@@ -313,7 +314,9 @@ class NearestNeighbours(Parameterised):
     def _trainer(self) -> NeighbourTrainer:
         own = {field.name for field in dataclasses.fields(NeighbourTrainer)} - {"neighbours", "rankers"}
         shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
-        rankers = LinearRanker(own_costs=False, **{name: plain(getattr(self, name)) for name in shared})
+        # What is no parameter here is as XRLinear has it unless told otherwise.
+        of_rankers = {name: plain(getattr(self if hasattr(self, name) else XRLinear, name)) for name in shared}
+        rankers = LinearRanker(own_costs=False, **of_rankers)
         settings = {name: plain(getattr(self, name)) for name in own}
         return NeighbourTrainer(neighbours=self._count(), rankers=rankers, **settings)
 
