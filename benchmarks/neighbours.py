@@ -3,6 +3,7 @@
 libraries   usearch and hnswlib over dense vectors (truncated SVD of the features): time to build, recall against all
             comparisons, time a query with one and two threads, same bytes, size, opening
 sparse      an exact inverted index, and graphs over projections of the features whose candidates are compared exactly
+dense       Carya's exact search of generated dense vectors, and its graph, by the number of items; without FEATURES
 models      P@k and times of the models, on the test part or, with --held-out, on a tenth of the training rows
 
 Needs carya[ann], and hnswlib for the comparison. Prints JSON lines; times are wall clock, and "cpu" what the process
@@ -24,7 +25,8 @@ from sklearn.random_projection import SparseRandomProjection
 import carya
 from carya import checks
 from carya.indexing.representations import pifa, unit
-from carya.matching.neighbours import index_layer
+from carya.matching.graph import Graph
+from carya.matching.neighbours import Neighbours, index_layer
 from carya.search import Searcher
 
 import measure
@@ -194,6 +196,25 @@ def sparse(X, Y, Xt):
                 measure.emit(line | took | {"candidates": candidates, **recalls})
 
 
+def dense(dimensions):
+    rng = np.random.default_rng(0)
+    for items in (2000, 10_000, 20_000):
+        centres = rng.standard_normal((items // 20, dimensions))
+        points = unit_rows(
+            centres[rng.integers(0, len(centres), items)] + 0.7 * rng.standard_normal((items, dimensions))
+        )
+        asked = unit_rows(points[:300] + 0.02 * rng.standard_normal((300, dimensions)))
+        queries = checks.features(asked)
+        exact = Neighbours(Searcher([index_layer(checks.features(points), precision="float32")]))
+        (_, _, truth), took = timed(lambda near=exact, q=queries: near.search(q, count=100, threads=1), "exact", 300)
+        graph, built = timed(lambda p=points: Graph.build(p), "build")
+        walked = Neighbours(exact.index, graph)
+        (_, found, _), walk = timed(lambda near=walked, q=queries: near.search(q, count=100, threads=1), "graph", 300)
+        near = np.einsum("qd,qcd->qc", asked, points[found.reshape(300, 100)])
+        line = {"items": items, **took, **built, **walk}
+        measure.emit(line | {f"recall@{k}": recall(near, truth.reshape(300, 100), k) for k in (10, 100)})
+
+
 def compared(queries, items, found):
     """The cosines of what was found, by the sparse features themselves."""
     return np.stack([(items[some] @ queries[[row]].T).toarray().ravel() for row, some in enumerate(found)])
@@ -223,11 +244,16 @@ SETTINGS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["libraries", "sparse", "models"])
-    parser.add_argument("features")
+    parser.add_argument("part", choices=["libraries", "sparse", "dense", "models"])
+    parser.add_argument("features", nargs="?")
     parser.add_argument("--dimensions", type=int, default=256)
     parser.add_argument("--held-out", action="store_true")
     arguments = parser.parse_args()
+    if arguments.part == "dense":
+        dense(arguments.dimensions)
+        return
+    if arguments.features is None:
+        parser.error("this part needs FEATURES")
     X, Y, Xt, Yt = measure.load(arguments.features)
     if arguments.held_out:
         order = np.random.default_rng(0).permutation(X.shape[0])
