@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics
     from carya.models.ensemble import Ensemble
+    from carya.models.neighbours import NearestNeighbours
     from carya.models.xr_linear import XRLinear
     from carya.opening import load
     from carya.text.ranker import TextRanker
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Ensemble",
     "LabelTree",
+    "NearestNeighbours",
     "TextRanker",
     "Tfidf",
     "XRLinear",
@@ -35,6 +37,7 @@ __all__ = [
 _HOMES = {
     "Ensemble": "carya.models.ensemble",
     "LabelTree": "carya.tree",
+    "NearestNeighbours": "carya.models.neighbours",
     "TextRanker": "carya.text.ranker",
     "Tfidf": "carya.text.tfidf",
     "XRLinear": "carya.models.xr_linear",

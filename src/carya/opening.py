@@ -13,6 +13,7 @@ from carya.models.saving import LAZY
 #: Where models of each kind live.
 _KINDS = {
     "xr-linear": ("carya.models.xr_linear", "XRLinear"),
+    "nearest-neighbours": ("carya.models.neighbours", "NearestNeighbours"),
     "ensemble": ("carya.models.ensemble", "Ensemble"),
     "text-ranker": ("carya.text.ranker", "TextRanker"),
 }
@@ -23,7 +24,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear, Ensemble or TextRanker
+    XRLinear, NearestNeighbours, Ensemble or TextRanker
         As it was saved.
 
     Raises

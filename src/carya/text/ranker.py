@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from carya import metrics, store
 from carya import sparse as sp
 from carya.errors import InputError, ModelFormatError, NotFittedError
+from carya.models.neighbours import NearestNeighbours
+from carya.models.neighbours_saving import KIND as NEIGHBOURS_KIND
+from carya.models.saving import KIND as TREE_KIND
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Instance, Parameterised, parameter
 from carya.text.calibration import Calibration
@@ -22,6 +25,12 @@ from carya.text.labels import LabelSet, label_matrix
 from carya.text.saving import pack, unpack
 from carya.text.tfidf import Tfidf
 from carya.version import __version__
+
+#: The models that texts can be ranked by, as saved folders name them.
+_KINDS: dict[str, type[XRLinear] | type[NearestNeighbours]] = {
+    TREE_KIND: XRLinear,
+    NEIGHBOURS_KIND: NearestNeighbours,
+}
 
 
 class Suggestion(NamedTuple):
@@ -48,7 +57,7 @@ class TextRanker(Parameterised):
     Parameters
     ----------
     vectorizer : Tfidf, optional
-    model : XRLinear, optional
+    model : XRLinear or NearestNeighbours, optional
 
     Examples
     --------
@@ -71,8 +80,10 @@ class TextRanker(Parameterised):
     vectorizer: Tfidf | None = parameter(
         None, Either(Instance(Tfidf, "a Tfidf"), Choice(None)), "how texts become features; None is Tfidf()"
     )
-    model: XRLinear | None = parameter(
-        None, Either(Instance(XRLinear, "an XRLinear"), Choice(None)), "what ranks them; None is XRLinear()"
+    model: XRLinear | NearestNeighbours | None = parameter(
+        None,
+        Either(Instance((XRLinear, NearestNeighbours), "an XRLinear or a NearestNeighbours"), Choice(None)),
+        "what ranks them; None is XRLinear()",
     )
 
     def fit(
@@ -96,7 +107,7 @@ class TextRanker(Parameterised):
             What is written about a label. Representations of the model with ``lf`` cluster labels by it.
         """
         self.check_parameters()
-        vectorizer, model = _copy(self.vectorizer, Tfidf), _copy(self.model, XRLinear)
+        vectorizer, model = _copy(self.vectorizer, Tfidf), _copy(self.model, type(self.model or XRLinear()))
         X = vectorizer.fit_transform(texts)
         Y, ids = label_matrix(labels)
         known = LabelSet.of(ids, names, label_texts)
@@ -155,6 +166,8 @@ class TextRanker(Parameterised):
         number = labels.number(label)
         features, values = vectorizer.row(text)
         x = sp.csr_array((values, features, [0, features.size]), shape=(1, vectorizer.n_features_))
+        if not isinstance(model, XRLinear):
+            raise InputError(f"only XRLinear explains its scores, the model is a {type(model).__name__}")
         why = model.explain(x, number)
         if not why.adds_up:
             raise InputError(
@@ -228,8 +241,9 @@ class TextRanker(Parameterised):
     def from_saved(cls, saved: store.Saved) -> Self:
         """The ranker in an opened folder; what :func:`carya.load` calls."""
         vectorizer, labels, calibration, rest = unpack(saved)
-        model = XRLinear.from_saved(rest)
-        if model.widths_ != (vectorizer.n_features_, 0) or len(labels) != model.tree_.n_labels:
+        model = _KINDS[rest.kind].from_saved(rest)
+        n_labels = model.tree_.n_labels if isinstance(model, XRLinear) else model.n_labels_
+        if model.widths_ != (vectorizer.n_features_, 0) or len(labels) != n_labels:
             raise ModelFormatError(
                 "the parts of the model do not fit together: texts, labels and weights differ in size"
             )
@@ -241,14 +255,18 @@ class TextRanker(Parameterised):
         return hasattr(self, "model_")
 
     def _set_learned(
-        self, vectorizer: Tfidf, model: XRLinear, labels: LabelSet, calibration: Calibration | None = None
+        self,
+        vectorizer: Tfidf,
+        model: XRLinear | NearestNeighbours,
+        labels: LabelSet,
+        calibration: Calibration | None = None,
     ) -> None:
         self._fitted = (vectorizer, model, labels)  # in one step: other threads may be asking
         self.vectorizer_ = vectorizer
-        self.model_ = model
+        self.model_: Any = model
         self.calibration_ = calibration
 
-    def _ready(self) -> tuple[Tfidf, XRLinear, LabelSet]:
+    def _ready(self) -> tuple[Tfidf, XRLinear | NearestNeighbours, LabelSet]:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("this TextRanker is not fitted yet: call fit first")
         return self._fitted

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.errors import ModelFormatError
+from carya.models.neighbours_saving import KIND as NEIGHBOURS_KIND
 from carya.models.saving import KIND as MODEL_KIND
 from carya.params import from_json, to_json
 from carya.store import Saved
@@ -43,7 +44,10 @@ def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved, calibration: Calibra
     if calibration is not None:
         arrays |= {f"calibration.{name}": getattr(calibration, name) for name in _CALIBRATION}
     parameters = {name: to_json(value) for name, value in vectorizer.learned_with_.items()}
-    return Saved(KIND, {"model": model.parameters, "text": parameters}, shape, arrays)
+    own: dict[str, Any] = {"model": model.parameters, "text": parameters}
+    if model.kind != MODEL_KIND:
+        own["model_kind"] = model.kind
+    return Saved(KIND, own, shape, arrays)
 
 
 def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Calibration | None, Saved]:
@@ -70,13 +74,16 @@ def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Calibration | None, Saved]:
         calibration = None
         if f"calibration.{_CALIBRATION[0]}" in saved.arrays:
             calibration = Calibration(*(saved.arrays[f"calibration.{name}"] for name in _CALIBRATION))
+        kind = saved.parameters.get("model_kind", MODEL_KIND)
+        if kind not in (MODEL_KIND, NEIGHBOURS_KIND):
+            raise ValueError(f"texts are not ranked by a model of kind {kind!r}")
         mine = [name for name in saved.arrays if name.startswith(("text.", "labels.", "calibration."))]
         extras = (counts is not None) + len(_CALIBRATION) * (calibration is not None)
         if len(mine) != len(_TERMS) * parts + 1 + 2 * len(strings) + extras:
             raise ValueError("there are arrays that no part knows")
         model = replace(
             saved,
-            kind=MODEL_KIND,
+            kind=kind,
             parameters=dict(saved.parameters["model"]),
             arrays={name: array for name, array in saved.arrays.items() if name not in mine},
         )
