@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(carya.__path__, "carya.") if "_core" not in module.name
 )
-PAGES = ["README.md", "docs/quickstart.md", "docs/data.md"]
+PAGES = ["README.md", "docs/quickstart.md", "docs/data.md", "docs/rankers.md"]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -30,7 +30,7 @@ def test_examples_in_docstrings(name: str) -> None:
 
 
 def test_there_are_examples_for_every_public_name() -> None:
-    for name in ("LabelTree", "TextRanker", "Tfidf", "XRLinear", "load"):
+    for name in ("LabelTree", "Reranked", "TextRanker", "Tfidf", "XRLinear", "load"):
         assert ">>>" in getattr(carya, name).__doc__, name
     for module in (carya.metrics, carya.data):
         for name in module.__all__:

@@ -9,8 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from carya import data, errors, indexing, metrics
+    from carya import data, errors, indexing, metrics, ranking
     from carya.models.ensemble import Ensemble
+    from carya.models.reranked import Reranked
     from carya.models.xr_linear import XRLinear
     from carya.opening import load
     from carya.text.ranker import TextRanker
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Ensemble",
     "LabelTree",
+    "Reranked",
     "TextRanker",
     "Tfidf",
     "XRLinear",
@@ -30,11 +32,13 @@ __all__ = [
     "indexing",
     "load",
     "metrics",
+    "ranking",
 ]
 
 _HOMES = {
     "Ensemble": "carya.models.ensemble",
     "LabelTree": "carya.tree",
+    "Reranked": "carya.models.reranked",
     "TextRanker": "carya.text.ranker",
     "Tfidf": "carya.text.tfidf",
     "XRLinear": "carya.models.xr_linear",

@@ -14,6 +14,7 @@ from carya.models.saving import LAZY
 _KINDS = {
     "xr-linear": ("carya.models.xr_linear", "XRLinear"),
     "ensemble": ("carya.models.ensemble", "Ensemble"),
+    "reranked": ("carya.models.reranked", "Reranked"),
     "text-ranker": ("carya.text.ranker", "TextRanker"),
 }
 
@@ -23,7 +24,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear, Ensemble or TextRanker
+    XRLinear, Ensemble, Reranked or TextRanker
         As it was saved.
 
     Raises
