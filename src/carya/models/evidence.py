@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,10 @@ class Evidence:
         return cls(
             members, similarity(unit(features), **made), ones, similarity(centres, **made), _company(ones), texts, words
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For copies and for scikit-learn's worker processes: searches are made anew.
+        return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @property
     def n_labels(self) -> int:

@@ -28,7 +28,7 @@ from carya.ranking.pool import Pool
 from carya.ranking.rankers import Ranker
 from carya.version import __version__
 
-_TREES = 3
+_TREES = 2
 _BLOCK = 1024  # queries whose pairs are in memory at a time
 
 #: Row offsets, labels and scores of rankings.
@@ -76,7 +76,7 @@ class Reranked(Parameterised):
     """
 
     base: Any = parameter(
-        None, _Base(), "what finds candidates: a model, an ensemble or a list of models; None is three trees"
+        None, _Base(), "what finds candidates: a model, an ensemble or a list of models; None is two trees"
     )
     ranker: Any = parameter(None, _OfPairs(), "what orders them; None is BoostedRanker(), trained with LightGBM")
     pool: int = parameter(40, Integer(1), "candidates that the models find for a query")
@@ -85,10 +85,10 @@ class Reranked(Parameterised):
         15, Integer(0), "candidates that these votes, the centres of labels and the texts of labels each add"
     )
     held_out: float = parameter(
-        0.1, Real(0, above=True, most=0.9), "the share of rows that models are trained without, to train the ranker on"
+        0.2, Real(0, above=True, most=0.9), "the share of rows that models are trained without, to train the ranker on"
     )
     rounds: int = parameter(1, Integer(1), "how often rows are held out, each time others; each takes a training more")
-    ranker_rows: int = parameter(20_000, Integer(1), "the most rows that the ranker is trained on")
+    ranker_rows: int = parameter(10_000, Integer(1), "the most rows that the ranker is trained on")
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads; -1 is all cores")
     seed: int = parameter(0, Integer(0, 2**63 - 1), "which rows are held out")
     verbose: bool = parameter(False, Choice(True, False), "progress bars on standard error")
