@@ -26,6 +26,7 @@ PAGES = [
     "docs/data.md",
     "docs/explorer.md",
     "docs/neighbours.md",
+    "docs/rankers.md",
     "docs/serve.md",
 ]
 
@@ -37,7 +38,7 @@ def test_examples_in_docstrings(name: str) -> None:
 
 
 def test_there_are_examples_for_every_public_name() -> None:
-    for name in ("LabelTree", "NearestNeighbours", "TextRanker", "Tfidf", "XRLinear", "load"):
+    for name in ("LabelTree", "NearestNeighbours", "Reranked", "TextRanker", "Tfidf", "XRLinear", "load"):
         assert ">>>" in getattr(carya, name).__doc__, name
     for module in (carya.metrics, carya.data):
         for name in module.__all__:

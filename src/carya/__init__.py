@@ -9,9 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from carya import data, errors, indexing, metrics
+    from carya import data, errors, indexing, metrics, ranking
     from carya.models.ensemble import Ensemble
     from carya.models.neighbours import NearestNeighbours
+    from carya.models.reranked import Reranked
     from carya.models.xr_linear import XRLinear
     from carya.opening import load
     from carya.text.ranker import TextRanker
@@ -23,6 +24,7 @@ __all__ = [
     "Ensemble",
     "LabelTree",
     "NearestNeighbours",
+    "Reranked",
     "TextRanker",
     "Tfidf",
     "XRLinear",
@@ -32,12 +34,14 @@ __all__ = [
     "indexing",
     "load",
     "metrics",
+    "ranking",
 ]
 
 _HOMES = {
     "Ensemble": "carya.models.ensemble",
     "LabelTree": "carya.tree",
     "NearestNeighbours": "carya.models.neighbours",
+    "Reranked": "carya.models.reranked",
     "TextRanker": "carya.text.ranker",
     "Tfidf": "carya.text.tfidf",
     "XRLinear": "carya.models.xr_linear",

@@ -15,6 +15,7 @@ _KINDS = {
     "xr-linear": ("carya.models.xr_linear", "XRLinear"),
     "nearest-neighbours": ("carya.models.neighbours", "NearestNeighbours"),
     "ensemble": ("carya.models.ensemble", "Ensemble"),
+    "reranked": ("carya.models.reranked", "Reranked"),
     "text-ranker": ("carya.text.ranker", "TextRanker"),
 }
 
@@ -24,7 +25,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear, NearestNeighbours, Ensemble or TextRanker
+    XRLinear, NearestNeighbours, Ensemble, Reranked or TextRanker
         As it was saved.
 
     Raises

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -280,7 +278,7 @@ class XRLinear(Parameterised):
                 queries,
                 top_k=checks.positive_int(top_k, "top_k"),
                 beam_width=self._beam(beam_width),
-                min_score=_least(min_score),
+                min_score=checks.least_score(min_score),
                 threads=_core.thread_count(self.n_jobs),
                 report=report,
             )
@@ -297,7 +295,7 @@ class XRLinear(Parameterised):
         x : one row of what `fit` took; it may have one dimension
         """
         learned, searcher = self._ready()
-        count, width, least = checks.positive_int(top_k, "top_k"), self._beam(beam_width), _least(min_score)
+        count, width, least = checks.positive_int(top_k, "top_k"), self._beam(beam_width), checks.least_score(min_score)
         arrays = checks.query_at_a_glance(x, learned.widths)
         answer = None if arrays is None else searcher.rank(*arrays, top_k=count, beam_width=width, min_score=least)
         if answer is None:  # not in the form it should have: find out whether it can be brought into it
@@ -323,7 +321,7 @@ class XRLinear(Parameterised):
             np.zeros(0, np.float32),
             top_k=checks.positive_int(top_k, "top_k"),
             beam_width=self._beam(beam_width),
-            min_score=_least(min_score),
+            min_score=checks.least_score(min_score),
         )
         if answer is None:
             raise InputError(f"features must ascend below {learned.widths[0]}, values be finite, dense features none")
@@ -520,12 +518,3 @@ class XRLinear(Parameterised):
             raise ParameterError("penalty='l1' goes with loss='squared-hinge' or 'logistic', not with 'hinge'")
         shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
         return LinearRanker(own_costs=self.relevance != "none", **{name: plain(getattr(self, name)) for name in shared})
-
-
-def _least(min_score: float | None) -> float:
-    """The least score to give, as the search takes it."""
-    if min_score is None:
-        return -math.inf
-    if isinstance(min_score, bool) or not isinstance(min_score, numbers.Real) or math.isnan(min_score):
-        raise InputError(f"min_score must be a number or None, got {min_score!r}")
-    return float(min_score)
