@@ -206,7 +206,7 @@ def test_what_cannot_be(ranker: carya.TextRanker) -> None:
         ),
         (
             lambda: carya.TextRanker(None, carya.XRLinear(representation="lf")).fit(["ab cd"] * 2, [["x"], ["y"]]),
-            "representation='lf' needs label_texts",
+            "XRLinear(representation='lf') needs label_texts",
         ),
     ]:
         with pytest.raises(InputError) as caught:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics, ranking
     from carya.models.ensemble import Ensemble
     from carya.models.neighbours import NearestNeighbours
+    from carya.models.presets import preset
     from carya.models.reranked import Reranked
     from carya.models.xr_linear import XRLinear
     from carya.opening import load
@@ -34,6 +35,7 @@ __all__ = [
     "indexing",
     "load",
     "metrics",
+    "preset",
     "ranking",
 ]
 
@@ -47,6 +49,7 @@ _HOMES = {
     "XRLinear": "carya.models.xr_linear",
     "__version__": "carya.version",
     "load": "carya.opening",
+    "preset": "carya.models.presets",
 }
 
 

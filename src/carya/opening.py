@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import Any
 
 from carya import store
 from carya.errors import ModelFormatError
+from carya.models.kinds import open_saved
 from carya.models.saving import LAZY
-
-#: Where models of each kind live.
-_KINDS = {
-    "xr-linear": ("carya.models.xr_linear", "XRLinear"),
-    "nearest-neighbours": ("carya.models.neighbours", "NearestNeighbours"),
-    "ensemble": ("carya.models.ensemble", "Ensemble"),
-    "reranked": ("carya.models.reranked", "Reranked"),
-    "text-ranker": ("carya.text.ranker", "TextRanker"),
-}
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -44,14 +35,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     30
     """
     saved = store.load(path, lazily=LAZY)
-    home = _KINDS.get(saved.kind)
-    if home is None:
-        raise ModelFormatError(
-            f"{path} holds a model of kind {saved.kind!r}, which this version of Carya does not know"
-        )
-    module, name = home
-    kind = getattr(importlib.import_module(module), name)  # only what is needed: it should open at once
     try:
-        return kind.from_saved(saved)
+        if saved.kind == "text-ranker":
+            from carya.text.ranker import TextRanker  # only what is needed: it should open at once
+
+            return TextRanker.from_saved(saved)
+        return open_saved(saved)
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None

@@ -281,6 +281,16 @@ class NearestNeighbours(Parameterised):
             raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
         return model
 
+    @property
+    def needs_label_features(self) -> bool:
+        """Whether `fit` fails without label_features: whether labels are placed at them."""
+        return self.representation == "lf"
+
+    @property
+    def uses_label_features(self) -> bool:
+        """Whether `fit` takes label_features."""
+        return self.needs_label_features
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
 

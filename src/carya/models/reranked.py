@@ -114,6 +114,18 @@ class Reranked(Parameterised):
         """
         self.check_parameters()
         features, labels = checks.training_pair(X, Y)
+        return self.fit_checked(features, labels, label_features=label_features, groups=groups)
+
+    def fit_checked(
+        self,
+        features: Features,
+        labels: Csr,
+        *,
+        label_features: FeaturesLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """The same with matrices that came through the door."""
+        self.check_parameters()
         own = None if label_features is None else checks.features(label_features, "label_features")
         if own is not None and own.rows != labels.cols:
             raise InputError(f"label_features have {own.rows} rows, there are {labels.cols} labels")
@@ -219,6 +231,17 @@ class Reranked(Parameterised):
         model._set_learned(evidence, ranker)
         return model
 
+    @property
+    def needs_label_features(self) -> bool:
+        """Whether `fit` fails without label_features: whether a base model needs them."""
+        base = self.base if isinstance(self.base, (list, tuple)) else [] if self.base is None else [self.base]
+        return any(one.needs_label_features for one in base)
+
+    @property
+    def uses_label_features(self) -> bool:
+        """Whether `fit` takes label_features: always, as a ranker learns from what is written about labels."""
+        return True
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ranker_")
 
@@ -246,8 +269,8 @@ class Reranked(Parameterised):
         """Train fresh models; an ensemble of them shares what it can."""
         base = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_TREES) if self.base is None else self.base
         ensemble = Ensemble(**base.get_params(deep=False)) if isinstance(base, Ensemble) else Ensemble(_list(base))
-        own = None if label_features is None else _as_given(label_features)
-        ensemble.fit(_as_given(features), labels.to_scipy(), label_features=own)
+        own = None if label_features is None else label_features.as_given()
+        ensemble.fit_checked(features, labels, label_features=own)
         return Evidence.of(ensemble.members_, features, labels, label_features, n_jobs=self.n_jobs)
 
     def _held_out(self, rows: int, groups: ArrayLike | None) -> list[NDArray[np.int64]]:
@@ -326,13 +349,6 @@ def _relevance(pool: Pool, labels: Csr) -> NDArray[np.float32]:
 
 def _list(base: Any) -> list[XRLinear]:
     return list(base) if isinstance(base, (list, tuple)) else [base]
-
-
-def _as_given(features: Features) -> Any:
-    """Checked features as a user would give them."""
-    if not features.widths[1]:
-        return features.sparse.to_scipy()
-    return (features.sparse.to_scipy(), features.dense) if features.widths[0] else features.dense
 
 
 def _rows(features: Features, rows: NDArray[np.int64] | slice) -> Features:

@@ -426,6 +426,16 @@ class XRLinear(Parameterised):
         model._set_learned(learned)
         return model
 
+    @property
+    def needs_label_features(self) -> bool:
+        """Whether `fit` fails without label_features: whether labels are clustered by them."""
+        return "lf" in str(self.representation) and self.tree is None
+
+    @property
+    def uses_label_features(self) -> bool:
+        """Whether `fit` takes label_features."""
+        return self.needs_label_features
+
     def search(self) -> Searcher:
         """What searches; for models made of several."""
         return self._ready()[1]
@@ -441,6 +451,7 @@ class XRLinear(Parameterised):
         self._fitted = (learned, searcher)  # in one step: other threads may be asking
         self.layouts_ = choices
         self.tree_ = learned.tree
+        self.n_labels_ = learned.tree.n_labels
         self.layers_ = list(learned.layers)
         self.widths_ = learned.widths
         self.n_features_in_ = sum(learned.widths)

@@ -118,7 +118,7 @@ def found(loaded: Loaded, texts: list[str], asked: SuggestRequest, top_k: int) -
         answers = ranker.suggest_all(texts, **how)  # type: ignore[arg-type]
         return [[(number(one.label) or 0, one.score) for one in some] for some in answers]
     if len(texts) < _FEW:
-        ranks = [ranker.model_.rank_sparse(*ranker.vectorizer_.row(text), **how) for text in texts]  # type: ignore[arg-type]
+        ranks = [ranker.model_.rank_sparse(*ranker.vectorizer_.row(text), **how) for text in texts]
         return [list(zip(labels.tolist(), scores.tolist(), strict=True)) for labels, scores in ranks]
     ends, labels, scores = (array.tolist() for array in rank_rows(*ranker.vectorizer_.rows(texts), **how))
     return [list(zip(labels[begin:end], scores[begin:end], strict=True)) for begin, end in itertools.pairwise(ends)]

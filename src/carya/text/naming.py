@@ -69,7 +69,8 @@ class Namer:
         layer = self._layers[level - 1]
         layer.verify()
         position = int(np.flatnonzero(layer.order == node)[0])
-        return layer.weights_at(np.arange(layer.weights.n_features, dtype=np.int32), position)
+        found: NDArray[np.float32] = layer.weights_at(np.arange(layer.weights.n_features, dtype=np.int32), position)
+        return found
 
     def _look_at(self, level: int, node: int) -> NDArray[np.int32]:
         weights = self.weights(level, node)

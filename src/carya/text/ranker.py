@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from carya import metrics, store
 from carya import sparse as sp
 from carya.errors import InputError, ModelFormatError, NotFittedError
-from carya.models.neighbours import NearestNeighbours
-from carya.models.neighbours_saving import KIND as NEIGHBOURS_KIND
-from carya.models.saving import KIND as TREE_KIND
+from carya.models.kinds import Model, fresh, open_saved
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Instance, Parameterised, parameter
 from carya.text.calibration import Calibration
@@ -25,12 +23,6 @@ from carya.text.labels import LabelSet, label_matrix
 from carya.text.saving import pack, unpack
 from carya.text.tfidf import Tfidf
 from carya.version import __version__
-
-#: The models that texts can be ranked by, as saved folders name them.
-_KINDS: dict[str, type[XRLinear] | type[NearestNeighbours]] = {
-    TREE_KIND: XRLinear,
-    NEIGHBOURS_KIND: NearestNeighbours,
-}
 
 
 class Suggestion(NamedTuple):
@@ -57,7 +49,7 @@ class TextRanker(Parameterised):
     Parameters
     ----------
     vectorizer : Tfidf, optional
-    model : XRLinear or NearestNeighbours, optional
+    model : XRLinear, NearestNeighbours, Ensemble or Reranked, optional
 
     Examples
     --------
@@ -80,10 +72,8 @@ class TextRanker(Parameterised):
     vectorizer: Tfidf | None = parameter(
         None, Either(Instance(Tfidf, "a Tfidf"), Choice(None)), "how texts become features; None is Tfidf()"
     )
-    model: XRLinear | NearestNeighbours | None = parameter(
-        None,
-        Either(Instance((XRLinear, NearestNeighbours), "an XRLinear or a NearestNeighbours"), Choice(None)),
-        "what ranks them; None is XRLinear()",
+    model: Model | None = parameter(
+        None, Either(Instance(Model, "a model such as XRLinear"), Choice(None)), "what ranks them; None is XRLinear()"
     )
 
     def fit(
@@ -104,10 +94,12 @@ class TextRanker(Parameterised):
         names : mapping of str to str, optional
             What people call a label.
         label_texts : mapping of str to str, optional
-            What is written about a label. Representations of the model with ``lf`` cluster labels by it.
+            What is written about a label. Representations of the model with ``lf`` cluster labels by it, and rankers of
+            pairs look for it in texts; those do with names, or the labels themselves, if there is nothing else.
         """
         self.check_parameters()
-        vectorizer, model = _copy(self.vectorizer, Tfidf), _copy(self.model, type(self.model or XRLinear()))
+        vectorizer = Tfidf() if self.vectorizer is None else Tfidf(**self.vectorizer.get_params(deep=False))
+        model = XRLinear() if self.model is None else fresh(self.model)
         X = vectorizer.fit_transform(texts)
         Y, ids = label_matrix(labels)
         known = LabelSet.of(ids, names, label_texts)
@@ -116,10 +108,10 @@ class TextRanker(Parameterised):
         if not ids:
             raise InputError("no text has a label: there is nothing to learn")
         about: dict[str, Any] = {}
-        if "lf" in str(model.representation):
-            if known.texts is None:
-                raise InputError(f"representation={model.representation!r} needs label_texts")
-            about["label_features"] = vectorizer.transform(known.texts)
+        if model.needs_label_features and known.texts is None:
+            raise InputError(f"{model!r} needs label_texts")
+        if model.uses_label_features:
+            about["label_features"] = vectorizer.transform(known.texts or known.names or known.ids)
         model.fit(X, Y, **about)
         self._set_learned(vectorizer, model, known.counted(Y))
         return self
@@ -241,9 +233,8 @@ class TextRanker(Parameterised):
     def from_saved(cls, saved: store.Saved) -> Self:
         """The ranker in an opened folder; what :func:`carya.load` calls."""
         vectorizer, labels, calibration, rest = unpack(saved)
-        model = _KINDS[rest.kind].from_saved(rest)
-        n_labels = model.tree_.n_labels if isinstance(model, XRLinear) else model.n_labels_
-        if model.widths_ != (vectorizer.n_features_, 0) or len(labels) != n_labels:
+        model = open_saved(rest)
+        if model.widths_ != (vectorizer.n_features_, 0) or len(labels) != model.n_labels_:
             raise ModelFormatError(
                 "the parts of the model do not fit together: texts, labels and weights differ in size"
             )
@@ -257,7 +248,7 @@ class TextRanker(Parameterised):
     def _set_learned(
         self,
         vectorizer: Tfidf,
-        model: XRLinear | NearestNeighbours,
+        model: Model,
         labels: LabelSet,
         calibration: Calibration | None = None,
     ) -> None:
@@ -266,12 +257,7 @@ class TextRanker(Parameterised):
         self.model_: Any = model
         self.calibration_ = calibration
 
-    def _ready(self) -> tuple[Tfidf, XRLinear | NearestNeighbours, LabelSet]:
+    def _ready(self) -> tuple[Tfidf, Model, LabelSet]:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("this TextRanker is not fitted yet: call fit first")
         return self._fitted
-
-
-def _copy(part: Any, kind: Any) -> Any:
-    """An unfitted one of the same parameters."""
-    return kind() if part is None else kind(**part.get_params(deep=False))

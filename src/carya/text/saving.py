@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.errors import ModelFormatError
-from carya.models.neighbours_saving import KIND as NEIGHBOURS_KIND
 from carya.models.saving import KIND as MODEL_KIND
 from carya.params import from_json, to_json
 from carya.store import Saved
@@ -75,8 +74,6 @@ def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Calibration | None, Saved]:
         if f"calibration.{_CALIBRATION[0]}" in saved.arrays:
             calibration = Calibration(*(saved.arrays[f"calibration.{name}"] for name in _CALIBRATION))
         kind = saved.parameters.get("model_kind", MODEL_KIND)
-        if kind not in (MODEL_KIND, NEIGHBOURS_KIND):
-            raise ValueError(f"texts are not ranked by a model of kind {kind!r}")
         mine = [name for name in saved.arrays if name.startswith(("text.", "labels.", "calibration."))]
         extras = (counts is not None) + len(_CALIBRATION) * (calibration is not None)
         if len(mine) != len(_TERMS) * parts + 1 + 2 * len(strings) + extras:
