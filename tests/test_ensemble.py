@@ -218,9 +218,9 @@ def test_members_of_any_kind(world: World, tmp_path: Path) -> None:
     opened = carya.load(tmp_path / "model")
     assert [type(one) for one in opened.members_] == [type(one) for one in members]
     assert (opened.predict(world.X[:30], top_k=5) != S).nnz == 0
-    some = made.predict(world.X[:30], top_k=5, min_score=0.4)
+    some = made.predict(world.X[:30], top_k=5, min_score=0.9)
     assert 0 < some.nnz < S.nnz
-    assert some.data.min() >= np.float32(0.4)
+    assert some.data.min() >= np.float32(0.9)
 
 
 def test_texts_are_ranked_by_several_models(tmp_path: Path) -> None:
