@@ -77,8 +77,8 @@ class _Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._head_size is None:
             return
-        self._unparsed += len(data)  # a head that has no end yet is all that came
-        if self._unparsed > self.settings.max_header + len(data) or self._unparsed > 2 * self.settings.max_header:
+        before, self._unparsed = self._unparsed, self._unparsed + len(data)  # no end of a head yet: all of it is head,
+        if before > self.settings.max_header:  # but the first of it, which may have come behind another request
             self._refuse(self._too_large())
 
     def on_message_begin(self) -> None:

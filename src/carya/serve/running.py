@@ -111,6 +111,11 @@ class _Server(uvicorn.Server):
     """A uvicorn server that ends quietly on signals, and looks for new models on SIGHUP."""
 
     hang_up: Any = None
+    watcher: int | None = None
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to end: also when nobody watches any more."""
+        return (self.watcher not in (None, os.getppid())) or await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -133,8 +138,8 @@ def _work(plan: Plan, listening: socket.socket, shared: Any, worker: int, regist
     if shared is not None:
         numbers = memoryview(shared).cast("B").cast("d")
         rows = [numbers[begin : begin + WIDTH] for begin in range(0, len(numbers), WIDTH)]
-    counters = Counters(rows, worker)
     registry = Registry.open(plan.folders) if registry is None else registry
+    counters = Counters(rows, worker)
     app = create_app(registry, settings, counters=counters, journal=journal)
     config = uvicorn.Config(
         app,
@@ -152,7 +157,20 @@ def _work(plan: Plan, listening: socket.socket, shared: Any, worker: int, regist
     )
     server = _Server(config)
     server.hang_up = lambda: refresh(registry, counters, journal)
+    if shared is not None:
+        server.watcher = os.getppid()
     server.run(sockets=[listening])
+
+
+@contextlib.contextmanager
+def _ignored(*numbers: signal.Signals) -> Generator[None, None, None]:
+    """Ignore signals, and so do processes that are started meanwhile, until they say otherwise."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Watcher:
@@ -195,7 +213,10 @@ class _Watcher:
         process = self._context.Process(
             target=_work, args=(self._plan, self._sockets[worker], self._shared, worker), name=f"carya-{worker}"
         )
-        process.start()
+        with _ignored(
+            signal.SIGINT, signal.SIGHUP
+        ):  # they come to all processes; a worker that begins would die of them
+            process.start()
         self._workers[worker] = process
 
     def _stop(self, number: int, frame: Any) -> None:
