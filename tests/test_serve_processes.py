@@ -37,10 +37,14 @@ def test_new_versions_without_a_failed_request(tmp_path: Path) -> None:
         askers = [threading.Thread(target=ask) for _ in range(3)]
         for asker in askers:
             asker.start()
-        for turn in (1, 2):
-            new = saved(tmp_path / "m", seed=turn)
-            running.wait_for("reloaded", times=2 * turn)  # both workers
-        time.sleep(0.2)
+        for turn in (1, 2, 3):
+            until = time.monotonic() + 60
+            while len({version for _, version in list(seen)}) < turn:  # the one before is in use
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            if turn < 3:
+                new = saved(tmp_path / "m", seed=turn)
+                running.wait_for("reloaded", times=2 * turn)  # both workers
         stop.set()
         for asker in askers:
             asker.join()

@@ -65,7 +65,7 @@ def serve(plan: Plan, *, host: str, port: int, workers: int) -> None:
     if not settings.tokens and not _is_loopback(where[0]):
         journal.write("warning", "no token is asked for, and others can reach this address", address=where[0])
     if workers == 1:
-        _work(plan, sockets[0], None, 0, registry)
+        _work(plan, sockets[0], None, 0, registry=registry)
         return
     del registry
     _Watcher(plan, sockets, journal).run()
@@ -129,7 +129,14 @@ class _Server(uvicorn.Server):
         self._refreshing = asyncio.ensure_future(self.hang_up())
 
 
-def _work(plan: Plan, listening: socket.socket, shared: Any, worker: int, registry: Registry | None = None) -> None:
+def _work(
+    plan: Plan,
+    listening: socket.socket,
+    shared: Any,
+    worker: int,
+    watcher: int | None = None,
+    registry: Registry | None = None,
+) -> None:
     """Be a worker until told to stop."""
     settings = Settings(**plan.settings)
     journal = Journal(settings.log, worker)
@@ -157,8 +164,7 @@ def _work(plan: Plan, listening: socket.socket, shared: Any, worker: int, regist
     )
     server = _Server(config)
     server.hang_up = lambda: refresh(registry, counters, journal)
-    if shared is not None:
-        server.watcher = os.getppid()
+    server.watcher = watcher
     server.run(sockets=[listening])
 
 
@@ -211,7 +217,9 @@ class _Watcher:
             self._journal.write("error", "a worker ended and is started again", ended=worker, code=before.exitcode)
         self._started[worker] = now
         process = self._context.Process(
-            target=_work, args=(self._plan, self._sockets[worker], self._shared, worker), name=f"carya-{worker}"
+            target=_work,
+            args=(self._plan, self._sockets[worker], self._shared, worker, os.getpid()),
+            name=f"carya-{worker}",
         )
         with _ignored(
             signal.SIGINT, signal.SIGHUP
