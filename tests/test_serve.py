@@ -470,6 +470,15 @@ def test_new_versions(tmp_path: Path) -> None:
     assert registry.refresh() == []  # it is not tried again and again
     assert registry.get().ranker.suggest(TEXT) == second.suggest(TEXT)
     (tmp_path / "m").rename(tmp_path / "damaged")
+    saved(tmp_path / "beside", seed=11)
+    arrays = bytearray((tmp_path / "beside" / "arrays.bin").read_bytes())
+    arrays[len(arrays) // 2] ^= 1
+    (tmp_path / "beside" / "arrays.bin").write_bytes(arrays)
+    (tmp_path / "beside").rename(tmp_path / "m")
+    (failed,) = registry.refresh()
+    assert "checksum" in failed.reason or "damaged" in failed.reason  # type: ignore[union-attr]
+    assert registry.get().ranker.suggest(TEXT) == second.suggest(TEXT)
+    (tmp_path / "m").rename(tmp_path / "flipped")
     third = saved(tmp_path / "m", seed=10)
     assert len(registry.refresh()) == 1
     assert registry.get().ranker.suggest(TEXT) == third.suggest(TEXT)
