@@ -17,6 +17,7 @@ import json
 import re
 import struct
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,14 +72,14 @@ class Client(asyncio.Protocol):
         self.load.answered(self, bytes(status), size)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self.busy:
-            self.load.lost()
+        self.load.lost(self)
 
 
 class Load:
     """Requests, and what became of them."""
 
-    def __init__(self, requests: list[bytes], rate: float | None) -> None:
+    def __init__(self, requests: list[bytes], rate: float | None, port: int) -> None:
+        self.port = port
         self.loop = asyncio.get_running_loop()
         self.next: Iterator[bytes] = itertools.cycle(requests)
         self.rate = rate
@@ -87,8 +88,9 @@ class Load:
         self.errors = 0
         self.bytes = 0
         self.running = True
-        self.idle: list[Client] = []
-        self.due: list[float] = []
+        self.clients: list[Client] = []
+        self.idle: deque[Client] = deque()
+        self.due: deque[float] = deque()
 
     def answered(self, client: Client, status: bytes, size: int) -> None:
         self.latencies.append(time.perf_counter() - client.begun)
@@ -99,12 +101,21 @@ class Load:
         if self.rate is None:
             client.ask(next(self.next), time.perf_counter())
         elif self.due:
-            client.ask(next(self.next), self.due.pop(0))
+            client.ask(next(self.next), self.due.popleft())
         else:
             self.idle.append(client)
 
-    def lost(self) -> None:
-        self.errors += 1
+    def lost(self, client: Client) -> None:
+        if client.busy:
+            self.errors += 1
+        elif client in self.idle:  # servers close connections that are not used; another takes its place
+            self.idle.remove(client)
+            self.opening = self.loop.create_task(self.open())
+
+    async def open(self) -> None:
+        _, client = await self.loop.create_connection(lambda: Client(self), "127.0.0.1", self.port)
+        self.clients.append(client)
+        self.idle.append(client)
 
     async def at_rate(self, until: float) -> None:
         begun = time.perf_counter()
@@ -114,32 +125,31 @@ class Load:
                 when = begun + sent / self.rate
                 sent += 1
                 if self.idle:
-                    self.idle.pop().ask(next(self.next), when)
+                    self.idle.popleft().ask(next(self.next), when)
                 else:
                     self.due.append(when)
             await asyncio.sleep(0.001)
 
 
 async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    load = Load(read_requests(arguments.requests), arguments.rate)
-    clients = []
+    load = Load(read_requests(arguments.requests), arguments.rate, arguments.port)
     for _ in range(arguments.connections):
-        _, client = await load.loop.create_connection(lambda: Client(load), "127.0.0.1", arguments.port)
-        clients.append(client)
+        await load.open()
     begun = time.perf_counter()
     until = begun + arguments.seconds
     if arguments.rate is None:
-        for client in clients:
+        load.idle.clear()
+        for client in load.clients:
             client.ask(next(load.next), time.perf_counter())
         await asyncio.sleep(arguments.seconds)
     else:
-        load.idle = list(clients)
         await load.at_rate(until)
     load.running = False
     seconds = time.perf_counter() - begun
     done = len(load.latencies)
     await asyncio.sleep(min(2.0, arguments.seconds))
-    for client in clients:
+    load.idle.clear()
+    for client in load.clients:
         client.busy = False
         client.transport.close()
     times = sorted(load.latencies)

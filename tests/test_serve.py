@@ -82,6 +82,7 @@ def test_models_by_name(client: Client, folder: Path) -> None:
     about = client.get("/v1/model?model=two").json()
     assert (about["name"], about["default"], about["others"]) == ("two", False, ["one"])
     assert (about["kind"], about["explains"], about["labels"]) == ("XRLinear", True, len(two.labels_))
+    assert about["calibrated"] is False
     assert about["levels"] == [len(level) for level in two.model_.tree_.parents]
     assert client.get("/v1/model").json()["default"] is True
     gone = client.get("/v1/model?model=three")
@@ -138,6 +139,7 @@ class Ranking:
         self.vectorizer_ = ranker.vectorizer_
         self.labels_ = ranker.labels_
         self.label_names_ = ranker.label_names_
+        self.calibration_ = None
 
     def suggest_all(self, *args: Any, **how: Any) -> Any:
         return self._ranker.suggest_all(*args, **how)
@@ -159,6 +161,20 @@ def test_models_that_cannot_do_everything(folder: Path, ranker: carya.TextRanker
         deep = client.post("/v1/suggest", {"text": TEXT, "top_k": 3, "labels": {"prefix": "chess"}}).json()
         full = ranker.suggest(TEXT, top_k=len(ranker.labels_))
         assert labels_of(deep) == [one for one in wanted(full) if one[0].startswith("chess")][:3]
+
+
+def test_chances(tmp_path: Path) -> None:
+    ranker = saved(tmp_path / "m").calibrate(*corpus(100, seed=8))
+    ranker.save(tmp_path / "m")
+    with Client(create_app({"m": tmp_path / "m"}, Settings(log="error"))) as client:
+        assert client.get("/v1/model").json()["calibrated"] is True
+        for texts in ([TEXT], [TEXT, "", *corpus(20, seed=9)[0]]):
+            answer = client.post("/v1/suggest", {"texts": texts}).json()
+            for found, expected in zip(answer["results"], ranker.suggest_all(texts), strict=True):
+                chances = [one["chance"] for one in found["suggestions"]]
+                assert ranker.calibration_ is not None
+                assert chances == ranker.calibration_([one.score for one in expected]).tolist()
+                assert chances == sorted(chances, reverse=True)
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.integers(0, 10**6))
@@ -454,6 +470,15 @@ def test_new_versions(tmp_path: Path) -> None:
     assert registry.refresh() == []  # it is not tried again and again
     assert registry.get().ranker.suggest(TEXT) == second.suggest(TEXT)
     (tmp_path / "m").rename(tmp_path / "damaged")
+    saved(tmp_path / "beside", seed=11)
+    arrays = bytearray((tmp_path / "beside" / "arrays.bin").read_bytes())
+    arrays[len(arrays) // 2] ^= 1
+    (tmp_path / "beside" / "arrays.bin").write_bytes(arrays)
+    (tmp_path / "beside").rename(tmp_path / "m")
+    (failed,) = registry.refresh()
+    assert "checksum" in failed.reason or "damaged" in failed.reason  # type: ignore[union-attr]
+    assert registry.get().ranker.suggest(TEXT) == second.suggest(TEXT)
+    (tmp_path / "m").rename(tmp_path / "flipped")
     third = saved(tmp_path / "m", seed=10)
     assert len(registry.refresh()) == 1
     assert registry.get().ranker.suggest(TEXT) == third.suggest(TEXT)

@@ -87,7 +87,7 @@ def endless(running: Server, first: bytes, more: bytes) -> str:
         return told(read_answer(connection))
 
 
-def not_reading(running: Server) -> str:
+def not_reading(running: Server, pause: float) -> str:
     """Requests without end on a connection, of which no answer is read."""
     asked = get("/openapi.json") * 50
     with socket.create_connection(("127.0.0.1", running.port), 20) as connection:
@@ -95,6 +95,7 @@ def not_reading(running: Server) -> str:
         try:
             for _ in range(10_000):
                 connection.sendall(asked)
+                time.sleep(pause)
         except TimeoutError:
             return "waits for ever"
         except ConnectionError:
@@ -286,7 +287,8 @@ HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
     ),
     ("the same in the midst of the body", said(post(b'{"text": ', length=100), close_half=True), "closed"),
     ("a client that leaves in the midst of its body", gone, "nothing; the log has 499"),
-    ("a client that never reads its answers", not_reading, "closed"),
+    ("a client that never reads its answers", lambda it: not_reading(it, 0.05), "closed"),
+    ("requests without end on a connection", lambda it: not_reading(it, 0), "closed"),
     (
         "more requests at once than `--max-requests`",
         at_once,

@@ -37,10 +37,14 @@ def test_new_versions_without_a_failed_request(tmp_path: Path) -> None:
         askers = [threading.Thread(target=ask) for _ in range(3)]
         for asker in askers:
             asker.start()
-        for turn in (1, 2):
-            new = saved(tmp_path / "m", seed=turn)
-            running.wait_for("reloaded", times=2 * turn)  # both workers
-        time.sleep(0.2)
+        for turn in (1, 2, 3):
+            until = time.monotonic() + 60
+            while len({version for _, version in list(seen)}) < turn:  # the one before is in use
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            if turn < 3:
+                new = saved(tmp_path / "m", seed=turn)
+                running.wait_for("reloaded", times=2 * turn)  # both workers
         stop.set()
         for asker in askers:
             asker.join()
@@ -57,16 +61,18 @@ def test_new_versions_without_a_failed_request(tmp_path: Path) -> None:
 def test_sighup_looks_at_once_and_a_lost_worker_is_replaced(tmp_path: Path) -> None:
     saved(tmp_path / "m")
     with server(tmp_path, str(tmp_path / "m"), "--workers", "2", "--watch-seconds", "0") as running:
-        saved(tmp_path / "m", seed=1)
-        for worker in ("0", "1"):  # both must be there to hear it
+        for worker in ("0", "1"):  # both must have opened the first version
             until = time.monotonic() + 60
             started = re.compile(rf'carya_worker_start_time_seconds{{worker="{worker}"}} [1-9]')
             while not started.search(httpx.get(running.url("/metrics")).text):
                 assert time.monotonic() < until
                 time.sleep(0.1)
-        time.sleep(0.5)
-        running.process.send_signal(signal.SIGHUP)
-        running.wait_for("reloaded", times=2)
+        saved(tmp_path / "m", seed=1)
+        until = time.monotonic() + 60
+        while len([line for line in running.lines() if line["event"] == "reloaded"]) < 2:
+            assert time.monotonic() < until
+            running.process.send_signal(signal.SIGHUP)
+            time.sleep(0.2)
         children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
         workers = [int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
         assert len(workers) == 2
@@ -74,6 +80,23 @@ def test_sighup_looks_at_once_and_a_lost_worker_is_replaced(tmp_path: Path) -> N
         assert running.wait_for("a worker ended and is started again")["code"] == -signal.SIGKILL
         for _ in range(6):  # connections wait for the new one, none is refused
             assert httpx.post(running.url("/v1/suggest"), json={"text": TEXT}, timeout=60).status_code == 200
+
+
+def test_workers_end_with_their_watcher(tmp_path: Path) -> None:
+    saved(tmp_path / "m")
+    with pytest.raises(AssertionError), server(tmp_path, str(tmp_path / "m"), "--workers", "2") as running:
+        running.process.kill()  # which is not how a server should end
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            httpx.get(running.url("/healthz"), timeout=5)
+        except httpx.ConnectError:
+            break
+        except httpx.TransportError:
+            pass
+        time.sleep(0.2)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(running.url("/healthz"), timeout=5)
 
 
 def test_tokens_and_ctrl_c(tmp_path: Path) -> None:
@@ -92,9 +115,6 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     for arguments, message in (
         ([str(tmp_path / "nowhere")], "is not a saved model"),
         ([str(tmp_path / "m"), "--max-texts", "0"], "--max-texts is '0'; it must be an integer of at least 1"),
-        ([str(tmp_path / "m"), str(tmp_path / "m")], "two models are called 'm': give each a name"),
-        ([str(tmp_path / "m"), "--host", "256.1.1.1"], "cannot listen on 256.1.1.1, port 8000"),
-        ([str(tmp_path / "m"), "--token-file", str(tmp_path / "none")], "No such file or directory"),
     ):
         done = run("serve", *arguments)
         assert done.returncode == 2
@@ -108,6 +128,10 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
 
 def test_names_and_tokens(tmp_path: Path) -> None:
     assert named(["a/b c=d/", "x=y"]) == {"b-c-d": Path("a/b c=d/"), "x": Path("y")}
+    with pytest.raises(InputError, match="two models are called 'm': give each a name"):
+        named(["m", "n/m"])
+    with pytest.raises(InputError, match="No such file or directory"):
+        read_tokens(tmp_path / "none")
     empty = tmp_path / "empty"
     empty.write_text("\n")
     with pytest.raises(InputError, match="there is no token in it"):

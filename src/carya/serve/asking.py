@@ -80,6 +80,11 @@ def suggest(loaded: Loaded, asked: SuggestRequest, texts: list[str], settings: S
         rows = filtering.ranked(loaded, texts, asked, settings)
     label = loaded.label
     results = [Ranking([Suggested(*label(number), score) for number, score in row]) for row in rows]
+    calibration = loaded.ranker.calibration_
+    if calibration is not None:
+        every = [one for ranking in results for one in ranking.suggestions]
+        for one, chance in zip(every, calibration([one.score for one in every]).tolist(), strict=True):
+            one.chance = chance
     return SuggestResponse(loaded.name, loaded.version, results)
 
 
@@ -128,6 +133,7 @@ def about(registry: Registry, loaded: Loaded, settings: Settings) -> ModelAbout:
         levels=[] if tree is None else [len(parents) for parents in tree.parents],
         beam_width=getattr(ranker.model_, "beam_width", None),
         explains=hasattr(ranker.model_, "explain"),
+        calibrated=ranker.calibration_ is not None,
         limits={
             "texts": settings.max_texts,
             "text_length": settings.max_text_length,

@@ -1,8 +1,8 @@
 """Connections that cannot take a server's time or memory: uvicorn's HTTP/1.1 protocol with limits it does not have.
 
 An application sees a request when its head is there, so what comes before is limited here: how many connections there
-are, how long a head is and takes, and how long a client may leave its answer unread. A client that has sent its
-request and closed its half of the connection still gets its answer.
+are, how long a head is and takes, how many requests come ahead of answers, and how long those may lie unread. A client
+that has sent its request and closed its half of the connection still gets its answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from carya.serve.counters import Counters
 from carya.serve.errors import BadRequest, Problem, TooSlow, Unavailable
 from carya.serve.settings import Settings
 
+_MOST_AHEAD = 100  # requests that a client sends without waiting for answers; those after are cut off
 _LOOKS = 4  # looks at a connection in the time it may be idle
+
+
+class _TooManyAhead(Exception):  # noqa: N818 - stops the parser, and is seen by nobody
+    pass
 
 
 class _HeadTooLarge(Problem):
@@ -42,6 +47,7 @@ class _Connection(HttpToolsProtocol):
         self._head_size: int | None = None  # None: no head has begun
         self._unparsed = 0
         self._problem: Problem | None = None
+        self._running: Any = None
         self._look_task: asyncio.TimerHandle | None = None
         self._since: float | None = None  # when we began to wait for a head
         self._unread_since: float | None = None
@@ -61,6 +67,11 @@ class _Connection(HttpToolsProtocol):
             self._look_task.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:  # uvicorn tells only the last one
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.pipeline.clear()
         self.counters.gauge("connections", len(self.connections))
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -77,8 +88,8 @@ class _Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._head_size is None:
             return
-        self._unparsed += len(data)  # a head that has no end yet is all that came
-        if self._unparsed > self.settings.max_header + len(data) or self._unparsed > 2 * self.settings.max_header:
+        before, self._unparsed = self._unparsed, self._unparsed + len(data)  # no end of a head yet: all of it is head,
+        if before > self.settings.max_header:  # but the first of it, which may have come behind another request
             self._refuse(self._too_large())
 
     def on_message_begin(self) -> None:
@@ -96,7 +107,19 @@ class _Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_size = self._since = None
+        if len(self.pipeline) >= _MOST_AHEAD:
+            self.transport.abort()  # no answer: it would stand where that of an earlier request should
+            raise _TooManyAhead
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.pipeline and not self.transport.is_closing():
+            self.flow.pause_reading()  # what has come is answered before more is read
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP, or too much of it."""

@@ -35,12 +35,16 @@ class SuggestRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     labels: LabelFilter | None = None
 
 
-class Suggested(Struct):
+class Suggested(Struct, omit_defaults=True):
     """A label of a text."""
 
     label: str
     name: str
     score: float
+    chance: (
+        Annotated[float, Meta(description="How often a label of such a score is right; if the model is calibrated.")]
+        | None
+    ) = None
 
 
 class Ranking(Struct):
@@ -108,6 +112,7 @@ class ModelAbout(Struct):
     levels: Annotated[list[int], Meta(description="Nodes at each level of the tree; empty if it has no single tree.")]
     beam_width: int | None
     explains: Annotated[bool, Meta(description="Whether /v1/explain works with it.")]
+    calibrated: Annotated[bool, Meta(description="Whether suggestions have a chance beside their score.")]
     limits: Annotated[dict[str, int], Meta(description="What a request to this server may ask for.")]
     others: Annotated[list[str], Meta(description="The names of the server's other models.")]
 

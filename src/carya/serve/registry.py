@@ -141,6 +141,7 @@ class Registry:
                     continue
                 try:
                     loaded = _load(name, place.path)
+                    _verify(loaded.ranker)
                 except (CaryaError, OSError) as error:
                     news.append(Failure(name, str(error)))
                 else:
@@ -172,6 +173,13 @@ def _load(name: str, place: Path) -> Loaded:
         part.set_params(n_jobs=1, verbose=False)  # requests are answered side by side, each by one thread
     ranker.suggest_all(["a first text, so that nobody waits for what is only needed once"])
     return Loaded(name, ranker, version, changed)
+
+
+def _verify(ranker: TextRanker) -> None:
+    """Look at all weights of a new version, as a damaged one must not take the place of a whole one."""
+    for model in getattr(ranker.model_, "members_", [ranker.model_]):
+        for layer in getattr(model, "layers_", ()):
+            layer.verify()
 
 
 def _version(place: Path) -> tuple[str, datetime]:

@@ -65,7 +65,7 @@ def serve(plan: Plan, *, host: str, port: int, workers: int) -> None:
     if not settings.tokens and not _is_loopback(where[0]):
         journal.write("warning", "no token is asked for, and others can reach this address", address=where[0])
     if workers == 1:
-        _work(plan, sockets[0], None, 0, registry)
+        _work(plan, sockets[0], None, 0, registry=registry)
         return
     del registry
     _Watcher(plan, sockets, journal).run()
@@ -111,6 +111,11 @@ class _Server(uvicorn.Server):
     """A uvicorn server that ends quietly on signals, and looks for new models on SIGHUP."""
 
     hang_up: Any = None
+    watcher: int | None = None
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to end: also when nobody watches any more."""
+        return (self.watcher not in (None, os.getppid())) or await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -124,7 +129,14 @@ class _Server(uvicorn.Server):
         self._refreshing = asyncio.ensure_future(self.hang_up())
 
 
-def _work(plan: Plan, listening: socket.socket, shared: Any, worker: int, registry: Registry | None = None) -> None:
+def _work(
+    plan: Plan,
+    listening: socket.socket,
+    shared: Any,
+    worker: int,
+    watcher: int | None = None,
+    registry: Registry | None = None,
+) -> None:
     """Be a worker until told to stop."""
     settings = Settings(**plan.settings)
     journal = Journal(settings.log, worker)
@@ -133,8 +145,8 @@ def _work(plan: Plan, listening: socket.socket, shared: Any, worker: int, regist
     if shared is not None:
         numbers = memoryview(shared).cast("B").cast("d")
         rows = [numbers[begin : begin + WIDTH] for begin in range(0, len(numbers), WIDTH)]
-    counters = Counters(rows, worker)
     registry = Registry.open(plan.folders) if registry is None else registry
+    counters = Counters(rows, worker)
     app = create_app(registry, settings, counters=counters, journal=journal)
     config = uvicorn.Config(
         app,
@@ -152,7 +164,19 @@ def _work(plan: Plan, listening: socket.socket, shared: Any, worker: int, regist
     )
     server = _Server(config)
     server.hang_up = lambda: refresh(registry, counters, journal)
+    server.watcher = watcher
     server.run(sockets=[listening])
+
+
+@contextlib.contextmanager
+def _ignored(*numbers: signal.Signals) -> Generator[None, None, None]:
+    """Ignore signals, and so do processes that are started meanwhile, until they say otherwise."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Watcher:
@@ -193,9 +217,14 @@ class _Watcher:
             self._journal.write("error", "a worker ended and is started again", ended=worker, code=before.exitcode)
         self._started[worker] = now
         process = self._context.Process(
-            target=_work, args=(self._plan, self._sockets[worker], self._shared, worker), name=f"carya-{worker}"
+            target=_work,
+            args=(self._plan, self._sockets[worker], self._shared, worker, os.getpid()),
+            name=f"carya-{worker}",
         )
-        process.start()
+        with _ignored(
+            signal.SIGINT, signal.SIGHUP
+        ):  # they come to all processes; a worker that begins would die of them
+            process.start()
         self._workers[worker] = process
 
     def _stop(self, number: int, frame: Any) -> None:
