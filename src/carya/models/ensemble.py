@@ -135,7 +135,7 @@ class Ensemble(Parameterised):
             )
         else:
             rankings = [
-                _ranking(model.predict(one, top_k=self._pool(count), beam_width=beam_width))
+                ranking(model.predict(one, top_k=self._pool(count), beam_width=beam_width))
                 for model, one in zip(models, inputs, strict=True)
             ]
             answer = combine_rankings(rankings, combine=self.combine, weights=weights, top_k=count, threads=threads)
@@ -275,19 +275,22 @@ class Ensemble(Parameterised):
         for model, one in zip(models, queries, strict=True):
             found = model.search().predict(one, top_k=self._pool(5), beam_width=model.beam_width, threads=threads)
             rankings.append(_core.Csr(*found, labels.cols, "ranking", False))
-        truth = Y[unseen]
-        best, most = None, -1.0
-        for weights in _mixtures(len(models)):
-            indptr, guessed, scores = combine_rankings(
-                rankings, combine=self.combine, weights=weights, top_k=5, threads=threads
-            )
-            S = sp.csr_array((scores, guessed, indptr), shape=truth.shape)
-            report = metrics.report(truth, S, k=(1, 3, 5))
-            value = report["P@1"] + report["P@3"] + report["P@5"]
-            if value > most:
-                best, most = weights, value
-        assert best is not None  # there is at least one mixture
-        return best
+        return best_mixture(rankings, Y[unseen], combine=self.combine, threads=threads)
+
+
+def best_mixture(
+    rankings: Sequence[_core.Csr], truth: sp.csr_array, *, combine: str, threads: int
+) -> NDArray[np.float32]:
+    """The weights of some rankings with the most P@1 + P@3 + P@5 together; equal ones if nothing is better."""
+    best, most = np.zeros(0, np.float32), -1.0
+    for weights in _mixtures(len(rankings)):
+        indptr, guessed, scores = combine_rankings(rankings, combine=combine, weights=weights, top_k=5, threads=threads)
+        S = sp.csr_array((scores, guessed, indptr), shape=truth.shape)
+        report = metrics.report(truth, S, k=(1, 3, 5))
+        value = report["P@1"] + report["P@3"] + report["P@5"]
+        if value > most:
+            best, most = weights, value
+    return best
 
 
 def _fit_all(
@@ -313,7 +316,7 @@ def _rows(features: Features, rows: NDArray[np.int64]) -> Features:
     return Features.of(Csr.of_scipy(features.sparse.to_scipy()[rows]), np.ascontiguousarray(features.dense[rows]))
 
 
-def _ranking(S: sp.csr_array) -> _core.Csr:
+def ranking(S: sp.csr_array) -> _core.Csr:
     """A prediction for the core: rows are best first and so not sorted by label."""
     return _core.Csr(S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data, S.shape[1], "ranking", False)
 
