@@ -15,6 +15,8 @@ _KINDS = {
     "xr-linear": ("carya.models.xr_linear", "XRLinear"),
     "ensemble": ("carya.models.ensemble", "Ensemble"),
     "text-ranker": ("carya.text.ranker", "TextRanker"),
+    "xr-transformer": ("carya.transformer.xr_transformer", "XRTransformer"),
+    "x-transformer": ("carya.transformer.x_transformer", "XTransformer"),
 }
 
 
@@ -23,7 +25,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear, Ensemble or TextRanker
+    XRLinear, Ensemble, TextRanker, XRTransformer or XTransformer
         As it was saved.
 
     Raises
