@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -276,6 +280,43 @@ def test_training_goes_on_where_it_was_killed(bert: Path, tmp_path: Path) -> Non
         for a, b in zip(before, after, strict=True):
             assert torch.equal(a, b)
         assert account.epochs == [1, 5]
+
+
+PROCESS = """
+import sys
+sys.path[:0] = [{tests!r}]
+import torch
+import test_transformer_parts as parts
+from pathlib import Path
+from carya.transformer import processes
+processes.join()
+_, encoder, heads = parts.trained(Path({bert!r}), rows=36, packed=True)  # two batches an epoch
+print(*[float(one.detach().double().abs().sum()) for one in (*encoder.parameters(), *heads.parameters())])
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_do_what_one_does_that_accumulates_two_batches(bert: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    code = PROCESS.format(tests=str(Path(__file__).parent), bert=str(bert))
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=os.environ
+            | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    sums = [[float(one) for one in process.communicate(timeout=120)[0].split()] for process in started]
+    _, encoder, heads = trained(bert, rows=36, packed=True, accumulate=2)
+    alone = [float(one.detach().double().abs().sum()) for one in (*encoder.parameters(), *heads.parameters())]
+    assert sums[0] == sums[1]
+    assert np.allclose(sums[0], alone, rtol=1e-3)
 
 
 def test_checkpoints_of_others_and_damaged_ones_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from carya.ahead import read_ahead
 from carya.progress import Progress, Report
-from carya.transformer import batches
+from carya.transformer import batches, processes
 from carya.transformer.batches import Layout
 from carya.transformer.checkpoints import Checkpoints
 from carya.transformer.curriculum import Stage
@@ -155,7 +155,7 @@ class Training:
             for epoch in range(first_epoch, last):
                 encoder.train()
                 self._heads.train()
-                plan = batches.plan(lengths, layout, key=[settings.seed, number, epoch])
+                plan = processes.share(batches.plan(lengths, layout, key=[settings.seed, number, epoch]))
                 self._epoch(number, epoch, plan, first_batch, layout, task, step, optimiser, rates, report)
                 first_batch = 0
                 if self._dev is not None and self._enough(number, epoch):
@@ -188,14 +188,16 @@ class Training:
                 yield batch.n_tokens, tensors_of(batch, layout, targets, task, pinned=cuda)
 
         tokens, started = 0, time.monotonic()
+        mine, count_of_processes = processes.place()
         for at, (count, tensors) in enumerate(read_ahead(ready()), first):
-            torch.manual_seed(self._draw(number, 1 + epoch, at))
+            torch.manual_seed(self._draw(number, 1 + epoch, at * count_of_processes + mine))
             losses.append(step(tensors).clone())
             tokens += count
             if (at + 1) % settings.accumulate == 0 or at + 1 == len(plan):
                 done = (epoch + (at + 1) / len(plan)) / stage.epochs
                 for group, rate in zip(optimiser.param_groups, rates, strict=True):
                     group["lr"] = rate * _slope(done, settings.warmup)
+                processes.average(one for group in optimiser.param_groups for one in group["params"])
                 optimiser.step()
                 optimiser.zero_grad(set_to_none=not step.keeps_gradients)
             if report is not None:
@@ -300,6 +302,8 @@ class Training:
 
     def _write(self, number: int, epoch: int, at: int, optimiser: torch.optim.Optimizer) -> None:
         assert self._checkpoints is not None  # it is asked only then
+        if processes.place()[0] > 0:
+            return  # all are in the same state, and the first writes it
         tensors = dict(self._parameters())
         tensors |= {f"best.{name}": one for name, one in self._best.items()}
         for index, one in optimiser.state_dict()["state"].items():

@@ -17,6 +17,7 @@ from carya.errors import InputError
 from carya.matrices import Csr
 from carya.models.xr_linear import XRLinear
 from carya.progress import Progress
+from carya.transformer import processes
 from carya.transformer.checkpoints import Checkpoints
 from carya.transformer.curriculum import stages
 from carya.transformer.encoder import Encoder
@@ -52,7 +53,7 @@ class Matcher:
 def device_of(name: str) -> torch.device:
     """The device of that name; auto is the GPU, if there is one."""
     try:
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else torch.device(name)
+        device = processes.own_device() if name == "auto" else torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} cannot be used: {error}") from None
@@ -94,6 +95,7 @@ def fine_tuned(
     purpose : str
         What this training is for, so that checkpoints of another are not mistaken for its own.
     """
+    processes.join()
     torch.manual_seed(settings.seed)
     encoder = load_encoder(settings)
     with progress.stage("tokenise") as report:
