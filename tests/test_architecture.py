@@ -21,6 +21,7 @@ FLOORS: list[set[str]] = [
     {"indexing", "matching", "ranking", "data"},
     {"models"},
     {"text"},
+    {"transformer"},
     {"opening"},
     {"serve"},
     {"cli"},

@@ -33,12 +33,15 @@ PAGES = [
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name: str) -> None:
+    if name.startswith("carya.transformer."):
+        pytest.importorskip("torch")
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert failed == 0
 
 
 def test_there_are_examples_for_every_public_name() -> None:
-    for name in ("LabelTree", "NearestNeighbours", "Reranked", "TextRanker", "Tfidf", "XRLinear", "load"):
+    own = {"errors", "indexing", "metrics", "data", "ranking", "__version__"}
+    for name in sorted({*carya.__all__} - own):
         assert ">>>" in getattr(carya, name).__doc__, name
     for module in (carya.metrics, carya.data):
         for name in module.__all__:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from carya.opening import load
     from carya.text.ranker import TextRanker
     from carya.text.tfidf import Tfidf
+    from carya.transformer.x_transformer import XTransformer
+    from carya.transformer.xr_transformer import XRTransformer
     from carya.tree import LabelTree
     from carya.version import __version__
 
@@ -29,6 +31,8 @@ __all__ = [
     "TextRanker",
     "Tfidf",
     "XRLinear",
+    "XRTransformer",
+    "XTransformer",
     "__version__",
     "data",
     "errors",
@@ -47,6 +51,8 @@ _HOMES = {
     "TextRanker": "carya.text.ranker",
     "Tfidf": "carya.text.tfidf",
     "XRLinear": "carya.models.xr_linear",
+    "XRTransformer": "carya.transformer.xr_transformer",
+    "XTransformer": "carya.transformer.x_transformer",
     "__version__": "carya.version",
     "load": "carya.opening",
     "preset": "carya.models.presets",

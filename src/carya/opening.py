@@ -7,8 +7,15 @@ from typing import Any
 
 from carya import store
 from carya.errors import ModelFormatError
-from carya.models.kinds import open_saved
+from carya.models.kinds import KINDS, open_saved
 from carya.models.saving import LAZY
+
+#: Models of texts, too.
+_KINDS = KINDS | {
+    "text-ranker": ("carya.text.ranker", "TextRanker"),
+    "xr-transformer": ("carya.transformer.xr_transformer", "XRTransformer"),
+    "x-transformer": ("carya.transformer.x_transformer", "XTransformer"),
+}
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -16,7 +23,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear, NearestNeighbours, Ensemble, Reranked or TextRanker
+    XRLinear, NearestNeighbours, Ensemble, Reranked, TextRanker, XRTransformer or XTransformer
         As it was saved.
 
     Raises
@@ -36,10 +43,6 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     saved = store.load(path, lazily=LAZY)
     try:
-        if saved.kind == "text-ranker":
-            from carya.text.ranker import TextRanker  # only what is needed: it should open at once
-
-            return TextRanker.from_saved(saved)
-        return open_saved(saved)
+        return open_saved(saved, _KINDS)
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -51,6 +51,8 @@ class Saved:
     arrays : dict of str to ndarray
         Read-only; mapped from the file, not copied.
     folder : the opened folder that the arrays lie in, if they lie in one
+    place : Path, optional
+        Where that folder is, for models that keep other files beside their arrays.
     """
 
     kind: str
@@ -58,10 +60,16 @@ class Saved:
     shape: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
     folder: _core.Folder | None = None
+    place: Path | None = None
 
 
-def save(path: str | os.PathLike[str], saved: Saved, *, version: str) -> None:
-    """Write a model folder, replacing one that is there; nothing else is ever replaced."""
+def save(
+    path: str | os.PathLike[str], saved: Saved, *, version: str, others: Callable[[Path], None] | None = None
+) -> None:
+    """Write a model folder, replacing one that is there; nothing else is ever replaced.
+
+    `others` writes what else belongs to the model, in formats of its own, to the folder it is called with.
+    """
     place = Path(path)
     check_place(place)
     try:
@@ -71,6 +79,10 @@ def save(path: str | os.PathLike[str], saved: Saved, *, version: str) -> None:
         raise SaveError(f"{place}: {error.strerror or error}") from error
     try:
         entries, checksums = _write_arrays(beside / _ARRAYS, saved.arrays)
+        files: dict[str, Any] = {}
+        if others is not None:
+            others(beside)
+            files = {"files": _described(beside)}
         manifest = {
             "format": FORMAT,
             "written_by": f"carya {version}",
@@ -79,6 +91,7 @@ def save(path: str | os.PathLike[str], saved: Saved, *, version: str) -> None:
             "shape": saved.shape,
             "arrays": entries,
             "checksums": checksums,
+            **files,
         }
         with (beside / _MANIFEST).open("wb") as file:
             file.write(_sealed(manifest))
@@ -114,7 +127,37 @@ def load(path: str | os.PathLike[str], *, lazily: Collection[str] = ()) -> Saved
     kind, parameters, about = (manifest[key] for key in ("kind", "parameters", "shape"))
     if not isinstance(kind, str) or not isinstance(parameters, dict) or not isinstance(about, dict):
         raise ModelFormatError(f"{path}: {_MANIFEST} is not that of a Carya model")
-    return Saved(kind, parameters, about, arrays, folder)
+    _verify_files(Path(path), manifest.get("files", []))
+    return Saved(kind, parameters, about, arrays, folder, Path(path))
+
+
+def _described(folder: Path) -> list[dict[str, Any]]:
+    """Name, size and checksum of every file but those of the model itself."""
+    described = []
+    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+        name = file.relative_to(folder).as_posix()
+        if name != _ARRAYS:
+            described.append({"name": name, "bytes": file.stat().st_size, "checksum": _checksum(_mapped(file))})
+    return described
+
+
+def _verify_files(folder: Path, described: Any) -> None:
+    """Raise ModelFormatError unless files beside the arrays are as they were written."""
+    try:
+        for one in described:
+            file = folder / str(one["name"])
+            if Path(one["name"]).is_absolute() or ".." in Path(one["name"]).parts:
+                raise ModelFormatError(f"{folder}: {one['name']!r} is not a file of the model")
+            if file.stat().st_size != one["bytes"] or _checksum(_mapped(file)) != one["checksum"]:
+                raise ModelFormatError(f"{file} is damaged: it is not what was written")
+    except OSError as error:
+        raise ModelFormatError(f"{folder}: {error.filename}: {error.strerror or error}") from None
+    except (TypeError, KeyError) as error:
+        raise ModelFormatError(f"{folder}: {_MANIFEST} describes its files wrongly: {error}") from None
+
+
+def _mapped(file: Path) -> NDArray[np.uint8]:
+    return np.memmap(file, np.uint8, mode="r") if file.stat().st_size else np.zeros(0, np.uint8)
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -161,18 +204,19 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 def _is_model(place: Path) -> bool:
     """Whether a folder holds a model, whole or damaged, and nothing else."""
-    if {entry.name for entry in place.iterdir()} - {_MANIFEST, _ARRAYS}:
-        return False
     try:
         manifest = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        known = {Path(one["name"]).parts[0] for one in manifest.get("files", [])}
+    except (OSError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
+        return False
+    if {entry.name for entry in place.iterdir()} - {_MANIFEST, _ARRAYS} - known:
         return False
     return isinstance(manifest, dict) and {"format", "kind", "arrays", "checksum"} <= manifest.keys()
 
 
 def size_on_disk(path: str | os.PathLike[str]) -> int:
     """The bytes of a model folder's files."""
-    return sum(file.stat().st_size for file in Path(path).iterdir() if file.is_file())
+    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
 
 
 def move_into_place(beside: Path, place: Path) -> None:

@@ -58,7 +58,7 @@ def evaluate(
     from carya.text.ranker import TextRanker
 
     opened = carya.load(model)
-    if isinstance(opened, TextRanker):
+    if hasattr(opened, "suggest_all"):
         if matrix is not None or dense is not None:
             raise InputError(f"{model} was trained on texts: give the texts and their labels, no matrices")
         data = reading.read(
@@ -73,7 +73,10 @@ def evaluate(
             language=language,
         )
         X, Y = _read_texts(opened, data, source)
-        opened = opened.model_
+        if isinstance(opened, TextRanker):
+            X, opened = opened.vectorizer_.transform(X), opened.model_
+        elif precisions:
+            raise InputError(f"{model} is of several models: their precisions cannot be compared here")
     else:
         X, Y = _read_matrices(opened, source, matrix, dense, part, data_format)
     if Y.shape[0] == 0:
@@ -93,7 +96,7 @@ def evaluate(
 
 
 def _read_texts(ranker: TextRanker, data: Corpus | Matrices, source: str) -> tuple[Any, Any]:
-    """The features of texts, and their labels, with columns for those the ranker does not know."""
+    """Texts and their labels, with columns for those the ranker does not know."""
     from carya.data.corpus import Matrices
     from carya.text.labels import label_matrix
 
@@ -106,7 +109,7 @@ def _read_texts(ranker: TextRanker, data: Corpus | Matrices, source: str) -> tup
             f"{source}: the model knows none of its labels; it knows {ranker.labels_[0]!r} and others, the data have "
             f"{next(label for row in labels for label in row)!r} (train and evaluate with the same --vocabulary)"
         )
-    return ranker.vectorizer_.transform(texts), Y
+    return texts, Y
 
 
 def _read_matrices(

@@ -16,15 +16,15 @@ from carya.errors import ParameterError
 from carya.params import Choice, Integer, Parameterised, Real, Rule
 
 #: Parameters that the command line has its own way of giving, or none.
-NOT_FLAGS = frozenset({"tree", "verbose", "n_jobs", "tokens"})
+NOT_FLAGS = frozenset({"tree", "verbose", "n_jobs", "tokens", "vectorizer", "ranker"})
 
 
 def flags_of(*kinds: type[Parameterised]) -> list[inspect.Parameter]:
-    """A flag for each parameter of some estimators; one that is not given is None."""
-    made = []
+    """A flag for each parameter of some estimators; one that is not given is None, one that several have is of all."""
+    made: list[inspect.Parameter] = []
     for kind in kinds:
         for field in kind.parameters():
-            if field.name in NOT_FLAGS:
+            if field.name in NOT_FLAGS or field.name in {one.name for one in made}:
                 continue
             rule: Rule = field.metadata["rule"]
             switch = isinstance(rule, Choice) and set(rule.values) == {True, False}

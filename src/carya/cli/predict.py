@@ -58,8 +58,9 @@ def predict(
 
     opened = carya.load(model)
     asked = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
-    if isinstance(opened, TextRanker):
-        for one in (opened.vectorizer_, opened.model_):
+    if hasattr(opened, "suggest_all"):
+        parts = (opened.vectorizer_, opened.model_) if isinstance(opened, TextRanker) else (opened,)
+        for one in parts:
             one.set_params(n_jobs=threads).check_parameters()
         answers = _for_texts(opened, _texts(source, data_format, part, text_column), asked)
     else:

@@ -19,6 +19,8 @@ from carya.errors import InputError, ParameterError
 if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Matrices, Vocabulary
 
+_MODELS = ("xr-linear", "xr-transformer", "x-transformer")
+
 
 def _train(
     source: reading.Source,
@@ -41,6 +43,7 @@ def _train(
         ),
     ] = None,
     trees: Annotated[int | None, typer.Option(help="How many trees are one model.", min=1, show_default=False)] = None,
+    model: Annotated[str, typer.Option("--model", help=f"Which model: {', '.join(_MODELS)}.")] = "xr-linear",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     **given: Any,
 ) -> None:
@@ -57,6 +60,8 @@ def _train(
 
       carya train train.jsonl -o model/ --trees 3 --negatives teacher
 
+      carya train data/ -o model/ --model xr-transformer --encoder sentence-transformers/all-MiniLM-L6-v2
+
       carya train train.csv -o model/ --text-column title,abstract --label-separator '|'
 
       carya train texts.txt --labels labels.txt -o model/ --analyzer word,char_wb --ngram-range 1,2/3,5
@@ -66,6 +71,7 @@ def _train(
     from carya.data.corpus import Matrices
     from carya.store import check_place, size_on_disk
 
+    _check_model(model, given)
     check_place(out)  # before the work, not after it
     gc.disable()  # millions of strings, all of them kept to the end
     started = time.perf_counter()
@@ -81,11 +87,15 @@ def _train(
         language=language,
     )
     if isinstance(data, Matrices):
-        model, found = _fit_matrices(data, threads, preset, trees, given)
+        if model != "xr-linear":
+            raise ParameterError(f"--model {model} is for texts, but {data.source} holds features")
+        trained, found = _fit_matrices(data, threads, preset, trees, given)
+    elif model == "xr-linear":
+        trained, found = _fit_texts(data, threads, preset, trees, given)
     else:
-        model, found = _fit_texts(data, threads, preset, trees, given)
+        trained, found = _fit_transformer(data, model, threads, given)
     fitted = time.perf_counter()
-    model.save(out)
+    trained.save(out)
     found |= {
         "model": str(out),
         "bytes": size_on_disk(out),
@@ -148,6 +158,46 @@ def _fit_texts(
     }
 
 
+def _check_model(model: str, given: dict[str, Any]) -> None:
+    """Refuse models that there are not, and flags of others than the one that is wanted."""
+    from carya.models.xr_linear import XRLinear
+    from carya.text.tfidf import Tfidf
+
+    if model not in _MODELS:
+        raise ParameterError(f"--model is {model!r}; it must be {', '.join(_MODELS[:-1])} or {_MODELS[-1]}")
+    linear = {field.name for kind in (Tfidf, XRLinear) for field in kind.parameters()}
+    for name, value in given.items():
+        if model == "xr-linear" and value is not None and name not in linear:
+            raise ParameterError(f"--{name.replace('_', '-')} is for --model {_MODELS[1]} or {_MODELS[2]}")
+
+
+def _fit_transformer(data: Corpus, model: str, threads: int, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    from carya.models.xr_linear import XRLinear
+    from carya.text.tfidf import Tfidf
+    from carya.transformer.x_transformer import XTransformer
+    from carya.transformer.xr_transformer import XRTransformer
+
+    kind = XTransformer if model == "x-transformer" else XRTransformer
+    made = kind(
+        vectorizer=Tfidf(n_jobs=threads, **values_of(Tfidf, given)),
+        ranker=XRLinear(n_jobs=threads, **values_of(XRLinear, given)),
+        n_jobs=threads,
+        verbose=True,
+        **values_of(kind, given),
+    )
+    made.check_parameters()  # before a long file is read
+    texts, labels = reading.gather(data)
+    made.fit(texts, labels, names=_names(data.vocabulary))
+    made.verbose = False
+    return made, {
+        "kind": model,
+        "rows": len(texts),
+        "features": made.vectorizer_.n_features_,
+        "labels": len(made.labels_),
+        "mixture": made.weights_,
+    }
+
+
 def _names(known: Vocabulary | None) -> dict[str, str] | None:
     """What people call the labels, if that is something else than their ids."""
     names = {} if known is None else dict(zip(known.ids, known.names, strict=True))
@@ -193,10 +243,11 @@ def _command() -> Callable[..., None]:
     """The command with a flag for every parameter."""
     from carya.models.xr_linear import XRLinear
     from carya.text.tfidf import Tfidf
+    from carya.transformer.xr_transformer import XRTransformer
 
     own = inspect.signature(_train, eval_str=True)
     mine = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    flags = flags_of(Tfidf, XRLinear)
+    flags = flags_of(Tfidf, XRLinear, XRTransformer)
 
     def command(**arguments: Any) -> None:
         _train(**arguments)

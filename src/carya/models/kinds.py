@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -106,9 +107,9 @@ def fresh(model: Model) -> Any:
     return type(model)(**model.get_params(deep=False))
 
 
-def open_saved(saved: Saved) -> Any:
-    """The model of what a folder holds; raises ModelFormatError for a kind that this version does not know."""
-    if saved.kind not in KINDS:
+def open_saved(saved: Saved, kinds: Mapping[str, tuple[str, str]] = KINDS) -> Any:
+    """The model of what a folder holds; raises ModelFormatError for a kind that is none of `kinds`."""
+    if saved.kind not in kinds:
         raise ModelFormatError(f"it holds a model of kind {saved.kind!r}, which this version of Carya does not know")
-    module, name = KINDS[saved.kind]
+    module, name = kinds[saved.kind]
     return getattr(importlib.import_module(module), name).from_saved(saved)

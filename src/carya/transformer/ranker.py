@@ -1,0 +1,292 @@
+"""The verbs of transformer models: the same as those of :class:`carya.TextRanker`, and `encode`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya import checks, metrics, store
+from carya import sparse as sp
+from carya.errors import InputError, NotFittedError
+from carya.matrices import Csr
+from carya.progress import Bars, Progress
+from carya.text.labels import LabelSet, label_matrix
+from carya.text.ranker import Suggestion
+from carya.text.tfidf import Tfidf
+from carya.transformer.rankers import Inputs, Rankers, alike, mixed, report, threads_of
+from carya.transformer.settings import TransformerParameters, need_torch
+from carya.version import __version__
+
+if TYPE_CHECKING:
+    from carya.transformer.encoder import Encoder
+    from carya.transformer.matcher import Matcher
+
+#: Labels of each text by name, or a matrix of texts x labels.
+Labels = Iterable[Iterable[str]] | Any
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """All that training finds out."""
+
+    encoder: Encoder
+    vectorizer: Tfidf
+    rankers: Rankers
+    labels: LabelSet
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Texts and their labels, and others to choose by."""
+
+    texts: list[str]
+    labels: Csr
+    dev: tuple[list[str], Csr] | None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TransformerRanker(TransformerParameters):
+    """What X-Transformer and XR-Transformer share."""
+
+    kind: ClassVar[str]
+
+    def fit(
+        self,
+        texts: Iterable[str],
+        labels: Labels,
+        *,
+        dev: tuple[Iterable[str], Labels] | NDArray[Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Learn from texts and the labels of each.
+
+        Parameters
+        ----------
+        texts : list of str
+        labels : list of list of str, or sparse matrix of shape (texts, labels)
+            Labels of a matrix are called by their numbers: ``"0"``, ``"1"``, …
+        dev : pair of such texts and labels, or array of int, optional
+            To choose epochs and the mixture of rankers by: other texts, or the numbers of those to hold out, instead of
+            some chosen at random.
+        names : mapping of str to str, optional
+            What people call a label.
+        """
+        need_torch()
+        self.check_parameters()
+        all_texts, Y, ids = _checked(texts, labels)
+        known = LabelSet.of(ids, names)
+        data, cut = self._split(all_texts, Y, _checked_dev(dev, ids, len(all_texts)))
+        with Bars() if self.verbose else Progress() as progress:
+            parts, matcher = self._fit_once(data, None, None, progress, "chosen" if cut else "whole")
+            if cut and self.refit:
+                whole = Texts(all_texts, Y, None)
+                parts, matcher = self._fit_once(whole, parts[1], matcher.account.epochs, progress, "whole")
+        self._set_learned(Fitted(matcher.encoder, *parts, known))
+        self.history_ = matcher.account.history
+        return self
+
+    def _fit_once(
+        self, data: Texts, chosen: Rankers | None, epochs: list[int] | None, progress: Progress, purpose: str
+    ) -> tuple[tuple[Tfidf, Rankers], Matcher]:
+        """Train all parts; the mixture is `chosen`, or chosen by dev texts, or equal."""
+        vectorizer = self.make_vectorizer()
+        X = vectorizer.fit_transform(data.texts)
+        matcher, models = self._train(data, X, epochs or None, progress, purpose)
+        if chosen is not None:
+            return (vectorizer, Rankers(models, chosen.weights)), matcher
+        if data.dev is None:
+            return (vectorizer, alike(models)), matcher
+        inputs = self._inputs(vectorizer, matcher.encoder, data.dev[0])
+        truth, threads = data.dev[1].to_scipy(), threads_of(self.n_jobs)
+        rankers = mixed(models, inputs, truth, threads=threads)
+        self.dev_ = {
+            name: report(truth, rankers.predict(inputs, top_k=5, using=name, threads=threads)) for name in models
+        }
+        self.dev_["mixed"] = report(truth, rankers.predict(inputs, top_k=5, threads=threads))
+        return (vectorizer, rankers), matcher
+
+    def _train(
+        self, data: Texts, X: sp.csr_array, stop_after: Sequence[int] | None, progress: Progress, purpose: str
+    ) -> tuple[Matcher, dict[str, Any]]:
+        """The encoder, and the rankers by name."""
+        raise NotImplementedError
+
+    def _split(
+        self, texts: list[str], Y: Csr, given: tuple[list[str], Csr] | NDArray[np.int64] | None
+    ) -> tuple[Texts, bool]:
+        """What to train on first, and whether that is less than everything."""
+        held = int(len(texts) * self.held_out)
+        if isinstance(given, tuple) or (given is None and held == 0):
+            return Texts(texts, Y, given if isinstance(given, tuple) else None), False
+        order = np.random.default_rng([self.seed, 1]).permutation(len(texts))
+        unseen = np.sort(order[:held] if given is None else given)
+        seen = np.setdiff1d(order, unseen)
+        matrix = Y.to_scipy()
+        first, second = Csr.of_scipy(matrix[seen]), Csr.of_scipy(matrix[unseen])
+        if first.values.size == 0 or second.values.size == 0:
+            raise InputError(f"{len(texts)} texts are too few to hold some out; give dev, or held_out=0")
+        return Texts([texts[row] for row in seen], first, ([texts[row] for row in unseen], second)), True
+
+    def encode(self, texts: Iterable[str]) -> NDArray[np.float32]:
+        """The learned vectors of texts, shape (texts, width), each of length 1."""
+        return self._vectors(self._ready().encoder, texts)
+
+    def _vectors(self, encoder: Encoder, texts: Iterable[str]) -> NDArray[np.float32]:
+        from carya.transformer.encoder import encode_texts
+
+        return encode_texts(encoder, texts, max_length=self.max_length)
+
+    def predict(
+        self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, using: str | None = None
+    ) -> sp.csr_array:
+        """Scores of the best labels of every text, texts x labels, each row sorted best first; `labels_` names them.
+
+        Parameters
+        ----------
+        using : {"head", "concatenated", "linear"}, optional
+            Ask one of the rankers only, instead of their mixture.
+        """
+        fitted = self._ready()
+        count = checks.positive_int(top_k, "top_k")
+        inputs = self._inputs(fitted.vectorizer, fitted.encoder, list(texts))
+        return fitted.rankers.predict(
+            inputs, top_k=count, beam_width=beam_width, using=using, threads=threads_of(self.n_jobs)
+        )
+
+    def _inputs(self, vectorizer: Tfidf, encoder: Encoder, texts: list[str]) -> Inputs:
+        return Inputs(vectorizer.transform(texts), self._vectors(encoder, texts), self.vector_weight)
+
+    def suggest(self, text: str, *, top_k: int = 10, beam_width: int | None = None) -> list[Suggestion]:
+        """The best labels of one text, best first."""
+        if not isinstance(text, str):
+            raise InputError(f"text must be a string, got {type(text).__name__}; for several use suggest_all")
+        return self.suggest_all([text], top_k=top_k, beam_width=beam_width)[0]
+
+    def suggest_all(
+        self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> list[list[Suggestion]]:
+        """The best labels of each of several texts; with `min_score`, none below it."""
+        S = self.predict(texts, top_k=top_k, beam_width=beam_width)
+        least = -np.inf if min_score is None else float(min_score)
+        labels = self._ready().labels
+        found, scores = S.indices.tolist(), S.data.tolist()
+        return [
+            [
+                Suggestion(labels.ids[found[i]], scores[i], labels.name(found[i]))
+                for i in range(a, b)
+                if scores[i] >= least
+            ]
+            for a, b in itertools.pairwise(S.indptr.tolist())
+        ]
+
+    def label_matrix(self, labels: Iterable[Iterable[str]]) -> sp.csr_array:
+        """Lists of labels as a matrix, rows x `labels_`; those that the model does not know are left out."""
+        return label_matrix(labels, self._ready().labels.ids)[0]
+
+    def score(self, texts: Iterable[str], labels: Labels) -> float:
+        """P@1, what scikit-learn compares models by unless told otherwise."""
+        S = self.predict(texts, top_k=1)
+        Y = labels if sp.issparse(labels) else self.label_matrix(labels)
+        return metrics.precision(Y, S, k=1)
+
+    @property
+    def labels_(self) -> Sequence[str]:
+        """The labels in the order of a prediction's columns."""
+        return self._ready().labels.ids
+
+    @property
+    def label_names_(self) -> Sequence[str]:
+        """What people call them."""
+        labels = self._ready().labels
+        return labels.ids if labels.names is None else labels.names
+
+    @property
+    def weights_(self) -> dict[str, float]:
+        """How much each ranker counts in the mixture."""
+        return dict(self._ready().rankers.weights)
+
+    @property
+    def rankers_(self) -> dict[str, Any]:
+        """The rankers by name, each an XRLinear."""
+        return dict(self._ready().rankers.models)
+
+    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
+        """Write the model to a folder, in one step; the encoder's own folder in it is one of ``transformers``."""
+        from carya.transformer.saving import pack
+
+        fitted = self._ready()
+        saved = pack(fitted, self, precision=precision)
+        store.save(path, saved, version=__version__, others=lambda folder: fitted.encoder.save(folder / "encoder"))
+
+    @classmethod
+    def from_saved(cls, saved: store.Saved) -> Self:
+        """The model in an opened folder; what :func:`carya.load` calls."""
+        from carya.transformer.saving import unpack
+
+        need_torch()
+        fitted, parameters = unpack(saved, cls)
+        made = cls(**parameters)
+        made._set_learned(fitted)
+        return made
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fitted")
+
+    def _set_learned(self, fitted: Fitted) -> None:
+        fitted.encoder.eval()
+        self._fitted = fitted  # in one step: other threads may be asking
+        self.vectorizer_ = fitted.vectorizer
+
+    def _ready(self) -> Fitted:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        return self._fitted
+
+
+def _checked(texts: Iterable[str], labels: Labels) -> tuple[list[str], Csr, list[str]]:
+    """Texts, their labels as a matrix, and what the labels are called."""
+    if isinstance(texts, str):
+        raise InputError("texts is one string, it must be a list of them")
+    gathered = list(texts)
+    for row, text in enumerate(gathered):
+        if not isinstance(text, str):
+            raise InputError(f"text {row} must be a string, got {type(text).__name__}")
+    if sp.issparse(labels):
+        Y = checks.labels(labels, "labels")
+        ids = [str(number) for number in range(Y.cols)]
+    else:
+        matrix, ids = label_matrix(labels)
+        Y = Csr.of_scipy(matrix)
+    if len(gathered) != Y.rows:
+        raise InputError(f"there are {len(gathered)} texts but labels for {Y.rows}")
+    if not gathered or Y.values.size == 0:
+        raise InputError("no text has a label: there is nothing to learn")
+    return gathered, Y, ids
+
+
+def _checked_dev(dev: Any, ids: list[str], rows: int) -> tuple[list[str], Csr] | NDArray[np.int64] | None:
+    if dev is None:
+        return None
+    if isinstance(dev, np.ndarray):
+        unique = np.unique(dev) if dev.dtype.kind in "iu" and dev.ndim == 1 else np.zeros(0, np.int64)
+        if unique.size != dev.size or not 0 < unique.size < rows or unique[0] < 0 or unique[-1] >= rows:
+            raise InputError(f"dev must be different numbers of texts, between 0 and {rows - 1}, and not all of them")
+        return unique.astype(np.int64)
+    if not isinstance(dev, tuple) or len(dev) != 2:
+        raise InputError("dev must be a pair of texts and labels, or an array of numbers of texts")
+    texts = list(dev[0])
+    if sp.issparse(dev[1]):
+        Y = checks.labels(dev[1], "the labels of dev")
+        if Y.cols != len(ids):
+            raise InputError(f"the labels of dev have {Y.cols} columns, those of training {len(ids)}")
+    else:
+        Y = Csr.of_scipy(label_matrix(dev[1], ids)[0])
+    if not texts or len(texts) != Y.rows:
+        raise InputError(f"dev has {len(texts)} texts and labels for {Y.rows}; they must be as many, and at least one")
+    return texts, Y

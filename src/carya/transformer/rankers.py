@@ -1,0 +1,137 @@
+"""The three rankers of a transformer model, all of them native: its heads on the encoder's vectors, a linear ranker on
+TF-IDF and vectors side by side, and one on TF-IDF alone. What they find is mixed as dev texts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya import _core, metrics
+from carya import sparse as sp
+from carya.errors import InputError
+from carya.layer import Layer, Transform, Weights
+from carya.matrices import Csr
+from carya.models.mixing import best_weights, ranking
+from carya.models.saving import Learned
+from carya.models.xr_linear import XRLinear
+from carya.search import combine_rankings
+from carya.tree import LabelTree
+
+#: The rankers by name.
+NAMES = ("head", "concatenated", "linear")
+_POOL = 50  # labels that each ranker suggests
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What rankers see of some texts: TF-IDF and vectors; side by side with TF-IDF, vectors have length `weight`."""
+
+    sparse: sp.csr_array
+    vectors: NDArray[np.float32]
+    weight: float
+
+    def of(self, name: str) -> Any:
+        """What the ranker of that name takes."""
+        if name == "concatenated":
+            return self.sparse, self.vectors * np.float32(self.weight)
+        return self.vectors if name == "head" else self.sparse
+
+
+@dataclass(frozen=True, eq=False)
+class Rankers:
+    """Rankers and how much each counts.
+
+    Attributes
+    ----------
+    models : dict of str to XRLinear
+    weights : dict of str to float
+        Of the same names; they add up to 1.
+    """
+
+    models: Mapping[str, XRLinear]
+    weights: Mapping[str, float]
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels they rank."""
+        return next(iter(self.models.values())).tree_.n_labels
+
+    def predict(
+        self, inputs: Inputs, *, top_k: int, beam_width: int | None = None, using: str | None = None, threads: int
+    ) -> sp.csr_array:
+        """Scores of the best labels of every text, by all rankers together or by one."""
+        if using is not None:
+            if using not in self.models:
+                raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}")
+            return self.models[using].predict(inputs.of(using), top_k=top_k, beam_width=beam_width)
+        names = [name for name in self.models if self.weights[name] > 0]
+        if len(names) == 1:
+            return self.models[names[0]].predict(inputs.of(names[0]), top_k=top_k, beam_width=beam_width)
+        found = [
+            ranking(self.models[name].predict(inputs.of(name), top_k=max(top_k, _POOL), beam_width=beam_width))
+            for name in names
+        ]
+        weights = np.array([self.weights[name] for name in names], np.float32)
+        indptr, labels, scores = combine_rankings(found, combine="mean", weights=weights, top_k=top_k, threads=threads)
+        return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels))
+
+
+def mixed(models: Mapping[str, XRLinear], inputs: Inputs, truth: sp.csr_array, *, threads: int) -> Rankers:
+    """Rankers with the weights that rank texts best which they were not trained on."""
+    found = [ranking(model.predict(inputs.of(name), top_k=_POOL)) for name, model in models.items()]
+    weights = best_weights(found, truth, combine="mean", threads=threads)
+    return Rankers(models, dict(zip(models, (weights / weights.sum()).tolist(), strict=True)))
+
+
+def alike(models: Mapping[str, XRLinear]) -> Rankers:
+    """Rankers that count equally, when no texts can tell."""
+    return Rankers(models, dict.fromkeys(models, 1 / len(models)))
+
+
+def head_ranker(
+    weights: list[tuple[NDArray[np.float32], NDArray[np.float32]]],
+    tree: LabelTree,
+    *,
+    transform: str,
+    beam_width: int,
+    n_jobs: int,
+) -> XRLinear:
+    """Heads as a model of their own.
+
+    Parameters
+    ----------
+    weights : for each level of the tree the weights, nodes x width, and the biases
+    """
+    layers = []
+    for level, (dense, offsets) in enumerate(weights, 1):
+        order, chunks = tree.children(level)
+        nothing = Csr.of(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), order.size)
+        layers.append(
+            Layer(
+                weights=Weights.pack(nothing, chunks, "float32"),
+                dense=np.ascontiguousarray(dense[order]),
+                offsets=np.ascontiguousarray(offsets[order]),
+                chunks=chunks,
+                order=order,
+                transform=Transform.named(transform),
+            )
+        )
+    learned = Learned(tree, layers, (0, weights[-1][0].shape[1]), 0.0)
+    return XRLinear.from_learned(
+        learned, transform=transform, precision="float32", beam_width=beam_width, n_jobs=n_jobs
+    )
+
+
+def report(truth: sp.csr_array, S: sp.csr_array) -> dict[str, float]:
+    """P@1, P@3 and P@5."""
+    return {name: value for name, value in metrics.report(truth, S, k=(1, 3, 5)).items() if name.startswith("P@")}
+
+
+def threads_of(n_jobs: int) -> int:
+    """How many threads that is."""
+    return _core.thread_count(n_jobs)

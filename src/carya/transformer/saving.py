@@ -1,0 +1,94 @@
+"""What of a transformer model goes into a saved folder, beside its encoder. docs/format.md specifies it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from carya.errors import CaryaError, ModelFormatError
+from carya.models.saving import KIND as MODEL_KIND
+from carya.models.xr_linear import XRLinear
+from carya.params import from_json, to_json
+from carya.store import Saved
+from carya.text.saving import pack as pack_texts
+from carya.text.saving import unpack as unpack_texts
+from carya.transformer.encoder import Encoder
+from carya.transformer.rankers import NAMES, Rankers
+
+if TYPE_CHECKING:
+    from carya.transformer.ranker import Fitted, TransformerRanker
+
+#: Parameters that say how a model was to be trained here, not what it is.
+_OF_THE_WORK = ("checkpoints", "cache", "device", "verbose")
+
+
+def pack(fitted: Fitted, model: TransformerRanker, *, precision: str | None) -> Saved:
+    """The content of the folder but for the encoder."""
+    parts = {
+        # What heads learned is kept as it is: there is no threshold on it, and it is small.
+        name: one.to_saved(precision=None if name == "head" else precision)
+        for name, one in fitted.rankers.models.items()
+    }
+    own = {name: to_json(value) for name, value in model.plain_parameters().items() if name not in _OF_THE_WORK}
+    members = Saved(
+        MODEL_KIND,
+        {
+            "own": own,
+            "pooling": fitted.encoder.pooling,
+            "weights": dict(fitted.rankers.weights),
+            "rankers": {name: part.parameters for name, part in parts.items()},
+        },
+        {name: part.shape for name, part in parts.items()},
+        {f"{name}/{key}": array for name, part in parts.items() for key, array in part.arrays.items()},
+    )
+    return replace(pack_texts(fitted.vectorizer, fitted.labels, members), kind=model.kind)
+
+
+def unpack(saved: Saved, cls: type[TransformerRanker]) -> tuple[Fitted, dict[str, Any]]:
+    """What was learned, and the parameters; raises ModelFormatError if the parts do not fit together."""
+    from carya.transformer.ranker import Fitted
+
+    vectorizer, labels, _, rest = unpack_texts(saved)
+    try:
+        weights = {name: float(value) for name, value in rest.parameters["weights"].items()}
+        models = {
+            name: XRLinear.from_saved(
+                Saved(
+                    MODEL_KIND,
+                    dict(own),
+                    dict(rest.shape[name]),
+                    {
+                        key.partition("/")[2]: array
+                        for key, array in rest.arrays.items()
+                        if key.partition("/")[0] == name
+                    },
+                    saved.folder,
+                )
+            )
+            for name, own in rest.parameters["rankers"].items()
+        }
+        parameters = {name: from_json(value) for name, value in rest.parameters["own"].items()}
+        made = cls(**parameters)
+        made.check_parameters()
+        if not models or set(models) != set(weights) or not set(models) <= set(NAMES) or not sum(weights.values()) > 0:
+            raise ValueError(f"the rankers are {sorted(models)}, with weights for {sorted(weights)}")
+        if any(model.tree_.n_labels != len(labels) for model in models.values()):
+            raise ValueError("rankers and labels differ in size")
+        if saved.place is None:
+            raise ValueError("there is no encoder")
+        pooling = str(rest.parameters["pooling"])
+        encoder = Encoder.load(saved.place / "encoder", pooling=pooling, layers=made.layers)
+        expected = {
+            "head": (0, encoder.width),
+            "concatenated": (vectorizer.n_features_, encoder.width),
+            "linear": (vectorizer.n_features_, 0),
+        }
+        if any(model.widths_ != expected[name] for name, model in models.items()):
+            raise ValueError("rankers, terms and the encoder differ in size")
+    except ModelFormatError:
+        raise
+    except KeyError as error:
+        raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
+    except (CaryaError, TypeError, ValueError, AttributeError) as error:
+        raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
+    return Fitted(encoder, vectorizer, Rankers(models, weights), labels), parameters

@@ -1,0 +1,101 @@
+"""XR-Transformer (Zhang et al. 2021): one encoder fine-tuned down the levels of a label tree, then linear rankers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from carya import checks
+from carya import sparse as sp
+from carya.indexing import Indexer
+from carya.matrices import Csr, Features
+from carya.progress import Progress
+from carya.transformer.ranker import Texts, TransformerRanker
+from carya.transformer.rankers import threads_of
+from carya.tree import LabelTree
+
+if TYPE_CHECKING:
+    from carya.transformer.matcher import Matcher
+
+KIND = "xr-transformer"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class XRTransformer(TransformerRanker):
+    """Ranks labels of texts by what an encoder reads, and by their terms.
+
+    The encoder learns to find clusters of labels, then smaller ones, then labels: easy tasks first, on short pieces of
+    the texts. Then the label tree is built anew on TF-IDF and the encoder's vectors side by side, and a linear ranker
+    trained on them. The model's answer is the mixture of the encoder's own head, that ranker and one on TF-IDF alone
+    that is best on dev texts.
+
+    It needs ``pip install 'carya[transformer]'``; docs/transformers.md is the guide.
+
+    Examples
+    --------
+    >>> import carya
+    >>> model = carya.XRTransformer(encoder="sentence-transformers/all-MiniLM-L6-v2", epochs=(1, 2, 10))
+    >>> model
+    XRTransformer(epochs=(1, 2, 10))
+
+    ``model.fit(texts, labels)`` trains it, on a GPU if there is one; ``model.suggest(text)``, ``predict``, ``save`` and
+    :func:`carya.load` are those of :class:`carya.TextRanker`, and ``model.encode(texts)`` gives the learned vectors.
+    ``XRTransformer(fine_tune=False)`` leaves the encoder as it is, which a CPU can do.
+    """
+
+    kind: ClassVar[str] = KIND
+
+    def _train(
+        self, data: Texts, X: sp.csr_array, stop_after: Sequence[int] | None, progress: Progress, purpose: str
+    ) -> tuple[Matcher, dict[str, Any]]:
+        from carya.transformer.matcher import fine_tuned, frozen
+
+        features, labels = checks.training_pair(X, data.labels.to_scipy())
+        models: dict[str, Any] = {}
+        if self.fine_tune:
+            tree = matcher_tree(self, features, labels, progress)
+            levels = range(max(1, tree.depth - _stages(self.epochs) + 1), tree.depth + 1)
+            matcher = fine_tuned(
+                self,
+                data.texts,
+                labels,
+                tree,
+                levels,
+                dev=data.dev if self.patience is not None else None,
+                stop_after=stop_after,
+                progress=progress,
+                purpose=purpose,
+            )
+            models["head"] = matcher.head
+        else:
+            matcher = frozen(self, data.texts, progress=progress)
+        both = Features.of(features.sparse, matcher.vectors * np.float32(self.vector_weight))
+        costs = {"relevance": "induce"} if self.cost_sensitive else {}
+        models["concatenated"] = self.make_ranker(**costs).fit_checked(both, labels)
+        models["linear"] = self.make_ranker(**costs).fit_checked(features, labels)
+        return matcher, models
+
+
+def _stages(epochs: int | Sequence[int]) -> int:
+    """How many levels are trained: one for each number of epochs, three if there is one number for all."""
+    return 3 if isinstance(epochs, int) else len(epochs)
+
+
+def matcher_tree(settings: TransformerRanker, features: Features, labels: Csr, progress: Progress) -> LabelTree:
+    """The tree that the encoder is trained on, from TF-IDF alone."""
+    indexer = Indexer(
+        branching=settings.matcher_branching,
+        max_leaf=settings.matcher_leaf,
+        max_depth=None,
+        representation="pifa",
+        alpha=0.5,
+        index_features=384,
+        clustering="spherical",
+        balanced=True,
+        bisect=True,
+        seed=settings.seed,
+    )
+    return indexer.build(features, labels.with_values(1), None, threads=threads_of(settings.n_jobs), progress=progress)

@@ -1,0 +1,208 @@
+"""X-Transformer and XR-Transformer, small and on a CPU: the same verbs as other models, and the same promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+import carya
+from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError, SaveError
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import tiny_encoders  # noqa: E402
+
+torch.set_num_threads(1)
+TEXTS, LABELS = tiny_encoders.corpus(260)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_encoders.write("bert", tmp_path_factory.mktemp("bert"))
+
+
+def settings(bert: Path, **changes):
+    small = {
+        "encoder": str(bert),
+        "pooling": "mean",  # what a random encoder learns by soonest
+        "max_length": 32,
+        "epochs": (1, 3),
+        "batch_tokens": 256,
+        "learning_rate": 3e-3,
+        "head_learning_rate": 2e-2,
+        "matcher_branching": 4,
+        "matcher_leaf": 6,
+        "vectorizer": carya.Tfidf(min_df=1, n_jobs=2),
+        "ranker": carya.XRLinear(max_leaf=8, n_jobs=2),
+        "refit": False,
+        "n_jobs": 2,
+        "device": "cpu",
+    }
+    return small | changes
+
+
+@pytest.fixture(scope="module")
+def model(bert: Path) -> carya.XRTransformer:
+    return carya.XRTransformer(**settings(bert)).fit(TEXTS, LABELS, names={"l00": "the first"})
+
+
+def same(a: sp.csr_array, b: sp.csr_array) -> bool:
+    return all(np.array_equal(getattr(a, one), getattr(b, one)) for one in ("indptr", "indices", "data"))
+
+
+def test_it_learns(model: carya.XRTransformer) -> None:
+    texts, labels = tiny_encoders.corpus(60, seed=5)
+    assert model.score(texts, labels) > 0.8
+    best = model.suggest("w0 w1 w2 w3 w4 w0", top_k=1)[0]
+    assert (best.label, best.name) == ("l00", "the first")
+    assert 0.3 < best.score <= 1
+    assert set(model.dev_) == {"head", "concatenated", "linear", "mixed"}
+    assert sum(model.dev_["mixed"].values()) >= max(sum(one.values()) for one in model.dev_.values()) - 1e-9
+    assert sum(model.weights_.values()) == pytest.approx(1)
+
+
+def test_vectors_are_of_length_1_and_the_head_ranks_by_them(model: carya.XRTransformer) -> None:
+    vectors = model.encode(TEXTS[:20])
+    assert vectors.shape == (20, 32)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert same(model.rankers_["head"].predict(vectors), model.predict(TEXTS[:20], using="head"))
+    layer = model.rankers_["head"].layers_[0]
+    scores = vectors @ layer.dense.T + layer.offsets
+    best = model.predict(TEXTS[:20], using="head", top_k=1)
+    assert np.array_equal(layer.order[scores.argmax(1)], best.indices)
+    assert np.allclose(1 / (1 + np.exp(-scores.max(1))), best.data, rtol=1e-4)
+
+
+def test_saved_and_opened_it_ranks_the_same(model: carya.XRTransformer, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    assert (tmp_path / "model" / "encoder" / "model.safetensors").exists()
+    opened = carya.load(tmp_path / "model")
+    assert isinstance(opened, carya.XRTransformer)
+    assert same(opened.predict(TEXTS[:30]), model.predict(TEXTS[:30]))
+    assert opened.label_names_[0] == "the first"
+    opened.save(tmp_path / "model")  # over itself: a model with other files is still a model
+    assert same(carya.load(tmp_path / "model").predict(TEXTS[:5]), model.predict(TEXTS[:5]))
+
+
+def test_a_damaged_encoder_is_an_error(model: carya.XRTransformer, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    weights = tmp_path / "model" / "encoder" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(ModelFormatError, match="damaged"):
+        carya.load(tmp_path / "model")
+    weights.unlink()
+    with pytest.raises(ModelFormatError, match="No such file"):
+        carya.load(tmp_path / "model")
+    (tmp_path / "model" / "other.txt").write_text("not ours")
+    with pytest.raises(SaveError, match="left alone"):
+        model.save(tmp_path / "model")
+
+
+def test_same_seed_same_model(bert: Path) -> None:
+    few = settings(bert, epochs=(1,), held_out=0.0)
+    one, other = (carya.XRTransformer(**few).fit(TEXTS[:80], LABELS[:80]) for _ in range(2))
+    assert same(one.predict(TEXTS), other.predict(TEXTS))
+    assert one.weights_ == dict.fromkeys(("head", "concatenated", "linear"), pytest.approx(1 / 3))
+
+
+def test_dev_texts_may_be_given_or_chosen_and_training_done_again(bert: Path) -> None:
+    few = settings(bert, epochs=(1,), refit=True)
+    Y = sp.csr_array(carya.TextRanker(carya.Tfidf(min_df=1)).fit(TEXTS, LABELS).label_matrix(LABELS))
+    chosen = carya.XRTransformer(**few).fit(TEXTS, Y, dev=np.arange(20))
+    assert chosen.labels_[3] == "3"
+    assert sum(epoch["tokens"] for epoch in chosen.history_) == sum(len(text.split()) + 2 for text in TEXTS)
+    given = carya.XRTransformer(**few).fit(TEXTS[20:], Y[20:], dev=(TEXTS[:20], Y[:20]))
+    assert sum(epoch["tokens"] for epoch in given.history_) == sum(len(text.split()) + 2 for text in TEXTS[20:])
+    assert given.dev_["linear"] == chosen.dev_["linear"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head": "shortlist", "head_beam": 2, "objective": "squared-hinge"},
+        {"objective": "softmax"},
+        {"bootstrap": "linear"},
+        {"layers": 2, "recompute": True, "accumulate": 2},
+        {"cost_sensitive": True},
+    ],
+    ids=["shortlist", "softmax", "linear", "layers", "costs"],
+)
+def test_every_way_of_training_works(bert: Path, changes: dict) -> None:
+    model = carya.XRTransformer(**settings(bert, epochs=(1, 2), **changes)).fit(TEXTS[:160], LABELS[:160])
+    head = model.rankers_["head"]
+    assert head.tree_.depth == (2 if "head" in changes else 1)
+    guessed = carya.metrics.precision(model.label_matrix(LABELS), model.predict(TEXTS, using="head"), k=5)
+    assert guessed > 0.06  # five at random: 1.5 / 24
+
+
+def test_an_encoder_may_stay_as_it_is(bert: Path, tmp_path: Path) -> None:
+    frozen = carya.XRTransformer(**settings(bert, fine_tune=False, cache=str(tmp_path / "cache"))).fit(TEXTS, LABELS)
+    assert set(frozen.weights_) == {"concatenated", "linear"}
+    (file,) = (tmp_path / "cache").iterdir()
+    vectors = np.load(file)
+    np.save(file, vectors[::-1])  # what is in the cache is used
+    again = carya.XRTransformer(**settings(bert, fine_tune=False, cache=str(tmp_path / "cache"))).fit(TEXTS, LABELS)
+    dense = [model.rankers_["concatenated"].layers_[-1].dense for model in (frozen, again)]
+    assert not np.array_equal(*dense)
+
+
+def test_x_transformer_finds_clusters_then_labels(bert: Path, tmp_path: Path) -> None:
+    model = carya.XTransformer(**settings(bert, epochs=2)).fit(TEXTS, LABELS)
+    ranker = model.rankers_["concatenated"]
+    assert ranker.tree_.depth == 2
+    assert ranker.layers_[0].weights.n_weights == 0  # the encoder alone finds clusters
+    assert model.score(TEXTS, LABELS) > 0.8
+    model.save(tmp_path / "model")
+    assert same(carya.load(tmp_path / "model").predict(TEXTS[:9]), model.predict(TEXTS[:9]))
+    from carya.transformer.x_transformer import together
+
+    S = together([model, model], TEXTS[:9], top_k=3)
+    assert np.array_equal(S.indices, model.predict(TEXTS[:9], top_k=3).indices)
+
+
+def test_what_cannot_be_is_named(bert: Path, model: carya.XRTransformer) -> None:
+    with pytest.raises(NotFittedError, match="this XRTransformer is not fitted yet"):
+        carya.XRTransformer().predict(["a"])
+    with pytest.raises(ParameterError, match="'objective' of XRTransformer must be 'bce'"):
+        carya.XRTransformer(objective="best").fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match="max_length is 400, the encoder reads at most 64 tokens"):
+        carya.XRTransformer(**settings(bert, max_length=400)).fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match="there are 260 texts but labels for 259"):
+        carya.XRTransformer(**settings(bert)).fit(TEXTS, LABELS[1:])
+    with pytest.raises(InputError, match="device 'abacus' cannot be used"):
+        carya.XRTransformer(**settings(bert, device="abacus")).fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match="dev must be different numbers of texts"):
+        carya.XRTransformer(**settings(bert)).fit(TEXTS, LABELS, dev=np.array([1, 1]))
+    with pytest.raises(InputError, match="using must be one of 'head', 'concatenated', 'linear' or None"):
+        model.predict(["w1"], using="tail")
+    with pytest.raises(InputError, match="need no clusters"):
+        carya.XTransformer(**settings(bert, matcher_leaf=100)).fit(TEXTS, LABELS)
+
+
+def test_the_command_line_trains_one(bert: Path, tmp_path: Path) -> None:
+    from carya.cli import app
+
+    lines = [json.dumps({"text": t, "labels": ls}) for t, ls in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    data, out = str(tmp_path / "data.jsonl"), str(tmp_path / "model")
+    flags = ["--encoder", str(bert), "--epochs", "1,2", "--max-length", "32", "--min-df", "1", "--no-refit"]
+    run = CliRunner().invoke(app, ["train", data, "-o", out, "--model", "xr-transformer", "--max-leaf", "8", *flags])
+    assert run.exit_code == 0, run.output
+    assert carya.load(out).rankers_["linear"].max_leaf == 8
+    run = CliRunner().invoke(app, ["evaluate", out, data, "--json"])
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout)["P@1"] > 0.8
+    (tmp_path / "texts.txt").write_text("w0 w1 w2\nw7 w8\n")
+    run = CliRunner().invoke(app, ["predict", out, str(tmp_path / "texts.txt"), "--top-k", "2"])
+    assert [len(json.loads(line)["labels"]) for line in run.stdout.splitlines()] == [2, 2]
+    run = CliRunner().invoke(app, ["train", data, "-o", out, "--epochs", "1,2"])
+    assert "--epochs is for --model xr-transformer or x-transformer" in str(run.exception)
+    run = CliRunner().invoke(app, ["train", data, "-o", out, "--model", "xt"])
+    assert "--model is 'xt'; it must be" in str(run.exception)
