@@ -46,6 +46,13 @@ def read_texts(folder, part):
         return file.read().removesuffix("\n").split("\n")
 
 
+def label_names(folder):
+    """The names of all labels of a folder of texts; a table has them in its last column."""
+    (path,) = Path(folder).glob("label_names.*.gz")
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        return [line.split("\t")[-1] for line in file.read().removesuffix("\n").split("\n")]
+
+
 def load(folder, dense=0):
     """X, Y, X_test, Y_test of a feature folder; with `dense`, X are pairs (sparse, dense)."""
     X, Y, Xt, Yt = (read(folder, f"{kind}.{part}.npz") for part in ("train", "test") for kind in "XY")

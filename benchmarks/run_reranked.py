@@ -7,7 +7,6 @@ Prints JSON: precision of the trees alone and reranked, seconds, and seconds of 
 from __future__ import annotations
 
 import argparse
-import gzip
 import tempfile
 import time
 from pathlib import Path
@@ -22,13 +21,6 @@ RANKERS = {
     "listwise": lambda jobs: BoostedRanker(objective="listwise", n_jobs=jobs),
     "neural": lambda jobs: NeuralRanker(),
 }
-
-
-def label_names(folder: Path) -> list[str]:
-    """The names of all labels; a table has them in its last column."""
-    (path,) = folder.glob("label_names.*.gz")
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        return [line.split("\t")[-1] for line in file.read().removesuffix("\n").split("\n")]
 
 
 def main() -> None:
@@ -46,7 +38,7 @@ def main() -> None:
     X = texts.fit_transform(measure.read_texts(data, "train"))
     Xt = texts.transform(measure.read_texts(data, arguments.part))
     Y, Yt = (measure.read(data, f"{part}.labels.npz") for part in ("train", arguments.part))
-    about = None if arguments.no_label_texts else texts.transform(label_names(data))
+    about = None if arguments.no_label_texts else texts.transform(measure.label_names(data))
     trees = [carya.XRLinear(n_jobs=jobs, seed=arguments.seed + tree) for tree in range(arguments.trees)]
     model = carya.Reranked(trees, RANKERS[arguments.ranker](jobs), n_jobs=jobs, seed=arguments.seed)
     started, worked = time.perf_counter(), time.process_time()

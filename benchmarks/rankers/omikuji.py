@@ -8,17 +8,23 @@ import omikuji
 import measure
 
 
+def write(X, Y, folder):
+    """The file that it trains on."""
+    text = Path(folder) / "train.txt"
+    with text.open("w") as file:
+        rows = [row for row in range(X.shape[0]) if X.indptr[row] < X.indptr[row + 1]]  # it refuses empty ones
+        file.write(f"{len(rows)} {X.shape[1]} {Y.shape[1]}\n")
+        for row in rows:
+            labels = ",".join(map(str, Y.indices[Y.indptr[row] : Y.indptr[row + 1]]))
+            at = slice(X.indptr[row], X.indptr[row + 1])
+            entries = " ".join(f"{i}:{v:.6g}" for i, v in zip(X.indices[at], X.data[at], strict=True))
+            file.write(f"{labels} {entries}\n")
+    return text
+
+
 def train(X, Y, folder, threads):
     with tempfile.TemporaryDirectory() as scratch:
-        text = Path(scratch) / "train.txt"
-        with text.open("w") as file:
-            rows = [row for row in range(X.shape[0]) if X.indptr[row] < X.indptr[row + 1]]  # it refuses empty ones
-            file.write(f"{len(rows)} {X.shape[1]} {Y.shape[1]}\n")
-            for row in rows:
-                labels = ",".join(map(str, Y.indices[Y.indptr[row] : Y.indptr[row + 1]]))
-                at = slice(X.indptr[row], X.indptr[row + 1])
-                entries = " ".join(f"{i}:{v:.6g}" for i, v in zip(X.indices[at], X.data[at], strict=True))
-                file.write(f"{labels} {entries}\n")
+        text = write(X, Y, scratch)
         options = omikuji.Model.default_hyper_param()
         options.n_trees = 1
         omikuji.Model.train_on_data(str(text), options, n_threads=threads).save(str(folder))
