@@ -1,6 +1,6 @@
 """Every preset and component of the framework on folders of texts, and the paper's ablations: a table.
 
-    python benchmarks/framework.py DATA … [--only NAME …] [--peer-python VENV/bin/python --features FEATURES] [--out FOLDER]
+    python benchmarks/framework.py DATA … [--only NAME …] [--peer-python PYTHON --features FEATURES] [--out FOLDER]
 
 Each configuration runs in a process of its own; a result that is in the folder already is kept unless it is named in
 --only. FEATURES has the peers' features, one folder for each of DATA and called like it.

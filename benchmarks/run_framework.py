@@ -1,7 +1,7 @@
 """One configuration of the framework on a folder of texts: python run_framework.py DATA NAME; without NAME, all names.
 
-Features are those of carya.Tfidf, the reference features of the other runs; texts of labels are their names. Prints JSON:
-P@1/3/5, R@10, PSP@1/3/5 on the test part, seconds of training, and milliseconds a row of ranking in batch.
+Features are those of carya.Tfidf, the reference features of the other runs; texts of labels are their names. Prints
+JSON: P@1/3/5, R@10, PSP@1/3/5 on the test part, seconds of training, and milliseconds a row of ranking in batch.
 """
 
 from __future__ import annotations

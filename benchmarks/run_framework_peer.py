@@ -1,7 +1,8 @@
 """One peer on a feature folder, in its own environment: python run_framework_peer.py FEATURES NAME [--threads N]
 
-NAME is libpecos-tfn-3 or libpecos-tfn+man-3 (three trees of other seeds, the best of its four ways of averaging, and how
-each tree did), omikuji-parabel, omikuji-bonsai (three trees, its defaults and those of its documentation), or napkinxc-plt.
+NAME is libpecos-tfn-3 or libpecos-tfn+man-3 (three trees of other seeds, the best of its four ways of averaging, and
+how each tree did), omikuji-parabel, omikuji-bonsai (three trees, its defaults and those of its documentation), or
+napkinxc-plt.
 """
 
 import argparse
