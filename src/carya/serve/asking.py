@@ -7,6 +7,7 @@ import math
 from msgspec import UNSET
 
 from carya.errors import CaryaError
+from carya.models.xr_linear import XRLinear
 from carya.serve import filtering
 from carya.serve.errors import BadRequest, NotFound, TooLarge
 from carya.serve.messages import (
@@ -68,7 +69,7 @@ def is_short(loaded: Loaded, asked: SuggestRequest, texts: list[str]) -> bool:
         and sum(map(len, texts)) <= _SHORT_TEXTS
         and asked.top_k * len(texts) <= _SHORT_ANSWERS
         and (asked.beam_width or 0) <= _SHORT_BEAM
-        and hasattr(loaded.ranker.model_, "rank_rows")  # one tree
+        and isinstance(loaded.ranker.model_, XRLinear)  # others take longer
     )
 
 

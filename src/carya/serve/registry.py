@@ -13,6 +13,7 @@ from pathlib import Path
 
 import carya
 from carya.errors import CaryaError, InputError, ModelFormatError
+from carya.params import Parameterised
 from carya.serve.errors import NotFound
 from carya.serve.labels import LabelIndex
 from carya.text.ranker import TextRanker
@@ -170,9 +171,25 @@ def _load(name: str, place: Path) -> Loaded:
         if (version, changed) == _version(place):  # otherwise it was replaced in between
             break
     for part in (ranker.vectorizer_, ranker.model_):
-        part.set_params(n_jobs=1, verbose=False)  # requests are answered side by side, each by one thread
+        one_thread(part)
     ranker.suggest_all(["a first text, so that nobody waits for what is only needed once"])
     return Loaded(name, ranker, version, changed)
+
+
+def one_thread(part: Parameterised) -> None:
+    """Let an estimator, and those it is made of, use one thread: requests are answered side by side.
+
+    >>> model = carya.Ensemble([carya.XRLinear(), carya.XRLinear(verbose=True)])
+    >>> one_thread(model)
+    >>> [(one.n_jobs, one.verbose) for one in model.members]
+    [(1, False), (1, False)]
+    """
+    known = {field.name for field in part.parameters()}
+    part.set_params(**{name: value for name, value in (("n_jobs", 1), ("verbose", False)) if name in known})
+    for value in vars(part).values():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(one, Parameterised):
+                one_thread(one)
 
 
 def _verify(ranker: TextRanker) -> None:
