@@ -30,6 +30,9 @@ def inspect(
     opened = ranker = carya.load(model)
     if isinstance(ranker, TextRanker):
         opened = ranker.model_
+    mixture = getattr(ranker, "weights_", None) if hasattr(ranker, "rankers_") else None
+    if mixture is not None:  # of several rankers the one that counts most
+        opened = ranker.rankers_[max(mixture, key=mixture.__getitem__)]
     for layer in opened.layers_:
         layer.verify()
     layers: list[dict[str, Any]] = [
@@ -57,7 +60,9 @@ def inspect(
         "layers": layers,
         "parameters": {name: value for name, value in opened.get_params().items() if name != "tree"},
     }
-    if ranker is not opened:
+    if mixture is not None:
+        found |= {"mixture": mixture, "shown": max(mixture, key=mixture.__getitem__)}
+    if isinstance(ranker, TextRanker):
         terms = [int(ends.size) for _, ends, _ in ranker.vectorizer_.terms_]
         found["texts"] = {"terms": terms, "parameters": ranker.vectorizer_.get_params()}
     if as_json:

@@ -151,11 +151,13 @@ class TransformerRanker(TransformerParameters):
     def _inputs(self, vectorizer: Tfidf, encoder: Encoder, texts: list[str]) -> Inputs:
         return Inputs(vectorizer.transform(texts), self._vectors(encoder, texts), self.vector_weight)
 
-    def suggest(self, text: str, *, top_k: int = 10, beam_width: int | None = None) -> list[Suggestion]:
-        """The best labels of one text, best first."""
+    def suggest(
+        self, text: str, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> list[Suggestion]:
+        """The best labels of one text, best first; with `min_score`, none below it."""
         if not isinstance(text, str):
             raise InputError(f"text must be a string, got {type(text).__name__}; for several use suggest_all")
-        return self.suggest_all([text], top_k=top_k, beam_width=beam_width)[0]
+        return self.suggest_all([text], top_k=top_k, beam_width=beam_width, min_score=min_score)[0]
 
     def suggest_all(
         self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
