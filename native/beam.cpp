@@ -101,8 +101,9 @@ Query query_of(const Features& queries, std::int64_t row) {
             queries.dense.row(row)};
 }
 
-BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts)
-    : layers_(std::move(layers)) {
+BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts,
+                       std::span<const std::int32_t> leaf_labels)
+    : layers_(std::move(layers)), leaf_labels_(leaf_labels) {
     if (layers_.empty()) throw std::invalid_argument("a model needs at least one layer");
     if (layouts.size() != 1 && layouts.size() != layers_.size())
         throw std::invalid_argument("there must be one layout, or one for each layer");
@@ -117,6 +118,7 @@ BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::s
         layouts_.push_back(make_layout(layout, layer.weights, layer.chunks));
         parents = static_cast<std::int64_t>(layer.order.size());
     }
+    check_leaf_labels();
     // A child scores no higher than its parent if a logarithm of at most 0 is added, or if a score that cannot be
     // negative, as a product of such forms is, is multiplied by at most 1.
     std::vector<bool> falls_into(layers_.size());
@@ -148,6 +150,21 @@ void BeamSearch::check_layer(std::size_t t, std::int64_t parents) const {
     if (layer.dense.cols != dense_cols() || (dense_cols() > 0 && layer.dense.rows != nodes))
         refuse("has dense weights of another shape");
     if (static_cast<std::int64_t>(layer.offsets.size()) != nodes) refuse("has another number of offsets than nodes");
+}
+
+void BeamSearch::check_leaf_labels() {
+    if (leaf_labels_.empty()) return;
+    if (static_cast<std::int64_t>(leaf_labels_.size()) != n_leaves())
+        throw std::invalid_argument("there must be one label for each leaf");
+    std::int32_t before = -1;
+    std::int64_t same = 0;
+    for (const std::int32_t label : leaf_labels_) {
+        if (label != before && label != before + 1)
+            throw std::invalid_argument("the labels of the leaves must ascend without gaps, from 0");
+        same = label == before ? same + 1 : 1;
+        most_leaves_ = std::max(most_leaves_, same);
+        before = label;
+    }
 }
 
 bool BeamSearch::takes(const Query& query) const {
@@ -232,7 +249,9 @@ std::span<const Scored> BeamSearch::rank(const Query& query, const Question& que
         score(t, query, work);
         // No more than there are nodes: a caller may ask for as many as a number can say.
         const auto nodes = std::max<std::int64_t>(static_cast<std::int64_t>(layer.order.size()), 1);
-        Best best(work.found, std::min(last ? question.top_k : question.beam_width, nodes));
+        // A label is as good as the best of its leaves; so many leaves hold top_k labels for sure.
+        const std::int64_t labels = std::min(question.top_k, nodes) * most_leaves_;
+        Best best(work.found, std::min(last ? labels : question.beam_width, nodes));
         // The best parents first: few children of the others are then good enough to be looked at.
         std::sort(work.parts.begin(), work.parts.end(), [](const Part& a, const Part& b) { return a.score > b.score; });
         for (const Part& part : work.parts)
@@ -240,9 +259,21 @@ std::span<const Scored> BeamSearch::rank(const Query& query, const Question& que
         best.sort();
         std::swap(work.beam, work.found);
     }
+    if (!leaf_labels_.empty()) leaves_to_labels(work.beam, question.top_k);
     for (Scored& label : work.beam) label.score = shown(label.score);
     while (!work.beam.empty() && work.beam.back().score < question.min_score) work.beam.pop_back();
     return work.beam;
+}
+
+// The labels of some leaves, each once with its best score.
+void BeamSearch::leaves_to_labels(std::vector<Scored>& found, std::int64_t top_k) const {
+    for (Scored& one : found) one.node = leaf_labels_[one.node];
+    std::sort(found.begin(), found.end(),
+              [](const Scored& a, const Scored& b) { return a.node != b.node ? a.node < b.node : a.score > b.score; });
+    const auto same = [](const Scored& a, const Scored& b) { return a.node == b.node; };
+    found.erase(std::unique(found.begin(), found.end(), same), found.end());
+    std::sort(found.begin(), found.end(), better);
+    if (std::ssize(found) > top_k) found.resize(static_cast<std::size_t>(top_k));
 }
 
 BeamSearch::Borrowed::Borrowed(const BeamSearch& owner) : search(owner) {
@@ -269,7 +300,7 @@ std::int64_t BeamSearch::most_labels(std::int64_t beam_width) const {
     const std::span<const std::int64_t> chunks = layers_.back().chunks;
     std::int64_t widest = 0;
     for (std::size_t c = 0; c + 1 < chunks.size(); ++c) widest = std::max(widest, chunks[c + 1] - chunks[c]);
-    return beam_width < n_labels() ? std::min(n_labels(), beam_width * widest) : n_labels();
+    return beam_width < n_leaves() ? std::min(n_labels(), beam_width * widest) : n_labels();
 }
 
 Csr BeamSearch::predict(const Features& queries, Question question, int threads, Monitor* monitor) const {
@@ -298,13 +329,35 @@ const std::vector<BeamSearch::Places>& BeamSearch::places() const {
     return places_;
 }
 
-// Scores the chunks on the way from the root to each label, and nothing else.
 void BeamSearch::score_selected(const Query& query, std::span<const std::int32_t> labels, float* out,
                                 Work& work) const {
+    work.nodes.resize(layers_.size());
+    std::vector<std::int32_t>& leaves = work.nodes.back();
+    if (leaf_labels_.empty()) {
+        leaves.assign(labels.begin(), labels.end());
+        score_leaves(query, work);
+        for (std::size_t i = 0; i < labels.size(); ++i) out[i] = shown(work.scores[i]);
+        return;
+    }
+    leaves.clear();
+    for (const std::int32_t label : labels) {
+        const auto [first, last] = std::equal_range(leaf_labels_.begin(), leaf_labels_.end(), label);
+        for (auto leaf = first; leaf != last; ++leaf)
+            leaves.push_back(static_cast<std::int32_t>(leaf - leaf_labels_.begin()));
+    }
+    score_leaves(query, work);
+    for (std::size_t i = 0, leaf = 0; i < labels.size(); ++i) {
+        float best = work.scores[leaf];
+        for (; leaf < leaves.size() && leaf_labels_[leaves[leaf]] == labels[i]; ++leaf)
+            best = std::max(best, work.scores[leaf]);
+        out[i] = shown(best);
+    }
+}
+
+// Scores, for the leaves in work.nodes.back(), the chunks on the way from the root to each, and nothing else.
+void BeamSearch::score_leaves(const Query& query, Work& work) const {
     const std::size_t depth = layers_.size();
     const std::vector<Places>& at = places();
-    work.nodes.resize(depth);
-    work.nodes[depth - 1].assign(labels.begin(), labels.end());
     for (std::size_t t = depth - 1; t > 0; --t) {  // the parents of what is wanted below
         std::vector<std::int32_t>& above = work.nodes[t - 1];
         above.clear();
@@ -328,7 +381,6 @@ void BeamSearch::score_selected(const Query& query, std::span<const std::int32_t
             work.scores.push_back(work.scratch.sums.data()[part->base + (at[t].position[node] - part->begin)]);
         }
     }
-    for (std::size_t i = 0; i < labels.size(); ++i) out[i] = shown(work.scores[i]);
 }
 
 std::vector<float> BeamSearch::selected(const Features& queries, const CsrView& candidates, int threads,

@@ -39,10 +39,14 @@ Query query_of(const Features& queries, std::int64_t row);
 
 class BeamSearch {
 public:
-    // One layout a layer, or one for all. Checks that the layers fit together; throws std::invalid_argument.
-    BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts);
+    // One layout a layer, or one for all. `leaf_labels` says which label each node of the last level stands for,
+    // ascending; without it they are the labels. Checks that all fits together; throws std::invalid_argument.
+    BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts,
+               std::span<const std::int32_t> leaf_labels = {});
 
-    std::int64_t n_labels() const { return static_cast<std::int64_t>(layers_.back().order.size()); }
+    std::int64_t n_labels() const {
+        return leaf_labels_.empty() ? n_leaves() : static_cast<std::int64_t>(leaf_labels_.back()) + 1;
+    }
     std::int64_t sparse_cols() const { return layers_.front().weights.features(); }
     std::int64_t dense_cols() const { return layers_.front().dense.cols; }
 
@@ -89,16 +93,22 @@ private:
         std::vector<std::int64_t> position;
     };
 
+    std::int64_t n_leaves() const { return static_cast<std::int64_t>(layers_.back().order.size()); }
     std::int64_t most_labels(std::int64_t beam_width) const;
+    void check_leaf_labels();
     void check_layer(std::size_t t, std::int64_t parents) const;
     void verify(const SearchLayer& layer, const Query& query, const Work& work) const;
     void score(std::size_t t, const Query& query, Work& work) const;
     const std::vector<Places>& places() const;
+    void leaves_to_labels(std::vector<Scored>& found, std::int64_t top_k) const;
     void score_selected(const Query& query, std::span<const std::int32_t> labels, float* out, Work& work) const;
+    void score_leaves(const Query& query, Work& work) const;
     float neutral() const { return in_logs_ || !layers_.front().transform.multiplies() ? 0.0F : 1.0F; }
     float shown(float score) const;
 
     std::vector<SearchLayer> layers_;
+    std::span<const std::int32_t> leaf_labels_;  // empty if every label is one leaf
+    std::int64_t most_leaves_ = 1;               // that a label has
     std::vector<std::unique_ptr<Layout>> layouts_;
     std::vector<bool> falls_;  // whether scores can only fall from a layer's nodes to their labels
     bool in_logs_ = false;  // hinge forms in every layer are multiplied as logarithms: exact where products underflow

@@ -109,6 +109,34 @@ def minimise(X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> np.nd
     return found.x
 
 
+def objective_l1(w: np.ndarray, X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> float:
+    """|w|₁ + Σ C loss; the last column of X is the offset, whose weight is free."""
+    margin = y * (X @ w)
+    terms = {"squared-hinge": np.maximum(0, 1 - margin) ** 2, "logistic": np.logaddexp(0, -margin)}[loss]
+    return float(np.abs(w[:-1]).sum() + (cost * terms).sum())
+
+
+def minimise_l1(X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> np.ndarray:
+    """The weights that minimise it: each but the offset is a difference of two that are not negative."""
+    A = np.hstack([X[:, :-1], -X[:, :-1], X[:, -1:]])
+    price = np.r_[np.ones(A.shape[1] - 1), 0.0]
+
+    def value(v: np.ndarray) -> tuple[float, np.ndarray]:
+        margin = y * (A @ v)
+        short = np.maximum(0, 1 - margin)
+        terms = short**2 if loss == "squared-hinge" else np.logaddexp(0, -margin)
+        slope = -2 * short if loss == "squared-hinge" else -1 / (1 + np.exp(margin))
+        return float(price @ v + (cost * terms).sum()), price + A.T @ (cost * slope * y)
+
+    bounds = [(0, None)] * (A.shape[1] - 1) + [(None, None)]
+    options = {"maxiter": 5000, "maxfun": 50_000, "ftol": 1e-14, "gtol": 1e-8}
+    v = scipy.optimize.minimize(
+        value, np.zeros(A.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    ).x
+    half = X.shape[1] - 1
+    return np.r_[v[:half] - v[half:-1], v[-1:]]
+
+
 def ranking(S: np.ndarray | sp.csr_array, row: int, k: int) -> list[int]:
     """The k best labels of a row: of a sparse matrix only stored ones."""
     if sp.issparse(S):

@@ -23,6 +23,7 @@ FLOORS: list[set[str]] = [
     {"text"},
     {"transformer"},
     {"opening"},
+    {"serve"},
     {"cli"},
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

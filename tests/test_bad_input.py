@@ -159,7 +159,7 @@ def test_label_features() -> None:
         carya.XRLinear(representation="lf", max_leaf=1).fit(X, Y, label_features=np.ones((3, 2)))
     with pytest.raises(InputError, match="label_features are given but representation='pifa' does not use them"):
         carya.XRLinear(max_leaf=1).fit(X, Y, label_features=np.ones((4, 2)))
-    with pytest.raises(InputError, match="label_features are given but tree is too"):
+    with pytest.raises(InputError, match="label_features is given but tree is too"):
         carya.XRLinear(tree=LabelTree.flat(4)).fit(X, Y, label_features=np.ones((4, 2)))
     with pytest.raises(InputError, match="label_features contains NaN"):
         carya.XRLinear(representation="lf", max_leaf=1).fit(X, Y, label_features=np.full((4, 2), np.nan))

@@ -31,9 +31,11 @@ MODELS = {
     "logistic": {"branching": 4, "max_leaf": 8, "loss": "logistic", "transform": "sigmoid"},
     "pii": {"branching": 4, "max_leaf": 8, "representation": "pii"},
     "spectral": {"branching": 4, "max_leaf": 8, "representation": "spectral", "clustering": "kmeans"},
+    "graph": {"branching": 4, "max_leaf": 8, "representation": "graph"},
     "unbalanced": {"branching": 10, "max_leaf": 8, "max_depth": 3, "balanced": False, "bisect": False},
     "random tree": {"branching": 4, "max_leaf": 8, "clustering": "random"},
     "cut": {"branching": 4, "max_leaf": 8, "max_weights": 20},
+    "overlapping": {"branching": 4, "max_leaf": 8, "copies": 3, "beam_width": 2},
     "no bias": {"branching": 4, "max_leaf": 8, "bias": 0.0},
 }
 FORMS = ["sparse", "dense", "pair"]

@@ -19,9 +19,11 @@ from carya import _core
 from carya.data import World
 from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
 from carya.models.presets import PRESETS, preset
+from carya.ranking import NeuralRanker
 from carya.search import COMBINATIONS, combine_rankings
 
 from forging import forge
+from topics import corpus
 
 
 def combined_slowly(
@@ -146,7 +148,7 @@ def test_threads_change_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (carya.Ensemble, "'members' of Ensemble must be an XRLinear"),
+        (carya.Ensemble, "'members' of Ensemble must be a model such as XRLinear"),
         (lambda: carya.Ensemble([]), "'members'"),
         (lambda: carya.Ensemble([1]), "'members'"),
         (lambda: carya.Ensemble(carya.XRLinear(), combine="median"), "'combine'"),
@@ -185,8 +187,56 @@ def test_a_forged_ensemble_is_an_error_or_answers(
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets(name: str, world: World) -> None:
-    made = preset(name, max_leaf=10).fit(world.X, world.Y)
+    about = {} if PRESETS[name].kind == "neighbours" else {"max_leaf": 10}
+    made = carya.preset(name, n_jobs=1, **about).fit(world.X, world.Y)
     assert made.score(world.X, world.Y) > 0.8
+    assert len(PRESETS[name].about) > 20
+
+
+def test_members_of_any_kind(world: World, tmp_path: Path) -> None:
+    """Trees, neighbours and a reranked model together: the slow path gives what each of them says, combined."""
+    members = [
+        carya.XRLinear(branching=4, max_leaf=8),
+        carya.NearestNeighbours(over="rows"),
+        carya.Reranked(carya.XRLinear(max_leaf=10), NeuralRanker(passes=3)),
+    ]
+    made = carya.Ensemble(members, combine="rank", weights=[2, 1, 1], pool=20).fit(world.X, world.Y)
+    S = made.predict(world.X[:30], top_k=5)
+    rankings = [one.predict(world.X[:30], top_k=20) for one in made.members_]
+    for row in range(30):
+        listed = [
+            list(zip(T.indices[a:b].tolist(), T.data[a:b].tolist(), strict=True))
+            for T in rankings
+            for a, b in [(T.indptr[row], T.indptr[row + 1])]
+        ]
+        want = combined_slowly(listed, "rank", [2, 1, 1], 5)
+        # Equal ranks are summed in another order, and may round apart.
+        assert S.data[S.indptr[row] : S.indptr[row + 1]] == pytest.approx([score for _, score in want], abs=1e-6)
+    labels, _ = made.rank(world.X[[3]], top_k=5)
+    assert labels.tolist() == S.indices[S.indptr[3] : S.indptr[4]].tolist()
+    made.save(tmp_path / "model")
+    opened = carya.load(tmp_path / "model")
+    assert [type(one) for one in opened.members_] == [type(one) for one in members]
+    assert (opened.predict(world.X[:30], top_k=5) != S).nnz == 0
+    some = made.predict(world.X[:30], top_k=5, min_score=0.9)
+    assert 0 < some.nnz < S.nnz
+    assert some.data.min() >= np.float32(0.9)
+
+
+def test_texts_are_ranked_by_several_models(tmp_path: Path) -> None:
+    texts, labels = corpus(300)
+    for model in (
+        carya.Ensemble(carya.XRLinear(max_leaf=8), n_trees=2),
+        carya.Reranked(carya.XRLinear(max_leaf=8), NeuralRanker()),
+    ):
+        ranker = carya.TextRanker(carya.Tfidf(min_df=1), model).fit(texts, labels)
+        assert ranker.score(texts, labels) > 0.8
+        best = ranker.suggest(texts[0], top_k=4)
+        assert best == ranker.suggest_all(texts[:1], top_k=4)[0]
+        ranker.save(tmp_path / "model")
+        assert carya.load(tmp_path / "model").suggest(texts[0], top_k=4) == best
+        with pytest.raises(InputError, match="only XRLinear explains"):
+            ranker.explain(texts[0], labels[0][0])
 
 
 def test_unknown_presets() -> None:

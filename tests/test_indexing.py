@@ -65,6 +65,49 @@ def test_pifa_with_label_features() -> None:
         indexing.pifa_with_features(a, checks.features(np.ones((2, 3))), 0.5)
 
 
+def test_graph_follows_belkin_and_niyogi() -> None:
+    # Two rings of labels with one weak link between them.
+    links = np.zeros((12, 12))
+    for first in (0, 6):
+        for step in range(6):
+            links[first + step, first + (step + 1) % 6] = 1
+    links[0, 6] = 0.1
+    A = links + links.T
+    D = A.sum(axis=1)
+    values, vectors = np.linalg.eigh(A / np.sqrt(np.outer(D, D)))
+    second = vectors[:, -2] / np.sqrt(D) * values[-2]
+    got = dense_of(indexing.graph(checks.labels(links, "label_graph"), dimensions=3))
+    assert got.shape == (12, 3)
+    assert np.allclose(np.abs(got[:, 0]), np.abs(second), atol=1e-5)
+    assert len({*np.sign(got[:6, 0])}) == 1
+    assert got[0, 0] * got[6, 0] < 0  # the rings lie apart
+    lonely = np.zeros((13, 13))
+    lonely[:12, :12] = links
+    assert (dense_of(indexing.graph(checks.labels(lonely, "label_graph"), dimensions=3))[12] == 0).all()
+    with pytest.raises(InputError, match="as many rows as columns"):
+        indexing.graph(checks.labels(links[:5], "label_graph"))
+    with pytest.raises(ParameterError, match="at least 3 labels"):
+        indexing.graph(checks.labels(links[:2, :2] * 0, "label_graph"))
+
+
+def test_a_graph_of_labels_decides_the_tree() -> None:
+    """Links that say otherwise than the rows: clusters follow the links."""
+    X, Y = carya.data.make_world(400, 24, seed=3)
+    group = np.arange(24) % 2
+    links = (group[:, None] == group).astype(np.float32)
+    settings = {"branching": 2, "max_leaf": 12, "clustering": "kmeans"}
+    tree = carya.XRLinear(representation="graph", **settings).fit(X, Y, label_graph=links).tree_
+    assert len({*zip(tree.clusters(1).tolist(), group.tolist(), strict=True)}) == 2
+    own = carya.XRLinear(representation="graph", **settings).fit(X, Y).tree_
+    assert own == carya.XRLinear(representation="graph", n_jobs=1, **settings).fit(X, Y).tree_
+    both = carya.XRLinear(representation="pifa-concat-graph", **settings).fit(X, Y, label_graph=links)
+    assert both.score(X, Y) > 0.5
+    with pytest.raises(InputError, match="does not use it"):
+        carya.XRLinear().fit(X, Y, label_graph=links)
+    with pytest.raises(InputError, match="label_graph has 5 rows, Y has 24 labels"):
+        carya.XRLinear(representation="graph").fit(X, Y, label_graph=links[:5, :5])
+
+
 def test_spectral_follows_dhillon() -> None:
     rng = np.random.default_rng(0)
     Y = (rng.random((40, 12)) < 0.3).astype(float)

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 import carya
 from carya import LabelTree
+from carya.errors import ParameterError
 from carya.models.saving import Learned
 
 import reference
@@ -154,6 +155,64 @@ def test_induced_costs_add_up_the_tree() -> None:
             y = np.where(above[:, node] > 0, 1.0, -1.0)
             want = reference.minimise(with_bias(X), y, np.where(y > 0, inner[:, node], 1.0), "squared-hinge")
             assert np.allclose(weights[:, node], want, atol=5e-3), (costs, node)
+
+
+@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
+@given(seed=st.integers(0, 10_000), cost=st.sampled_from([0.5, 2.0, 20.0]), split=st.integers(0, 12))
+def test_l1_finds_the_minimum(loss: str, seed: int, cost: float, split: int) -> None:
+    X, Y = problem(seed, columns=12, labels=5)
+    features = X if split == 0 else (sp.csr_array(X[:, :split]), X[:, split:]) if split < 12 else sp.csr_array(X)
+    got = flat_weights(features, Y, loss=loss, cost=cost, penalty="l1")
+    A = with_bias(X)
+    for label in range(Y.shape[1]):
+        y = 2.0 * Y[:, label] - 1
+        costs = np.full(len(y), cost)
+        best = reference.objective_l1(reference.minimise_l1(A, y, costs, loss), A, y, costs, loss)
+        assert reference.objective_l1(got[:, label], A, y, costs, loss) <= best * (1 + 1e-3) + 1e-5
+
+
+def test_l1_leaves_few_weights_and_heeds_costs() -> None:
+    X, Y = problem(21, rows=300, columns=60, labels=6)
+    sparse = sp.csr_array(X)
+    counts = {
+        penalty: np.count_nonzero(flat_weights(sparse, Y, penalty=penalty, cost=0.3, max_passes=100)[:-1])
+        for penalty in ("l1", "l2")
+    }
+    assert 0 < counts["l1"] < 0.7 * counts["l2"]
+    weighted = flat_weights(sparse, Y, penalty="l1", positive_cost=6.0)
+    for label in range(2):
+        y = 2.0 * Y[:, label] - 1
+        costs = np.where(y > 0, 6.0, 1.0)
+        best = reference.objective_l1(reference.minimise_l1(with_bias(X), y, costs, "squared-hinge"), with_bias(X), y,
+                                      costs, "squared-hinge")  # fmt: skip
+        assert reference.objective_l1(weighted[:, label], with_bias(X), y, costs, "squared-hinge") <= best * 1.001
+    with pytest.raises(ParameterError, match="not with 'hinge'"):
+        carya.XRLinear(penalty="l1", loss="hinge").fit(sparse, Y)
+
+
+def test_relevance_of_a_row_can_be_scaled_at_every_level() -> None:
+    X, _ = problem(9, rows=30)
+    Y = np.zeros((30, 4), np.float32)
+    Y[:10, 0] = 2
+    Y[5:15, 1] = 3
+    Y[15:, 2] = 1
+    Y[20:, 3] = 0.5
+    Y[:, 3] += 0.25
+    tree = LabelTree([[0, 0], [0, 0, 1, 1]])
+    above = np.stack([Y[:, 0] + Y[:, 1], Y[:, 2] + Y[:, 3]], axis=1)
+    scales = {
+        "l1": lambda Z: Z.sum(axis=1, keepdims=True),
+        "l2": lambda Z: np.linalg.norm(Z, axis=1, keepdims=True),
+        "max": lambda Z: Z.max(axis=1, keepdims=True),
+    }
+    for norm, scale in scales.items():
+        model = carya.XRLinear(tree=tree, relevance="induce", relevance_norm=norm, **EXACT).fit(sp.csr_array(X), Y)
+        costs = above / scale(above)
+        weights = model.layers_[0].matrix().toarray()
+        for node in range(2):
+            y = np.where(above[:, node] > 0, 1.0, -1.0)
+            want = reference.minimise(with_bias(X), y, np.where(y > 0, costs[:, node], 1.0), "squared-hinge")
+            assert np.allclose(weights[:, node], want, atol=5e-3), (norm, node)
 
 
 @given(seed=st.integers(0, 1000), split=st.integers(0, 15))

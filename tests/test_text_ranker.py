@@ -20,25 +20,7 @@ from carya.strings import Strings
 from carya.text.labels import label_matrix
 
 from forging import forge
-
-TOPICS = {
-    "cooking": "recipe oven flour butter bake kitchen taste salt",
-    "astronomy": "star planet telescope orbit galaxy moon light dust",
-    "sailing": "boat wind sail harbour wave rope anchor tide",
-    "chess": "king queen rook pawn check mate board opening",
-}
-
-
-def corpus(rows: int = 300, seed: int = 0) -> tuple[list[str], list[list[str]]]:
-    """Texts of one or two topics; every topic has a general label and one for each of its words."""
-    rng = np.random.default_rng(seed)
-    texts, labels = [], []
-    for _ in range(rows):
-        some = rng.choice(sorted(TOPICS), rng.integers(1, 3), replace=False).tolist()
-        words = [str(word) for topic in some for word in rng.choice(TOPICS[topic].split(), 5)]
-        texts.append(" ".join(words))
-        labels.append(some + [f"{topic}/{word}" for topic in some for word in TOPICS[topic].split() if word in words])
-    return texts, labels
+from topics import TOPICS, corpus
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +206,7 @@ def test_what_cannot_be(ranker: carya.TextRanker) -> None:
         ),
         (
             lambda: carya.TextRanker(None, carya.XRLinear(representation="lf")).fit(["ab cd"] * 2, [["x"], ["y"]]),
-            "representation='lf' needs label_texts",
+            "XRLinear(representation='lf') needs label_texts",
         ),
     ]:
         with pytest.raises(InputError) as caught:

@@ -43,8 +43,9 @@ struct LayerArrays {
 
 class Searcher {
 public:
-    Searcher(const std::vector<const LayerArrays*>& layers, const std::vector<std::string>& layouts)
-        : search_(views(layers), layouts) {
+    Searcher(const std::vector<const LayerArrays*>& layers, const std::vector<std::string>& layouts,
+             Array<std::int32_t> leaf_labels)
+        : leaf_labels_(std::move(leaf_labels)), search_(views(layers), layouts, span(leaf_labels_)) {
         for (const LayerArrays* layer : layers) kept_.push_back(*layer);
     }
 
@@ -63,6 +64,7 @@ private:
     }
 
     std::vector<LayerArrays> kept_;
+    Array<std::int32_t> leaf_labels_;
     BeamSearch search_;
 };
 
@@ -157,8 +159,8 @@ void register_search(nb::module_& m) {
             "features"_a.noconvert(), "position"_a, "The weights of some features at one position.");
 
     nb::class_<Searcher>(m, "BeamSearch", "Beam search over layers.")
-        .def(nb::init<const std::vector<const LayerArrays*>&, const std::vector<std::string>&>(), "layers"_a,
-             "layouts"_a)
+        .def(nb::init<const std::vector<const LayerArrays*>&, const std::vector<std::string>&, Array<std::int32_t>>(),
+             "layers"_a, "layouts"_a, "leaf_labels"_a.noconvert())
         .def(
             "predict",
             [](const Searcher& self, const CheckedFeatures& queries, std::int64_t top_k, std::int64_t beam_width,

@@ -50,13 +50,16 @@ void register_train(nb::module_& m) {
         .value("hinge", Loss::hinge)
         .value("logistic", Loss::logistic);
 
+    nb::enum_<Penalty>(m, "Penalty").value("l2", Penalty::l2).value("l1", Penalty::l1);
+
     m.def(
         "train_layers",
-        [](const CheckedFeatures& features, const std::vector<const Problem*>& problems, Loss loss, float positive_cost,
-           float negative_cost, bool own_costs, float bias, float tolerance, int max_passes, float threshold,
-           std::int64_t max_weights, std::uint64_t seed, int threads, nb::object report) {
+        [](const CheckedFeatures& features, const std::vector<const Problem*>& problems, Loss loss, Penalty penalty,
+           float positive_cost, float negative_cost, bool own_costs, float bias, float tolerance, int max_passes,
+           float threshold, std::int64_t max_weights, std::uint64_t seed, int threads, nb::object report) {
             SolverOptions options;
             options.loss = loss;
+            options.penalty = penalty;
             options.positive_cost = positive_cost;
             options.negative_cost = negative_cost;
             options.own_costs = own_costs;
@@ -82,8 +85,9 @@ void register_train(nb::module_& m) {
             }
             return out;
         },
-        "features"_a, "problems"_a, "loss"_a, "positive_cost"_a, "negative_cost"_a, "own_costs"_a, "bias"_a,
-        "tolerance"_a, "max_passes"_a, "threshold"_a, "max_weights"_a, "seed"_a, "threads"_a, "report"_a.none(),
+        "features"_a, "problems"_a, "loss"_a, "penalty"_a, "positive_cost"_a, "negative_cost"_a, "own_costs"_a,
+        "bias"_a, "tolerance"_a, "max_passes"_a, "threshold"_a, "max_weights"_a, "seed"_a, "threads"_a,
+        "report"_a.none(),
         "Train layers that do not depend on each other: a list of ((indptr, indices, values), offsets, dense).");
 }
 

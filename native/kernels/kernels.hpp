@@ -14,6 +14,7 @@ namespace carya {
 inline constexpr int kMaxLanes = 16;
 
 enum class Loss : int { squared_hinge, hinge, logistic };
+enum class Penalty : int { l2, l1 };
 
 // One parent's training rows and up to 16 of its children, one child a lane (lane_pass.cpp says what is solved).
 struct LaneProblem {
@@ -54,6 +55,26 @@ struct alignas(64) LaneState {
     std::int32_t live[kMaxLanes];  // -1 while the lane is being solved, else 0
 };
 
+// The same rows and children seen by features, one column a feature (column_pass.cpp says what is solved).
+struct ColumnProblem {
+    const std::int64_t* offsets;  // where the entries of each sparse column begin
+    const std::uint32_t* rows;
+    const float* values;
+    std::int64_t sparse_columns;
+    const float* dense;  // the rest as in LaneProblem
+    const std::int32_t* row_ids;
+    std::int64_t dense_cols;
+    std::int64_t row_count;
+    const std::uint16_t* positive;
+    const std::uint16_t* member;
+    const float* costs;
+    float positive_cost;
+    float negative_cost;
+    Loss loss;       // not the plain hinge, which has corners
+    float* weights;  // columns x lanes, dense ones behind sparse ones
+    float* scores;   // rows x lanes
+};
+
 // The features of a query, and the chunks it asks for.
 struct PackedQuery {
     const std::int32_t* features;
@@ -73,6 +94,12 @@ struct Kernels {
     // Visits rows order[begin..end) of a pass over `rows` rows. `lanes` is 4, 8 or 16.
     void (*lane_pass)(int lanes, const LaneProblem& problem, LaneState& state, const std::uint32_t* order,
                       std::int64_t begin, std::int64_t end, std::int64_t rows);
+    // Moves the weights of columns order[begin..end), and adds to the gain of the state about what the objective fell
+    // by.
+    void (*column_pass)(int lanes, const ColumnProblem& problem, LaneState& state, const std::uint32_t* order,
+                        std::int64_t begin, std::int64_t end);
+    // Moves the offsets of the state, and the scores with them.
+    void (*column_offset)(int lanes, const ColumnProblem& problem, LaneState& state);
     // Bit l of masks[i] says whether |values[i * lanes + l]| >= threshold, for each of `count` rows of lanes.
     void (*mark_large)(int lanes, const float* values, std::int64_t count, float threshold, std::uint16_t* masks);
     float (*dot)(const float* a, const float* b, std::int64_t count);

@@ -36,18 +36,29 @@ void BlockSolver::solve(const Block& block, std::vector<Weight>& weights, float*
     problem_.negative_cost = options_.negative_cost;
     problem_.bias = options_.bias;
     problem_.loss = options_.loss;
-    problem_.weights = weights_.zeros(rows.features.size() * lanes_);
-    problem_.dense_weights = dense_weights_.zeros(static_cast<std::size_t>(dense_cols) * lanes_);
-    problem_.alpha = alpha_.zeros(count * lanes_);
 
     mark_positives(block);
-    start();
-    descend(block);
+    const float* dense = nullptr;
+    if (options_.penalty == Penalty::l1) {
+        state_ = {};
+        std::fill_n(state_.live, labels_, -1);
+        const ColumnOptions how{options_.tolerance, options_.max_passes, options_.bias > 0.0F, options_.seed,
+                                block.stream};
+        columns_.solve(problem_, rows, lanes_, how, state_, stop_);
+        dense = columns_.weights() + columns_.dense() * lanes_;
+    } else {
+        problem_.weights = weights_.zeros(rows.features.size() * lanes_);
+        problem_.dense_weights = dense_weights_.zeros(static_cast<std::size_t>(dense_cols) * lanes_);
+        problem_.alpha = alpha_.zeros(count * lanes_);
+        start();
+        descend(block);
+        dense = problem_.dense_weights;
+    }
     collect(block, weights);
     for (std::size_t l = 0; l < block.labels.size(); ++l) {
         offsets[block.positions[l]] = state_.offset[l];
         for (std::int64_t j = 0; j < dense_cols; ++j)
-            dense_weights[block.positions[l] * dense_cols + j] = problem_.dense_weights[j * lanes_ + l];
+            dense_weights[block.positions[l] * dense_cols + j] = dense[j * lanes_ + static_cast<std::int64_t>(l)];
     }
 }
 
@@ -128,22 +139,36 @@ void BlockSolver::descend(const Block& block) {
     }
 }
 
-// Appends the weights at or above the threshold: those of shared features from the solver's array, those of features
-// with one row from that row's alpha.
+// Appends the weights of shared features at or above the threshold, from an array of features x lanes.
+void BlockSolver::collect_shared(const Block& block, const float* values, float least, std::vector<Weight>& weights) {
+    const std::vector<std::uint32_t>& features = block.rows->features;
+    masks_.resize(features.size());
+    kernels().mark_large(lanes_, values, static_cast<std::int64_t>(features.size()), least, masks_.data());
+    for (std::size_t f = 0; f < features.size(); ++f)
+        for (unsigned mask = masks_[f]; mask != 0; mask &= mask - 1) {
+            const auto lane = static_cast<std::size_t>(std::countr_zero(mask));
+            if (lane < labels_) weights.push_back({features[f], block.positions[lane], values[f * lanes_ + lane]});
+        }
+}
+
+// Appends all weights at or above the threshold. Those of features with one row come from that row's alpha, or have
+// columns of their own.
 void BlockSolver::collect(const Block& block, std::vector<Weight>& weights) {
     const LocalRows& rows = *block.rows;
     const std::size_t from = weights.size();
     // With threshold 0 all weights stay but those that are exactly 0.
     const float least = std::max(options_.threshold, std::numeric_limits<float>::min());
-    masks_.resize(std::max(rows.features.size(), positive_.size()));
-    kernels().mark_large(lanes_, problem_.weights, static_cast<std::int64_t>(rows.features.size()), least,
-                         masks_.data());
-    for (std::size_t f = 0; f < rows.features.size(); ++f)
-        for (unsigned mask = masks_[f]; mask != 0; mask &= mask - 1) {
-            const auto lane = static_cast<std::size_t>(std::countr_zero(mask));
-            if (lane < labels_)
-                weights.push_back({rows.features[f], block.positions[lane], problem_.weights[f * lanes_ + lane]});
-        }
+    if (options_.penalty == Penalty::l1) {
+        collect_shared(block, columns_.weights(), least, weights);
+        const float* singles = columns_.weights() + columns_.singles() * lanes_;
+        for (std::size_t e = 0; e < rows.single_features.size(); ++e)
+            for (std::size_t l = 0; l < labels_; ++l)
+                if (const float value = singles[e * lanes_ + l]; std::fabs(value) >= least)
+                    weights.push_back({rows.single_features[e], block.positions[l], value});
+        if (options_.max_weights > 0) keep_largest(weights, from);
+        return;
+    }
+    collect_shared(block, problem_.weights, least, weights);
     for (std::size_t r = 0; r < positive_.size(); ++r) {
         if (rows.largest_single[r] == 0.0F) continue;
         const float* alpha = problem_.alpha + r * lanes_;

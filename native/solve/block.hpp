@@ -9,12 +9,14 @@
 #include "../buffer.hpp"
 #include "../kernels/kernels.hpp"
 #include "../matrix.hpp"
+#include "columns.hpp"
 #include "rows.hpp"
 
 namespace carya {
 
 struct SolverOptions {
     Loss loss = Loss::squared_hinge;
+    Penalty penalty = Penalty::l2;  // l1 goes with squared_hinge and logistic
     float positive_cost = 1.0F;
     float negative_cost = 1.0F;
     float bias = 1.0F;         // value of the constant feature; 0 is none
@@ -57,6 +59,7 @@ private:
     void start();
     void descend(const Block& block);
     void collect(const Block& block, std::vector<Weight>& weights);
+    void collect_shared(const Block& block, const float* values, float least, std::vector<Weight>& weights);
     void keep_largest(std::vector<Weight>& weights, std::size_t from);
 
     const SolverOptions& options_;
@@ -65,6 +68,7 @@ private:
     int lanes_ = 0;  // labels_ rounded up to 4, 8 or 16
     LaneProblem problem_{};
     LaneState state_{};
+    ColumnDescent columns_;
     Buffer<float> weights_;
     Buffer<float> dense_weights_;
     Buffer<float> alpha_;

@@ -61,6 +61,11 @@ public:
         return {reinterpret_cast<const T*>(array.bytes.data()), array.bytes.size() / sizeof(T)};
     }
 
+    bool has(const std::string& name) const {
+        return std::any_of(folder_.arrays().begin(), folder_.arrays().end(),
+                           [&](const StoredArray& array) { return array.name == name; });
+    }
+
     const StoredArray& find(const std::string& name) const {
         for (const StoredArray& array : folder_.arrays())
             if (array.name == name) return array;
@@ -113,7 +118,9 @@ Model::Model(const std::string& path) : folder_(path) {
             layers.push_back(layer);
         }
         beam_width_ = std::max<std::int64_t>(size_of(member(manifest, "parameters"), "beam_width"), 1);
-        search_ = std::make_unique<BeamSearch>(std::move(layers), std::vector<std::string>{"packed"});
+        std::span<const std::int32_t> leaf_labels;
+        if (arrays.has("leaf_labels")) leaf_labels = arrays.of<std::int32_t>("leaf_labels", "int32");
+        search_ = std::make_unique<BeamSearch>(std::move(layers), std::vector<std::string>{"packed"}, leaf_labels);
     } catch (const std::invalid_argument& error) {
         throw FormatError(path + ": " + error.what());
     }

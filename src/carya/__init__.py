@@ -9,8 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from carya import data, errors, indexing, metrics
+    from carya import data, errors, indexing, metrics, ranking
     from carya.models.ensemble import Ensemble
+    from carya.models.neighbours import NearestNeighbours
+    from carya.models.presets import preset
+    from carya.models.reranked import Reranked
     from carya.models.xr_linear import XRLinear
     from carya.opening import load
     from carya.text.ranker import TextRanker
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Ensemble",
     "LabelTree",
+    "NearestNeighbours",
+    "Reranked",
     "TextRanker",
     "Tfidf",
     "XRLinear",
@@ -34,11 +39,15 @@ __all__ = [
     "indexing",
     "load",
     "metrics",
+    "preset",
+    "ranking",
 ]
 
 _HOMES = {
     "Ensemble": "carya.models.ensemble",
     "LabelTree": "carya.tree",
+    "NearestNeighbours": "carya.models.neighbours",
+    "Reranked": "carya.models.reranked",
     "TextRanker": "carya.text.ranker",
     "Tfidf": "carya.text.tfidf",
     "XRLinear": "carya.models.xr_linear",
@@ -46,6 +55,7 @@ _HOMES = {
     "XTransformer": "carya.transformer.x_transformer",
     "__version__": "carya.version",
     "load": "carya.opening",
+    "preset": "carya.models.presets",
 }
 
 

@@ -6,6 +6,8 @@ float32 matrices go out. What comes in is never changed.
 
 from __future__ import annotations
 
+import math
+import numbers
 from typing import Any
 
 import numpy as np
@@ -163,6 +165,15 @@ def positive_int(value: object, name: str) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1:
         return min(int(value), _MOST)
     raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def least_score(min_score: object) -> float:
+    """The least score to give, as the search takes it; None is any."""
+    if min_score is None:
+        return -math.inf
+    if isinstance(min_score, bool) or not isinstance(min_score, numbers.Real) or math.isnan(min_score):
+        raise InputError(f"min_score must be a number or None, got {min_score!r}")
+    return float(min_score)
 
 
 def _float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:

@@ -124,6 +124,12 @@ class Features:
             raise InputError(str(error)) from None
         return cls(sparse, dense, native)
 
+    def as_given(self) -> Any:
+        """The same as a user would give it: sparse, dense, or a pair of both."""
+        if not self.widths[1]:
+            return self.sparse.to_scipy()
+        return (self.sparse.to_scipy(), self.dense) if self.widths[0] else self.dense
+
     @property
     def rows(self) -> int:
         """The number of rows."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import Any
 
 from carya import store
 from carya.errors import ModelFormatError
+from carya.models.kinds import KINDS, open_saved
 from carya.models.saving import LAZY
 
-#: Where models of each kind live.
-_KINDS = {
-    "xr-linear": ("carya.models.xr_linear", "XRLinear"),
-    "ensemble": ("carya.models.ensemble", "Ensemble"),
+#: Models of texts, too.
+_KINDS = KINDS | {
     "text-ranker": ("carya.text.ranker", "TextRanker"),
     "xr-transformer": ("carya.transformer.xr_transformer", "XRTransformer"),
     "x-transformer": ("carya.transformer.x_transformer", "XTransformer"),
@@ -25,7 +23,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear, Ensemble, TextRanker, XRTransformer or XTransformer
+    XRLinear, NearestNeighbours, Ensemble, Reranked, TextRanker, XRTransformer or XTransformer
         As it was saved.
 
     Raises
@@ -44,14 +42,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     30
     """
     saved = store.load(path, lazily=LAZY)
-    home = _KINDS.get(saved.kind)
-    if home is None:
-        raise ModelFormatError(
-            f"{path} holds a model of kind {saved.kind!r}, which this version of Carya does not know"
-        )
-    module, name = home
-    kind = getattr(importlib.import_module(module), name)  # only what is needed: it should open at once
     try:
-        return kind.from_saved(saved)
+        return open_saved(saved, _KINDS)
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None

@@ -21,15 +21,22 @@ COMBINATIONS = ("mean", "rank", "count", "softmax", "sigmoid")
 class Searcher:
     """Finds the best nodes of the last of some layers.
 
-    `layouts` says how weights are kept while searching (:mod:`carya.layouts`), for all layers or for each.
+    `layouts` says how weights are kept while searching (:mod:`carya.layouts`), for all layers or for each;
+    `leaf_labels` which label each node of the last layer stands for, if that is not the label itself.
 
     The number of threads never changes a result, ties go to the lower node, and other Python threads run meanwhile.
     """
 
-    def __init__(self, layers: Sequence[Layer], layouts: str | Sequence[str] = "packed") -> None:
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        layouts: str | Sequence[str] = "packed",
+        leaf_labels: NDArray[np.int32] | None = None,
+    ) -> None:
         names = [layouts] if isinstance(layouts, str) else list(layouts)
-        self._search = _core.BeamSearch([layer.native for layer in layers], names)
-        self.n_labels = layers[-1].n_nodes
+        labels = np.zeros(0, np.int32) if leaf_labels is None else leaf_labels
+        self._search = _core.BeamSearch([layer.native for layer in layers], names, labels)
+        self.n_labels = layers[-1].n_nodes if leaf_labels is None else int(leaf_labels[-1]) + 1
 
     def predict(
         self,

@@ -1,7 +1,8 @@
 """The label tree: all that indexing hands on to matching and ranking.
 
 Level 0 is the root, level D the labels; every node of level t has one parent in level t - 1. It is the chain
-C¹ … Cᴰ of indexing matrices in the paper, kept as arrays of parents.
+C¹ … Cᴰ of indexing matrices in the paper, kept as arrays of parents. Where clusters overlap, level D are leaves, and
+each leaf stands for a label that may have others in other clusters.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ class LabelTree:
     parents : sequence of array_like of int
         ``parents[t][k]`` is the parent, in level t, of node k of level t + 1. The first array is all zeros (the root
         is node 0); the last has one entry a label. Every node above the labels must have a child.
+    leaf_labels : array_like of int, optional
+        The label that each node of the last level stands for, ascending without gaps from 0: a label may lie in
+        several clusters. Without it, the nodes of the last level are the labels.
 
     Examples
     --------
@@ -33,9 +37,11 @@ class LabelTree:
     LabelTree(1 → 2 → 3 labels)
     >>> tree.clusters(1)
     array([0, 1, 0], dtype=int32)
+    >>> LabelTree([[0, 0], [0, 1, 1]], leaf_labels=[0, 0, 1])      # label 0 in both clusters
+    LabelTree(1 → 2 → 3 leaves of 2 labels)
     """
 
-    def __init__(self, parents: Sequence[ArrayLike]) -> None:
+    def __init__(self, parents: Sequence[ArrayLike], leaf_labels: ArrayLike | None = None) -> None:
         if not isinstance(parents, Sequence) or len(parents) == 0:
             raise InputError(f"a label tree needs a list of at least one level, got {parents!r}")
         above = 1
@@ -60,6 +66,7 @@ class LabelTree:
             checked.append(array)
             above = array.size
         self._parents = tuple(checked)
+        self._leaf_labels = None if leaf_labels is None else _checked_leaf_labels(leaf_labels, checked[-1])
 
     @classmethod
     def flat(cls, n_labels: int) -> Self:
@@ -163,13 +170,28 @@ class LabelTree:
         return len(self._parents)
 
     @property
+    def leaf_labels(self) -> NDArray[np.int32] | None:
+        """The label of each node of the last level; None if they are the labels themselves."""
+        return self._leaf_labels
+
+    @property
     def n_labels(self) -> int:
         """L, the number of labels."""
-        return self._parents[-1].size
+        return self._parents[-1].size if self._leaf_labels is None else int(self._leaf_labels[-1]) + 1
+
+    def leaves(self, label: int) -> range:
+        """The nodes of the last level that stand for a label.
+
+        >>> LabelTree([[0, 0], [0, 1, 1]], leaf_labels=[0, 0, 1]).leaves(0)
+        range(0, 2)
+        """
+        if self._leaf_labels is None:
+            return range(label, label + 1)
+        return range(*(int(np.searchsorted(self._leaf_labels, label, side)) for side in ("left", "right")))
 
     @property
     def level_sizes(self) -> tuple[int, ...]:
-        """K_0 = 1, K_1, …, K_D = L."""
+        """K_0 = 1, K_1, …, K_D = L, or the number of leaves where clusters overlap."""
         return (1, *(array.size for array in self._parents))
 
     def children(self, level: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -184,9 +206,9 @@ class LabelTree:
         return _core.group_by_parent(parent, self.level_sizes[level - 1])
 
     def clusters(self, level: int) -> NDArray[np.int32]:
-        """The node of a level (0 … D) that each label lies under."""
+        """The node of a level (0 … D) that each label lies under, or each leaf where clusters overlap."""
         self._check_level(level, least=0)
-        node = np.arange(self.n_labels, dtype=np.int32)
+        node = np.arange(self._parents[-1].size, dtype=np.int32)
         for parent in self._parents[: level - self.depth - 1 : -1] if level < self.depth else ():
             node = parent[node]
         return node
@@ -200,10 +222,29 @@ class LabelTree:
             isinstance(other, LabelTree)
             and self.level_sizes == other.level_sizes
             and all(np.array_equal(a, b) for a, b in zip(self._parents, other._parents, strict=True))
+            and np.array_equal(_or_empty(self._leaf_labels), _or_empty(other._leaf_labels))
         )
 
     def __hash__(self) -> int:
         return hash((self.level_sizes, self._parents[-1].tobytes()))
 
     def __repr__(self) -> str:
-        return f"LabelTree({' → '.join(map(str, self.level_sizes))} labels)"
+        labels = "labels" if self._leaf_labels is None else f"leaves of {self.n_labels} labels"
+        return f"LabelTree({' → '.join(map(str, self.level_sizes))} {labels})"
+
+
+def _or_empty(array: NDArray[np.int32] | None) -> NDArray[np.int32]:
+    return np.zeros(0, np.int32) if array is None else array
+
+
+def _checked_leaf_labels(given: ArrayLike, parents: NDArray[np.int32]) -> NDArray[np.int32]:
+    array = np.asarray(given)
+    if array.shape != parents.shape or array.dtype.kind not in "iu":
+        raise InputError(f"leaf_labels must be {parents.size} integers, one for each node of the last level")
+    if array[0] != 0 or not np.isin(np.diff(array.astype(np.int64)), (0, 1)).all():
+        raise InputError("leaf_labels must ascend without gaps, from 0")
+    array = array.astype(np.int32)
+    if np.unique(np.stack([array, parents]), axis=1).shape[1] != array.size:
+        raise InputError("leaf_labels must not name a label twice in one cluster")
+    array.setflags(write=False)
+    return array

@@ -10,6 +10,7 @@ import typer
 
 from carya.cli import data
 from carya.cli.c_flags import c_flags
+from carya.cli.calibrate import calibrate
 from carya.cli.demo import demo
 from carya.cli.evaluate import evaluate
 from carya.cli.explain import explain
@@ -17,6 +18,7 @@ from carya.cli.flags import LazyGroup, add
 from carya.cli.import_pecos import import_pecos
 from carya.cli.inspect import inspect
 from carya.cli.predict import predict
+from carya.cli.serve import serve
 from carya.cli.train import train
 
 _INTERRUPTED = 130  # how typer ends after Ctrl-C
@@ -47,7 +49,9 @@ for command, name in (
     (train, None),
     (predict, None),
     (evaluate, None),
+    (calibrate, None),
     (explain, None),
+    (serve, None),
     (inspect, None),
     (demo, None),
     (import_pecos, "import-pecos"),

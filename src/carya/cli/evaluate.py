@@ -82,6 +82,8 @@ def evaluate(
     if Y.shape[0] == 0:
         raise InputError(f"{source}: there are no rows to evaluate on")
     found = _measured(opened, X, Y, beam_width)
+    if precisions and not hasattr(opened, "with_precision"):
+        raise InputError(f"--precisions is for one tree, {model} holds a model of kind {type(opened).__name__}")
     if precisions:
         found["precisions"] = {
             name: {"weight_bytes": size, **_measured(one, X, Y, beam_width)}
@@ -111,7 +113,7 @@ def _read_texts(ranker: TextRanker, data: Corpus | Matrices, source: str) -> tup
 
 
 def _read_matrices(
-    model: XRLinear, source: str, labels: Path | None, dense: Path | None, part: str, data_format: str | None
+    model: Any, source: str, labels: Path | None, dense: Path | None, part: str, data_format: str | None
 ) -> tuple[Any, Any]:
     from carya.data.corpus import Matrices
     from carya.data.files import read_matrix
@@ -122,14 +124,14 @@ def _read_matrices(
             raise InputError(f"{source} holds texts, the model was trained on features")
         X, Y = data.X, data.Y
         if not data.widths_known:
-            X.resize((X.shape[0], max(X.shape[1], model.n_features_in_)))
-            Y.resize((Y.shape[0], max(Y.shape[1], model.tree_.n_labels)))
+            X.resize((X.shape[0], max(X.shape[1], sum(model.widths_))))
+            Y.resize((Y.shape[0], max(Y.shape[1], model.n_labels_)))
     else:
         X, Y = read_matrix(source), read_matrix(labels)
     return X if dense is None else (X, read_matrix(dense)), Y
 
 
-def _measured(model: XRLinear, X: Any, Y: Any, beam_width: int | None) -> dict[str, Any]:
+def _measured(model: Any, X: Any, Y: Any, beam_width: int | None) -> dict[str, Any]:
     from carya import metrics
 
     started = time.perf_counter()

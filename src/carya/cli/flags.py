@@ -16,7 +16,7 @@ from carya.errors import ParameterError
 from carya.params import Choice, Integer, Parameterised, Real, Rule
 
 #: Parameters that the command line has its own way of giving, or none.
-NOT_FLAGS = frozenset({"tree", "verbose", "n_jobs", "vectorizer", "ranker"})
+NOT_FLAGS = frozenset({"tree", "verbose", "n_jobs", "tokens", "vectorizer", "ranker"})
 
 
 def flags_of(*kinds: type[Parameterised]) -> list[inspect.Parameter]:

@@ -30,12 +30,58 @@ def inspect(
     opened = ranker = carya.load(model)
     if isinstance(ranker, TextRanker):
         opened = ranker.model_
-    mixture = getattr(ranker, "weights_", None) if hasattr(ranker, "rankers_") else None
-    if mixture is not None:  # of several rankers the one that counts most
+    mixture: dict[str, float] = ranker.weights_ if hasattr(ranker, "rankers_") else {}
+    if mixture:  # of several rankers the one that counts most
         opened = ranker.rankers_[max(mixture, key=mixture.__getitem__)]
+    found = {"bytes": size_on_disk(model)} | _told(opened)
+    if mixture:
+        found["mixture"] = mixture
+    if ranker is not opened:
+        terms = [int(ends.size) for _, ends, _ in ranker.vectorizer_.terms_]
+        found["texts"] = {"terms": terms, "parameters": ranker.vectorizer_.get_params()}
+    if as_json:
+        typer.echo(json.dumps(found, indent=1, default=_plain))
+        return
+
+    from rich.console import Console
+
+    console = Console()
+    features = f"{found['sparse_features']:,} sparse and {found['dense_features']:,} dense features"
+    _say(console, f"{model}: {_title(opened)}, {features}, {found['bytes']:,} bytes")
+    _show(console, found)
+    if ranker is not opened:
+        _say(console, f"texts are read by {ranker.vectorizer_!r}")
+    _say(console, f"trained as {opened!r}")
+
+
+def _say(console: Any, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _title(opened: Any) -> str:
+    return str(opened.tree_) if hasattr(opened, "tree_") else f"{type(opened).__name__}({opened.n_labels_} labels)"
+
+
+def _told(opened: Any) -> dict[str, Any]:
+    """What there is to tell of a model: the layers of a tree, the members of what is made of several."""
+    found: dict[str, Any] = {
+        "labels": opened.n_labels_,
+        "sparse_features": opened.widths_[0],
+        "dense_features": opened.widths_[1],
+        "parameters": {
+            name: value
+            for name, value in opened.get_params(deep=False).items()
+            if name not in ("tree", "members", "base", "ranker")
+        },
+    }
+    if hasattr(opened, "members_"):
+        found["members"] = [_told(one) for one in opened.members_]
+    if not hasattr(opened, "layers_"):
+        return found
     for layer in opened.layers_:
         layer.verify()
-    layers: list[dict[str, Any]] = [
+    found["tree"] = list(opened.tree_.level_sizes)
+    found["layers"] = [
         {
             "layer": level,
             "parents": opened.tree_.level_sizes[level - 1],
@@ -51,37 +97,19 @@ def inspect(
         }
         for level, (layer, choice) in enumerate(zip(opened.layers_, opened.layouts_, strict=True), 1)
     ]
-    found: dict[str, Any] = {
-        "labels": opened.tree_.n_labels,
-        "tree": list(opened.tree_.level_sizes),
-        "sparse_features": opened.widths_[0],
-        "dense_features": opened.widths_[1],
-        "bytes": size_on_disk(model),
-        "layers": layers,
-        "parameters": {name: value for name, value in opened.get_params().items() if name != "tree"},
-    }
-    if mixture is not None:
-        found |= {"mixture": mixture, "shown": max(mixture, key=mixture.__getitem__)}
-    if isinstance(ranker, TextRanker):
-        terms = [int(ends.size) for _, ends, _ in ranker.vectorizer_.terms_]
-        found["texts"] = {"terms": terms, "parameters": ranker.vectorizer_.get_params()}
-    if as_json:
-        typer.echo(json.dumps(found, indent=1, default=list))
-        return
+    return found
 
-    from rich.console import Console
+
+def _show(console: Any, found: dict[str, Any]) -> None:
     from rich.table import Table
 
-    console = Console()
-    console.print(
-        f"{model}: {opened.tree_}, {found['sparse_features']:,} sparse and {found['dense_features']:,} dense features, "
-        f"{found['bytes']:,} bytes",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    for number, member in enumerate(found.get("members", ()), 1):
+        _say(console, f"member {number}:")
+        _show(console, member)
+    if "layers" not in found:
+        return
     table = Table("layer", "nodes", "features used", "weights", "kept as", "bytes", "transform")
-    for one in layers:
+    for one in found["layers"]:
         table.add_row(
             str(one["layer"]),
             f"{one['nodes']:,}",
@@ -92,13 +120,10 @@ def inspect(
             str(one["transform"]),
         )
     console.print(table)
-    for one in layers:
-        console.print(
-            f"layer {one['layer']} is searched {one['layout']}: {one['reason']}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-    if ranker is not opened:
-        console.print(f"texts are read by {ranker.vectorizer_!r}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"trained as {opened!r}", highlight=False, markup=False, soft_wrap=True)
+    for one in found["layers"]:
+        _say(console, f"layer {one['layer']} is searched {one['layout']}: {one['reason']}")
+
+
+def _plain(value: Any) -> Any:
+    """For JSON: lists as lists, anything else as it is written."""
+    return list(value) if hasattr(value, "__iter__") else repr(value)

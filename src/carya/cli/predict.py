@@ -17,7 +17,6 @@ from carya.cli import reading
 from carya.errors import InputError
 
 if TYPE_CHECKING:
-    from carya.models.xr_linear import XRLinear
     from carya.text.ranker import TextRanker
 
 _BATCH = 2048
@@ -150,7 +149,7 @@ def _for_texts(ranker: TextRanker, batches: Iterable[list[str]], asked: dict[str
         )
 
 
-def _for_rows(model: XRLinear, source: str, asked: dict[str, Any]) -> Iterator[str]:
+def _for_rows(model: Any, source: str, asked: dict[str, Any]) -> Iterator[str]:
     from carya.data.files import read_matrix
 
     if Path(source).suffix not in (".npz", ".npy"):

@@ -34,6 +34,15 @@ def _train(
     vocabulary: reading.Names = None,
     language: reading.Language = "en",
     threads: reading.Threads = -1,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Settings by name: fast, small, accurate, xr-linear, parabel, bonsai, plt, dismec, slice or annexml. "
+            "Flags for the model change them.",
+            show_default=False,
+        ),
+    ] = None,
+    trees: Annotated[int | None, typer.Option(help="How many trees are one model.", min=1, show_default=False)] = None,
     model: Annotated[str, typer.Option("--model", help=f"Which model: {', '.join(_MODELS)}.")] = "xr-linear",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     **given: Any,
@@ -47,7 +56,9 @@ def _train(
 
       carya train data/ -o model/
 
-      carya train train.jsonl -o model/ --negatives teacher
+      carya train train.jsonl -o model/ --preset fast
+
+      carya train train.jsonl -o model/ --trees 3 --negatives teacher
 
       carya train data/ -o model/ --model xr-transformer --encoder sentence-transformers/all-MiniLM-L6-v2
 
@@ -78,9 +89,9 @@ def _train(
     if isinstance(data, Matrices):
         if model != "xr-linear":
             raise ParameterError(f"--model {model} is for texts, but {data.source} holds features")
-        trained, found = _fit_matrices(data, threads, given)
+        trained, found = _fit_matrices(data, threads, preset, trees, given)
     elif model == "xr-linear":
-        trained, found = _fit_texts(data, threads, given)
+        trained, found = _fit_texts(data, threads, preset, trees, given)
     else:
         trained, found = _fit_transformer(data, model, threads, given)
     fitted = time.perf_counter()
@@ -100,13 +111,30 @@ def _train(
     )
 
 
-def _fit_texts(data: Corpus, threads: int, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _model(threads: int, preset: str | None, trees: int | None, given: dict[str, Any]) -> Any:
+    """The model to be trained: a tree, several, or what a preset names; flags change parameters of the trees."""
     from carya.models.xr_linear import XRLinear
+
+    changes = {"n_jobs": threads, "verbose": True} | values_of(XRLinear, given)
+    if preset is None and trees is None:
+        return XRLinear(**changes)
+    from carya.models import presets
+
+    if preset is None:
+        return presets.several(XRLinear(**changes), trees or 1)
+    if trees is not None:
+        raise ParameterError("--trees cannot be told besides --preset, which says how many trees there are")
+    return presets.preset(preset, **changes)
+
+
+def _fit_texts(
+    data: Corpus, threads: int, preset: str | None, trees: int | None, given: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     from carya.text.ranker import TextRanker
     from carya.text.tfidf import Tfidf
 
     vectorizer = Tfidf(n_jobs=threads, verbose=True, **values_of(Tfidf, given))
-    model = XRLinear(n_jobs=threads, verbose=True, **values_of(XRLinear, given))
+    model = _model(threads, preset, trees, given)
     vectorizer.check_parameters()  # before a long file is read
     model.check_parameters()
     labels: list[tuple[str, ...]] = []
@@ -116,13 +144,12 @@ def _fit_texts(data: Corpus, threads: int, given: dict[str, Any]) -> tuple[Any, 
             labels.append(example.labels)
             yield example.text
 
-    wants = "lf" in str(model.representation)
+    wants = model.needs_label_features
     names = _names(data.vocabulary)
     if wants and names is None:
-        raise InputError(f"--representation {model.representation} needs names of labels: give --vocabulary")
+        raise InputError(f"--representation {given['representation']} needs names of labels: give --vocabulary")
     ranker = TextRanker(vectorizer, model).fit(texts(), labels, names=names, label_texts=names if wants else None)
-    for one in (ranker.vectorizer_, ranker.model_):
-        one.verbose = False  # whoever opens it says so for himself
+    _be_quiet(ranker.vectorizer_, ranker.model_)
     return ranker, {
         "kind": "text-ranker",
         "rows": len(labels),
@@ -177,7 +204,24 @@ def _names(known: Vocabulary | None) -> dict[str, str] | None:
     return None if all(one == name for one, name in names.items()) else names
 
 
-def _fit_matrices(data: Matrices, threads: int, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _kind(model: Any) -> str:
+    """What saved folders call a model."""
+    from carya.models.kinds import KINDS
+
+    return next(kind for kind, (_, name) in KINDS.items() if name == type(model).__name__)
+
+
+def _be_quiet(*parts: Any) -> None:
+    """Without progress bars from now on: whoever opens a model says for himself that he wants them."""
+    for part in parts:
+        if hasattr(part, "verbose"):
+            part.verbose = False
+        _be_quiet(*getattr(part, "members_", ()))
+
+
+def _fit_matrices(
+    data: Matrices, threads: int, preset: str | None, trees: int | None, given: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     from carya.models.xr_linear import XRLinear
     from carya.text.tfidf import Tfidf
 
@@ -185,13 +229,13 @@ def _fit_matrices(data: Matrices, threads: int, given: dict[str, Any]) -> tuple[
     if useless:
         flag = "--" + useless[0].replace("_", "-")
         raise ParameterError(f"{flag} is about texts, but {data.source} holds features")
-    model = XRLinear(n_jobs=threads, verbose=True, **values_of(XRLinear, given)).fit(data.X, data.Y)
-    model.verbose = False
+    model = _model(threads, preset, trees, given).fit(data.X, data.Y)
+    _be_quiet(model)
     return model, {
-        "kind": "xr-linear",
+        "kind": _kind(model),
         "rows": data.Y.shape[0],
-        "features": model.n_features_in_,
-        "labels": model.tree_.n_labels,
+        "features": sum(model.widths_),
+        "labels": model.n_labels_,
     }
 
 

@@ -2,6 +2,6 @@
 
 from carya.indexing.build import Indexer
 from carya.indexing.clustering import cluster, random_tree
-from carya.indexing.representations import concatenate, pifa, pifa_with_features, pii, spectral
+from carya.indexing.representations import concatenate, graph, pifa, pifa_with_features, pii, spectral
 
-__all__ = ["Indexer", "cluster", "concatenate", "pifa", "pifa_with_features", "pii", "random_tree", "spectral"]
+__all__ = ["Indexer", "cluster", "concatenate", "graph", "pifa", "pifa_with_features", "pii", "random_tree", "spectral"]

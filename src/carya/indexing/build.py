@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from carya import checks
-from carya.checks import FeaturesLike
+from carya.checks import FeaturesLike, LabelsLike
 from carya.errors import InputError
 from carya.indexing import clustering, representations
 from carya.matrices import Csr, Features
@@ -16,7 +16,7 @@ from carya.progress import Progress
 from carya.tree import LabelTree
 
 #: The representations, by name.
-REPRESENTATIONS = ("pifa", "pii", "pifa+lf", "pifa-concat-lf", "lf", "spectral")
+REPRESENTATIONS = ("pifa", "pii", "pifa+lf", "pifa-concat-lf", "lf", "graph", "pifa-concat-graph", "spectral")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,7 @@ class Indexer:
         labels: Csr,
         label_features: FeaturesLike | None,
         *,
+        label_graph: LabelsLike | None = None,
         threads: int,
         progress: Progress,
         shared: dict[object, Features] | None = None,
@@ -51,10 +52,13 @@ class Indexer:
         features : Features, n rows
         labels : Csr, n rows x labels; values weigh the rows
         label_features : anything `checks.features` takes, one row a label, or None
+        label_graph : anything `checks.labels` takes, labels x labels, or None
+            How strongly labels are linked; None is by the rows they have in common.
         shared : dict, optional
             Representations of the same labels, for trees that differ in other things only.
         """
         own = self._own_features(label_features, labels.cols)
+        links = self._links(label_graph, labels)
         if self.clustering == "random":
             return clustering.random_tree(
                 labels.cols,
@@ -68,7 +72,7 @@ class Indexer:
         key = self._representation_key()
         representation = None if shared is None else shared.get(key)
         if representation is None:
-            representation = self._represent(features, labels, own, threads, progress)
+            representation = self._represent(features, labels, own, links, threads, progress)
             if shared is not None:
                 shared[key] = representation
         with progress.stage("build the label tree") as report:
@@ -91,12 +95,18 @@ class Indexer:
             self.representation,
             self.index_features,
             np.asarray(self.alpha).tobytes() if "+lf" in self.representation else None,
-            self.seed if self.representation == "spectral" else None,
+            self.seed if self.representation == "spectral" or "graph" in self.representation else None,
             self.clustering == "spherical",
         )
 
     def _represent(
-        self, features: Features, labels: Csr, own: Features | None, threads: int, progress: Progress
+        self,
+        features: Features,
+        labels: Csr,
+        own: Features | None,
+        links: Csr | None,
+        threads: int,
+        progress: Progress,
     ) -> Features:
         with progress.stage("represent the labels") as report:
             if self.representation == "lf" and own is not None:
@@ -105,6 +115,8 @@ class Indexer:
                 representation = representations.pii(labels)
             elif self.representation == "spectral":
                 representation = representations.spectral(labels, seed=self.seed)
+            elif self.representation == "graph" and links is not None:
+                representation = representations.graph(links, seed=self.seed)
             else:
                 representation = representations.pifa(
                     features, labels, keep=self.index_features, threads=threads, report=report
@@ -113,9 +125,25 @@ class Indexer:
                     representation = representations.pifa_with_features(representation, own, self.alpha)
                 elif self.representation == "pifa-concat-lf" and own is not None:
                     representation = representations.concatenate(representation, own)
+                elif self.representation == "pifa-concat-graph" and links is not None:
+                    places = representations.unit(representations.graph(links, seed=self.seed))
+                    representation = representations.concatenate(representation, places)
         if self.clustering == "spherical" and self.representation not in ("pifa", "pii"):
             representation = representations.unit(representation)
         return representation
+
+    def _links(self, label_graph: LabelsLike | None, labels: Csr) -> Csr | None:
+        """The graph of labels, if it is wanted; given and unwanted is an error."""
+        if "graph" not in self.representation:
+            if label_graph is not None:
+                raise InputError(f"label_graph is given but representation={self.representation!r} does not use it")
+            return None
+        if label_graph is None:
+            return representations.occurring_together(labels)
+        links = checks.labels(label_graph, "label_graph")
+        if links.rows != labels.cols:
+            raise InputError(f"label_graph has {links.rows} rows, Y has {labels.cols} labels")
+        return links
 
     def _own_features(self, label_features: FeaturesLike | None, n_labels: int) -> Features | None:
         """The labels' own features, if they are wanted; wanted and missing, or given and unwanted, is an error."""

@@ -119,12 +119,62 @@ def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
     start = np.random.default_rng(seed).standard_normal(min(scaled.shape))
     _, strength, vectors = svds(scaled, k=dimensions + 1, v0=start, which="LM")
     best_first = np.argsort(-strength, kind="stable")
-    chosen = vectors[best_first][1:]
-    # A singular vector is known up to its sign: settle it, so that the same data give the same tree.
-    largest = np.abs(chosen).argmax(axis=1)
-    chosen = chosen * np.sign(chosen[np.arange(len(chosen)), largest])[:, None]
+    chosen = _with_settled_signs(vectors[best_first][1:])
     dense = np.ascontiguousarray((by_label[:, None] * chosen.T).astype(np.float32))
     return Features.of(Csr.empty(labels.cols), dense, "the label representation")
+
+
+def graph(links: Csr, *, dimensions: int = 64, seed: int = 0) -> Features:
+    """Labels by their places in a graph of labels: the smoothest vectors over it, those of its Laplacian.
+
+    With links A made symmetric and degrees D, label l gets row l of D^-½ [λ₂ v₂ … λ_k+1 v_k+1], where v are the
+    eigenvectors of D^-½ A D^-½ = 1 - Laplacian with the largest eigenvalues λ after the first (Belkin and Niyogi 2003,
+    scaled as in diffusion maps). A label without links gets zeros.
+
+    Parameters
+    ----------
+    links : Csr, labels x labels
+        How strongly labels are linked; values must not be negative.
+    dimensions : int
+        k, the number of vectors kept, if there are as many.
+    """
+    from scipy.sparse.linalg import eigsh
+
+    if links.rows != links.cols:
+        raise InputError(f"label_graph is {links.rows} x {links.cols}, it must have as many rows as columns: labels")
+    if links.values.size and links.values.min() < 0:
+        raise InputError("label_graph has a negative value: links must be 0 or more")
+    given = links.to_scipy().astype(np.float64)
+    matrix = sp.csr_array(given + given.T)
+    matrix.setdiag(0)
+    dimensions = min(dimensions, links.rows - 2)
+    if dimensions < 1:
+        raise ParameterError(f"representations by a graph need at least 3 labels, there are {links.rows}")
+    by_label = _inverse_root(np.asarray(matrix.sum(axis=1), np.float64).ravel())
+    scaled = sp.diags_array(by_label) @ matrix @ sp.diags_array(by_label)
+    start = np.random.default_rng(seed).standard_normal(links.rows)
+    values, vectors = eigsh(scaled, k=dimensions + 1, v0=start, which="LA")
+    best_first = np.argsort(-values, kind="stable")[1:]
+    chosen = _with_settled_signs(vectors.T[best_first]) * np.maximum(values[best_first], 0)[:, None]
+    dense = np.ascontiguousarray((by_label[:, None] * chosen.T).astype(np.float32))
+    return Features.of(Csr.empty(links.rows), dense, "the label representation")
+
+
+def occurring_together(labels: Csr) -> Csr:
+    """The graph of labels that are of the same rows; a link is as strong as the number of rows."""
+    Y = labels.with_values(1).to_scipy()
+    together = sp.csr_array(Y.T @ Y)
+    together.setdiag(0)
+    together.eliminate_zeros()
+    together.sort_indices()
+    return Csr.of_scipy(together)
+
+
+def _with_settled_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A singular vector is known up to its sign: settle it, so that the same data give the same tree."""
+    largest = np.abs(vectors).argmax(axis=1)
+    settled: NDArray[np.float64] = vectors * np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
+    return settled
 
 
 def unit(representation: Features) -> Features:

@@ -48,9 +48,9 @@ class Negatives:
         return source in self.sources
 
 
-def shortlist(matrices: list[Csr]) -> Csr:
-    """The union of some shortlists, all rows x clusters, turned round: clusters x rows."""
-    union = matrices[0].with_values(1)
-    for matrix in matrices[1:]:
-        union = Csr.of_scipy(sp.csr_array(union.to_scipy() + matrix.with_values(1).to_scipy()))
-    return union.transpose()
+def union(shortlists: list[Csr]) -> Csr:
+    """The union of some shortlists, all rows x clusters."""
+    joined = shortlists[0].with_values(1)
+    for matrix in shortlists[1:]:
+        joined = Csr.of_scipy(sp.csr_array(joined.to_scipy() + matrix.with_values(1).to_scipy()))
+    return joined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from carya import sparse as sp
 from carya.checks import FeaturesLike, LabelsLike
 from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
 from carya.matrices import Csr, Features
-from carya.models.saving import KIND as MEMBER_KIND
+from carya.models.kinds import Model, Rankings, fresh, open_saved
+from carya.models.mixing import best_weights
+from carya.models.saving import KIND as TREE_KIND
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
 from carya.search import COMBINATIONS, combine_rankings, predict_combined
@@ -28,19 +29,18 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _LEAST_POOL = 20
-_STEPS = 10  # learned weights are multiples of a tenth
 
 
 class _Members(Rule):
     """Models."""
 
-    text = "an XRLinear, or a list of at least one"
+    text = "a model such as XRLinear, or a list of at least one"
 
     def allows(self, value: object) -> bool:
         """Whether the value is a model or a list of them."""
         if isinstance(value, (list, tuple)):
-            return len(value) > 0 and all(isinstance(one, XRLinear) for one in value)
-        return isinstance(value, XRLinear)
+            return len(value) > 0 and all(isinstance(one, Model) for one in value)
+        return isinstance(value, Model)
 
 
 class _Weights(Rule):
@@ -103,8 +103,17 @@ class Ensemble(Parameterised):
         self.check_parameters()
         models = self._fresh()
         pairs = _each_once(self._inputs(X, len(models)), lambda one: checks.training_pair(one, Y))
-        labels = pairs[0][1]
-        features = [pair[0] for pair in pairs]
+        return self._fit(models, [pair[0] for pair in pairs], pairs[0][1], label_features)
+
+    def fit_checked(self, features: Features, labels: Csr, *, label_features: FeaturesLike | None = None) -> Self:
+        """The same with matrices that came through the door, the features of all members."""
+        self.check_parameters()
+        models = self._fresh()
+        return self._fit(models, [features] * len(models), labels, label_features)
+
+    def _fit(
+        self, models: list[Any], features: list[Features], labels: Csr, label_features: FeaturesLike | None
+    ) -> Self:
         weights = self._given_weights(len(models))
         if isinstance(self.weights, str):
             weights = self._learn_weights(features, labels, label_features)
@@ -113,47 +122,125 @@ class Ensemble(Parameterised):
         return self
 
     def predict(
-        self, X: FeaturesLike | list[FeaturesLike], *, top_k: int = 10, beam_width: int | None = None
+        self,
+        X: FeaturesLike | list[FeaturesLike],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
     ) -> sp.csr_array:
-        """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first."""
-        models, weights = self._ready()
-        count = checks.positive_int(top_k, "top_k")
+        """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
+
+        With `min_score`, labels below it are left out.
+        """
+        models, _ = self._ready()
         inputs = self._inputs(X, len(models))
-        threads = _core.thread_count(self.n_jobs)
-        beams = {beam_width or model.beam_width for model in models}
-        alike = len(beams) == 1 and len({model.widths_ for model in models}) == 1
-        if alike and all(one is inputs[0] for one in inputs):
-            answer = predict_combined(
-                [model.search() for model in models],
-                checks.features_like(inputs[0], models[0].widths_),
-                top_k=count,
-                beam_width=checks.positive_int(beams.pop(), "beam_width"),
-                pool=self._pool(count),
-                combine=self.combine,
-                weights=weights,
-                threads=threads,
-            )
+        if self._searched_as_one(beam_width) and all(one is inputs[0] for one in inputs):
+            queries = checks.features_like(inputs[0], models[0].widths_)
+            answer = self._search(queries, top_k, beam_width, min_score)
         else:
-            rankings = [
-                ranking(model.predict(one, top_k=self._pool(count), beam_width=beam_width))
-                for model, one in zip(models, inputs, strict=True)
+            pool = self._pool(checks.positive_int(top_k, "top_k"))
+            found = [
+                model.predict(one, top_k=pool, beam_width=beam_width) for model, one in zip(models, inputs, strict=True)
             ]
-            answer = combine_rankings(rankings, combine=self.combine, weights=weights, top_k=count, threads=threads)
+            answer = self._combine([_ranking(S.indptr, S.indices, S.data, S.shape[1]) for S in found], top_k, min_score)
         indptr, labels, scores = answer
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels_))
 
     def rank(
-        self, x: FeaturesLike | list[FeaturesLike], *, top_k: int = 10, beam_width: int | None = None
+        self,
+        x: FeaturesLike | list[FeaturesLike],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The `top_k` best labels of one query and their scores, best first."""
+        models, _ = self._ready()
+        pool = self._pool(checks.positive_int(top_k, "top_k"))
+        found = [
+            model.rank(one, top_k=pool, beam_width=beam_width)
+            for model, one in zip(models, self._inputs(x, len(models)), strict=True)
+        ]
+        return self._combine_one(found, top_k, min_score)
+
+    def rank_rows(
+        self,
+        indptr: NDArray[np.int64],
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+    ) -> Rankings:
+        """What :meth:`predict` says, from the arrays of a CSR matrix, the same for all members, to those of another."""
+        models, _ = self._ready()
+        if self._searched_as_one(beam_width):
+            queries = Features.of(Csr.of(indptr, features, values, self.widths_[0], name="X"))
+            if self.widths_[1]:
+                raise InputError(f"the model has {self.widths_[1]} dense features, X has none")
+            return self._search(queries, top_k, beam_width, min_score)
+        pool = self._pool(checks.positive_int(top_k, "top_k"))
+        found = [model.rank_rows(indptr, features, values, top_k=pool, beam_width=beam_width) for model in models]
+        rankings = [_ranking(ends, labels, scores, self.n_labels_) for ends, labels, scores in found]
+        return self._combine(rankings, top_k, min_score)
+
+    def rank_sparse(
+        self,
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """What :meth:`rank` says, for the sparse features of a query as they are in a row of a CSR matrix."""
+        models, _ = self._ready()
+        pool = self._pool(checks.positive_int(top_k, "top_k"))
+        found = [model.rank_sparse(features, values, top_k=pool, beam_width=beam_width) for model in models]
+        return self._combine_one(found, top_k, min_score)
+
+    def _searched_as_one(self, beam_width: int | None) -> bool:
+        """Whether one native pass over the rows can ask all members: trees of the same features and beam."""
+        models, _ = self._ready()
+        if not all(isinstance(model, XRLinear) for model in models):
+            return False
+        return len({(beam_width or model.beam_width, model.widths_) for model in models}) == 1
+
+    def _search(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
         models, weights = self._ready()
         count = checks.positive_int(top_k, "top_k")
-        rankings = []
-        for model, one in zip(models, self._inputs(x, len(models)), strict=True):
-            labels, scores = model.rank(one, top_k=self._pool(count), beam_width=beam_width)
-            indptr = np.array([0, labels.size], np.int64)
-            rankings.append(_core.Csr(indptr, labels, scores, self.n_labels_, "ranking", False))
-        _, labels, scores = combine_rankings(rankings, combine=self.combine, weights=weights, top_k=count, threads=1)
+        answer = predict_combined(
+            [model.search() for model in models],
+            queries,
+            top_k=count,
+            beam_width=checks.positive_int(beam_width or models[0].beam_width, "beam_width"),
+            pool=self._pool(count),
+            combine=self.combine,
+            weights=weights,
+            threads=_core.thread_count(self.n_jobs),
+        )
+        return _at_least(answer, min_score)
+
+    def _combine(
+        self, rankings: list[_core.Csr], top_k: int, min_score: float | None, *, one: bool = False
+    ) -> Rankings:
+        _, weights = self._ready()
+        answer = combine_rankings(
+            rankings,
+            combine=self.combine,
+            weights=weights,
+            top_k=checks.positive_int(top_k, "top_k"),
+            threads=1 if one else _core.thread_count(self.n_jobs),
+        )
+        return _at_least(answer, min_score)
+
+    def _combine_one(
+        self, found: list[tuple[NDArray[np.int32], NDArray[np.float32]]], top_k: int, min_score: float | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        rankings = [_ranking(np.array([0, labels.size]), labels, scores, self.n_labels_) for labels, scores in found]
+        _, labels, scores = self._combine(rankings, top_k, min_score, one=True)
         return labels, scores
 
     def score(self, X: FeaturesLike | list[FeaturesLike], Y: LabelsLike) -> float:
@@ -162,26 +249,33 @@ class Ensemble(Parameterised):
 
     def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
         """Write all members to one folder, in one step."""
+        store.save(path, self.to_saved(precision=precision), version=__version__)
+
+    def to_saved(self, *, precision: str | None = None) -> store.Saved:
+        """What :meth:`save` writes."""
         models, weights = self._ready()
         parts = [model.to_saved(precision=precision) for model in models]
-        own = {name: getattr(self, name) for name in ("combine", "pool", "n_jobs", "seed")}
-        saved = store.Saved(
+        own: dict[str, Any] = {name: getattr(self, name) for name in ("combine", "pool", "n_jobs", "seed")}
+        kinds = [part.kind for part in parts]
+        if kinds != [TREE_KIND] * len(parts):
+            own["kinds"] = kinds
+        return store.Saved(
             KIND,
             own | {"members": [part.parameters for part in parts], "weights": weights.tolist()},
             {"members": [part.shape for part in parts]},
             {f"{at}/{name}": array for at, part in enumerate(parts) for name, array in part.arrays.items()},
         )
-        store.save(path, saved, version=__version__)
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:
         """The ensemble in an opened folder; what :func:`carya.load` calls."""
         try:
             parameters, shapes = saved.parameters["members"], saved.shape["members"]
+            kinds = saved.parameters.get("kinds", [TREE_KIND] * len(parameters))
             models = [
-                XRLinear.from_saved(
+                open_saved(
                     store.Saved(
-                        MEMBER_KIND,
+                        str(kind),
                         dict(own),
                         dict(shape),
                         {
@@ -192,7 +286,7 @@ class Ensemble(Parameterised):
                         saved.folder,
                     )
                 )
-                for at, (own, shape) in enumerate(zip(parameters, shapes, strict=True))
+                for at, (kind, own, shape) in enumerate(zip(kinds, parameters, shapes, strict=True))
             ]
             own = {name: saved.parameters[name] for name in ("combine", "pool", "n_jobs", "seed")}
             made = cls(models, weights=saved.parameters["weights"], **own)
@@ -207,32 +301,46 @@ class Ensemble(Parameterised):
         made._set_learned(models, weights)
         return made
 
+    @property
+    def needs_label_features(self) -> bool:
+        """Whether `fit` fails without label_features: whether a member needs them."""
+        return any(one.needs_label_features for one in self._given())
+
+    @property
+    def uses_label_features(self) -> bool:
+        """Whether `fit` takes label_features: whether a member does."""
+        return any(one.uses_label_features for one in self._given())
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "members_")
 
-    def _set_learned(self, models: list[XRLinear], weights: NDArray[np.float32]) -> None:
-        sizes = {model.tree_.n_labels for model in models}
+    def _set_learned(self, models: list[Any], weights: NDArray[np.float32]) -> None:
+        sizes = {model.n_labels_ for model in models}
         if len(sizes) != 1:
             raise ModelFormatError(f"the members have different numbers of labels: {sorted(sizes)}")
         self._fitted = (models, weights)
         self.members_ = models
         self.weights_ = weights
         self.n_labels_ = sizes.pop()
+        self.widths_ = models[0].widths_
 
-    def _ready(self) -> tuple[list[XRLinear], NDArray[np.float32]]:
+    def _ready(self) -> tuple[list[Any], NDArray[np.float32]]:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("this Ensemble is not fitted yet: call fit first")
         return self._fitted
 
-    def _fresh(self) -> list[XRLinear]:
+    def _given(self) -> list[Any]:
+        return list(self.members) if isinstance(self.members, (list, tuple)) else [self.members]
+
+    def _fresh(self) -> list[Any]:
         """The members to be trained."""
-        if isinstance(self.members, XRLinear):
-            trees = 3 if self.n_trees is None else int(self.n_trees)
-            base = self.members.get_params(deep=False)
-            return [XRLinear(**(base | {"seed": base["seed"] + tree})) for tree in range(trees)]
-        if self.n_trees is not None:
-            raise ParameterError("n_trees is for one model; a list of members has as many as it has")
-        return [XRLinear(**one.get_params(deep=False)) for one in self.members]
+        if isinstance(self.members, (list, tuple)):
+            if self.n_trees is not None:
+                raise ParameterError("n_trees is for one model; a list of members has as many as it has")
+            return [fresh(one) for one in self.members]
+        trees = 3 if self.n_trees is None else int(self.n_trees)
+        base = self.members.get_params(deep=False)
+        return [type(self.members)(**(base | {"seed": base["seed"] + tree})) for tree in range(trees)]
 
     def _given_weights(self, members: int) -> NDArray[np.float32]:
         if self.weights is None or isinstance(self.weights, str):
@@ -270,37 +378,23 @@ class Ensemble(Parameterised):
         Y = labels.to_scipy()
         _fit_all(models, _each_once(features, lambda one: _rows(one, seen)), Csr.of_scipy(Y[seen]), label_features)
         queries = _each_once(features, lambda one: _rows(one, unseen))
-        threads = _core.thread_count(self.n_jobs)
         rankings = []
         for model, one in zip(models, queries, strict=True):
-            found = model.search().predict(one, top_k=self._pool(5), beam_width=model.beam_width, threads=threads)
-            rankings.append(_core.Csr(*found, labels.cols, "ranking", False))
-        return best_mixture(rankings, Y[unseen], combine=self.combine, threads=threads)
-
-
-def best_mixture(
-    rankings: Sequence[_core.Csr], truth: sp.csr_array, *, combine: str, threads: int
-) -> NDArray[np.float32]:
-    """The weights of some rankings with the most P@1 + P@3 + P@5 together; equal ones if nothing is better."""
-    best, most = np.zeros(0, np.float32), -1.0
-    for weights in _mixtures(len(rankings)):
-        indptr, guessed, scores = combine_rankings(rankings, combine=combine, weights=weights, top_k=5, threads=threads)
-        S = sp.csr_array((scores, guessed, indptr), shape=truth.shape)
-        report = metrics.report(truth, S, k=(1, 3, 5))
-        value = report["P@1"] + report["P@3"] + report["P@5"]
-        if value > most:
-            best, most = weights, value
-    return best
+            S = model.predict(one.as_given(), top_k=self._pool(5))
+            rankings.append(_ranking(S.indptr, S.indices, S.data, labels.cols))
+        threads = _core.thread_count(self.n_jobs)
+        return best_weights(rankings, Y[unseen], combine=self.combine, threads=threads)
 
 
 def _fit_all(
-    models: Sequence[XRLinear], features: Sequence[Features], labels: Csr, label_features: FeaturesLike | None
+    models: Sequence[Any], features: Sequence[Features], labels: Csr, label_features: FeaturesLike | None
 ) -> None:
-    """Train models; those with the same features share what they cluster labels by."""
+    """Train models; trees with the same features share what they cluster labels by."""
     shared: dict[int, dict[object, Features]] = {}
     for model, one in zip(models, features, strict=True):
-        wants = label_features if "lf" in str(model.representation) else None
-        model.fit_checked(one, labels, label_features=wants, shared=shared.setdefault(id(one), {}))
+        more: dict[str, Any] = {"shared": shared.setdefault(id(one), {})} if isinstance(model, XRLinear) else {}
+        wanted = label_features if model.uses_label_features else None
+        model.fit_checked(one, labels, label_features=wanted, **more)
 
 
 def _each_once(items: Sequence[T], make: Callable[[T], U]) -> list[U]:
@@ -316,16 +410,15 @@ def _rows(features: Features, rows: NDArray[np.int64]) -> Features:
     return Features.of(Csr.of_scipy(features.sparse.to_scipy()[rows]), np.ascontiguousarray(features.dense[rows]))
 
 
-def ranking(S: sp.csr_array) -> _core.Csr:
-    """A prediction for the core: rows are best first and so not sorted by label."""
-    return _core.Csr(S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data, S.shape[1], "ranking", False)
+def _ranking(indptr: NDArray[Any], labels: NDArray[Any], scores: NDArray[np.float32], n_labels: int) -> _core.Csr:
+    """Rankings for the core: rows are best first and so not sorted by label."""
+    return _core.Csr(indptr.astype(np.int64), labels.astype(np.int32), scores, n_labels, "ranking", False)
 
 
-def _mixtures(members: int) -> list[NDArray[np.float32]]:
-    """All weights that are multiples of a tenth and add up to 1, equal ones first; for many members a few of them."""
-    equal = np.full(members, 1 / members, np.float32)
-    if members > 4:
-        tilted = [np.where(np.arange(members) == one, 3.0, 1.0).astype(np.float32) for one in range(members)]
-        return [equal, *tilted]
-    cuts = itertools.combinations_with_replacement(range(_STEPS + 1), members - 1)
-    return [equal, *((np.diff([0, *cut, _STEPS]) / _STEPS).astype(np.float32) for cut in cuts)]
+def _at_least(rankings: Rankings, min_score: float | None) -> Rankings:
+    """Without labels below a score."""
+    if min_score is None:
+        return rankings
+    indptr, labels, scores = rankings
+    kept = scores >= checks.least_score(min_score)
+    return np.concatenate([[0], np.cumsum(kept)])[indptr], labels[kept], scores[kept]

@@ -99,8 +99,20 @@ def explain(
     dense: NDArray[np.float32],
     label: int,
 ) -> Explanation:
-    """Follow the path to a label. Features are ascending, dense values all there."""
-    node, path = label, []
+    """Follow the path to a label, of several to the best. Features are ascending, dense values all there."""
+    paths = [_explain_leaf(learned, features, values, dense, label, leaf) for leaf in learned.tree.leaves(label)]
+    return max(paths, key=lambda path: path.score)
+
+
+def _explain_leaf(
+    learned: Learned,
+    features: NDArray[np.int32],
+    values: NDArray[np.float32],
+    dense: NDArray[np.float32],
+    label: int,
+    leaf: int,
+) -> Explanation:
+    node, path = leaf, []
     for parents in reversed(learned.tree.parents):
         path.append(node)
         node = int(parents[node])

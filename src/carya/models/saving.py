@@ -61,6 +61,8 @@ def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
         "row_features": learned.row_features,
     }
     arrays: dict[str, NDArray[Any]] = {}
+    if learned.tree.leaf_labels is not None:
+        arrays["leaf_labels"] = learned.tree.leaf_labels
     for level, (layer, parents) in enumerate(zip(learned.layers, learned.tree.parents, strict=True), 1):
         layer.verify()  # damage must not be sealed
         arrays |= {
@@ -85,9 +87,10 @@ def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
         for key in ("precisions", "weights", "features_used"):
             if not isinstance(saved.shape[key], list) or len(saved.shape[key]) != len(transforms):
                 raise InputError(f"{key} must be a list of {len(transforms)}, one for each layer")
-        tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(transforms) + 1)])
+        leaf_labels = saved.arrays.get("leaf_labels")
+        tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(transforms) + 1)], leaf_labels)
         layers = [_layer(saved, tree, level, widths, transform) for level, transform in enumerate(transforms, 1)]
-        if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers):
+        if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers) + (leaf_labels is not None):
             raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers")
     except KeyError as error:
         raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None

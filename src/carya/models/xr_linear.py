@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +20,11 @@ from carya.indexing.build import REPRESENTATIONS
 from carya.layer import NAMES as TRANSFORMS
 from carya.layer import PRECISIONS, Transform
 from carya.layouts import choose
-from carya.matching import Negatives
+from carya.matching import Costs, Negatives
 from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
 from carya.models.explaining import Explanation, explain
-from carya.models.recursion import train_layers
+from carya.models.recursion import train_overlapping
 from carya.models.saving import Learned, pack, unpack
 from carya.params import (
     Choice,
@@ -80,6 +78,7 @@ class XRLinear(Parameterised):
         "Cn": "negative_cost",
         "eps": "tolerance",
         "rel_mode": "relevance",
+        "rel_norm": "relevance_norm",
     }
 
     # Phase 1: the label tree.
@@ -92,8 +91,9 @@ class XRLinear(Parameterised):
         "pifa",
         Choice(*REPRESENTATIONS),
         "what labels are clustered by: pifa, the features of their rows; pii, the rows; lf, label_features given to "
-        "fit; pifa+lf, a weighted sum of both; pifa-concat-lf, both side by side; spectral, co-clustering of rows and "
-        "labels",
+        "fit; pifa+lf, a weighted sum of both; pifa-concat-lf, both side by side; graph, their places in label_graph "
+        "given to fit, or in that of labels of the same rows; pifa-concat-graph, both; spectral, co-clustering of rows "
+        "and labels",
     )
     alpha: float | ArrayLike = parameter(
         0.5,
@@ -112,6 +112,12 @@ class XRLinear(Parameterised):
         None, Either(Instance(LabelTree, "a LabelTree"), Choice(None)), "a tree of your own, instead of all above"
     )
 
+    copies: int = parameter(
+        1,
+        Integer(1),
+        "in how many clusters a label may lie; from 2 on, labels are also put where the matcher brings their rows",
+    )
+
     # Phase 2: matching.
     negatives: str | Sequence[str] = parameter(
         ("teacher", "both"),
@@ -123,6 +129,12 @@ class XRLinear(Parameterised):
 
     # Phase 3: ranking.
     loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "the loss of the rankers")
+    penalty: str = parameter(
+        "l2",
+        Choice("l2", "l1"),
+        "what keeps weights small: l2, their squares; l1, their sizes, which leaves few that are not 0 and wants a "
+        "higher cost; not with the plain hinge",
+    )
     cost: float = parameter(1.0, Real(0, above=True), "C, the weight of the loss against regularisation")
     positive_cost: float = parameter(1.0, Real(0, above=True), "a factor of C for positives")
     negative_cost: float = parameter(1.0, Real(0, above=True), "a factor of C for negatives")
@@ -131,6 +143,11 @@ class XRLinear(Parameterised):
         Choice("none", "induce", "leaf"),
         "what the values of Y say: none, nothing; induce, the cost of each positive, summed up the tree; leaf, the "
         "cost of each positive in the last layer",
+    )
+    relevance_norm: str = parameter(
+        "none",
+        Choice("none", "l1", "l2", "max"),
+        "how the costs of a row are scaled at every level that has them: by nothing, their sum, length or largest",
     )
     bias: float = parameter(1.0, Real(0), "the value of a constant feature; 0 is none")
     tolerance: float = parameter(
@@ -162,6 +179,7 @@ class XRLinear(Parameterised):
         Y: LabelsLike,
         *,
         label_features: FeaturesLike | None = None,
+        label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
     ) -> Self:
         """Build the tree and train a ranker for every node.
@@ -175,12 +193,17 @@ class XRLinear(Parameterised):
             Above 0 where a row has a label. Labels without rows are allowed; they rank behind all others.
         label_features : like X, of shape (labels, ...), optional
             For representations with ``lf``.
+        label_graph : sparse matrix of shape (labels, labels), optional
+            For representations with ``graph``: how strongly labels are linked, as by a thesaurus. Without it they are
+            linked by the rows they have in common.
         shortlist : sparse matrix of shape (n, labels), optional
             For ``negatives`` with ``given``: the labels whose clusters each row is to be a negative of.
         """
         self.check_parameters()
         features, labels = checks.training_pair(X, Y)
-        return self.fit_checked(features, labels, label_features=label_features, shortlist=shortlist)
+        return self.fit_checked(
+            features, labels, label_features=label_features, label_graph=label_graph, shortlist=shortlist
+        )
 
     def fit_checked(
         self,
@@ -188,6 +211,7 @@ class XRLinear(Parameterised):
         labels: Csr,
         *,
         label_features: FeaturesLike | None = None,
+        label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
         shared: dict[object, Features] | None = None,
     ) -> Self:
@@ -196,13 +220,14 @@ class XRLinear(Parameterised):
         threads = _core.thread_count(self.n_jobs)
         given = self._given(shortlist, labels)
         with self._progress() as progress:
-            tree = self._index(features, labels, label_features, threads, progress, shared)
-            layers = train_layers(
+            tree = self._index(features, labels, label_features, label_graph, threads, progress, shared)
+            tree, layers = train_overlapping(
                 features,
                 labels,
                 tree,
                 self._ranker(),
-                costs=self.relevance,
+                copies=self.copies,
+                costs=Costs(self.relevance, self.relevance_norm),
                 negatives=[Negatives.named(name) for name in per_layer(self.negatives, tree.depth, "negatives")],
                 given=given,
                 transforms=[Transform.named(name) for name in per_layer(self.transform, tree.depth, "transform")],
@@ -253,7 +278,7 @@ class XRLinear(Parameterised):
                 queries,
                 top_k=checks.positive_int(top_k, "top_k"),
                 beam_width=self._beam(beam_width),
-                min_score=_least(min_score),
+                min_score=checks.least_score(min_score),
                 threads=_core.thread_count(self.n_jobs),
                 report=report,
             )
@@ -270,7 +295,7 @@ class XRLinear(Parameterised):
         x : one row of what `fit` took; it may have one dimension
         """
         learned, searcher = self._ready()
-        count, width, least = checks.positive_int(top_k, "top_k"), self._beam(beam_width), _least(min_score)
+        count, width, least = checks.positive_int(top_k, "top_k"), self._beam(beam_width), checks.least_score(min_score)
         arrays = checks.query_at_a_glance(x, learned.widths)
         answer = None if arrays is None else searcher.rank(*arrays, top_k=count, beam_width=width, min_score=least)
         if answer is None:  # not in the form it should have: find out whether it can be brought into it
@@ -296,7 +321,7 @@ class XRLinear(Parameterised):
             np.zeros(0, np.float32),
             top_k=checks.positive_int(top_k, "top_k"),
             beam_width=self._beam(beam_width),
-            min_score=_least(min_score),
+            min_score=checks.least_score(min_score),
         )
         if answer is None:
             raise InputError(f"features must ascend below {learned.widths[0]}, values be finite, dense features none")
@@ -401,6 +426,16 @@ class XRLinear(Parameterised):
         model._set_learned(learned)
         return model
 
+    @property
+    def needs_label_features(self) -> bool:
+        """Whether `fit` fails without label_features: whether labels are clustered by them."""
+        return "lf" in str(self.representation) and self.tree is None
+
+    @property
+    def uses_label_features(self) -> bool:
+        """Whether `fit` takes label_features."""
+        return self.needs_label_features
+
     def search(self) -> Searcher:
         """What searches; for models made of several."""
         return self._ready()[1]
@@ -412,10 +447,11 @@ class XRLinear(Parameterised):
         choices = [
             choose(layer, beam_width=self.beam_width, query_features=learned.row_features) for layer in learned.layers
         ]
-        searcher = Searcher(learned.layers, [choice.layout for choice in choices])
+        searcher = Searcher(learned.layers, [choice.layout for choice in choices], learned.tree.leaf_labels)
         self._fitted = (learned, searcher)  # in one step: other threads may be asking
         self.layouts_ = choices
         self.tree_ = learned.tree
+        self.n_labels_ = learned.tree.n_labels
         self.layers_ = list(learned.layers)
         self.widths_ = learned.widths
         self.n_features_in_ = sum(learned.widths)
@@ -448,19 +484,29 @@ class XRLinear(Parameterised):
         features: Features,
         labels: Csr,
         label_features: FeaturesLike | None,
+        label_graph: LabelsLike | None,
         threads: int,
         progress: Progress,
         shared: dict[object, Features] | None,
     ) -> LabelTree:
         if self.tree is not None:
-            if label_features is not None:
-                raise InputError("label_features are given but tree is too: they would not be used")
+            for name, given in (("label_features", label_features), ("label_graph", label_graph)):
+                if given is not None:
+                    raise InputError(f"{name} is given but tree is too: it would not be used")
             if self.tree.n_labels != labels.cols:
                 raise InputError(f"the tree has {self.tree.n_labels} labels, Y has {labels.cols}")
             return self.tree
         indexer = Indexer(**{field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(Indexer)})
         weighted = labels if self.relevance != "none" else labels.with_values(1)
-        return indexer.build(features, weighted, label_features, threads=threads, progress=progress, shared=shared)
+        return indexer.build(
+            features,
+            weighted,
+            label_features,
+            label_graph=label_graph,
+            threads=threads,
+            progress=progress,
+            shared=shared,
+        )
 
     def _given(self, shortlist: LabelsLike | None, labels: Csr) -> Csr | None:
         """The user's shortlist; asked for and missing, or given and not asked for, is an error."""
@@ -479,14 +525,7 @@ class XRLinear(Parameterised):
         return given
 
     def _ranker(self) -> LinearRanker:
+        if self.penalty == "l1" and self.loss == "hinge":
+            raise ParameterError("penalty='l1' goes with loss='squared-hinge' or 'logistic', not with 'hinge'")
         shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
         return LinearRanker(own_costs=self.relevance != "none", **{name: plain(getattr(self, name)) for name in shared})
-
-
-def _least(min_score: float | None) -> float:
-    """The least score to give, as the search takes it."""
-    if min_score is None:
-        return -math.inf
-    if isinstance(min_score, bool) or not isinstance(min_score, numbers.Real) or math.isnan(min_score):
-        raise InputError(f"min_score must be a number or None, got {min_score!r}")
-    return float(min_score)

@@ -45,6 +45,7 @@ class LinearRanker:
     """A solver with its settings; :meth:`train` makes layers."""
 
     loss: str
+    penalty: str
     cost: float
     positive_cost: float
     negative_cost: float
@@ -74,6 +75,7 @@ class LinearRanker:
                 for problem in problems
             ],
             getattr(_core.Loss, self.loss.replace("-", "_")),
+            getattr(_core.Penalty, self.penalty),
             self.cost * self.positive_cost,
             self.cost * self.negative_cost,
             self.own_costs,

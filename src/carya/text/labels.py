@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from carya import sparse as sp
 from carya.errors import InputError
@@ -27,11 +28,17 @@ class LabelSet:
         What people call them, if that is something else.
     texts : Strings or None
         What is written about each.
+    counts : ndarray of int64 or None
+        How many training texts had each, if that is known.
+    n_texts : int or None
+        How many training texts there were, if that is known.
     """
 
     ids: Strings
     names: Strings | None = None
     texts: Strings | None = None
+    counts: NDArray[np.int64] | None = None
+    n_texts: int | None = None
 
     @classmethod
     def of(
@@ -54,12 +61,20 @@ class LabelSet:
         )
         return cls(Strings.of(ids), Strings.of(named) if names else None, told)
 
+    def counted(self, Y: sp.csr_array) -> LabelSet:
+        """The same, knowing how often each label is in the training texts, whose labels `Y` holds."""
+        counts = np.bincount(Y.indices, minlength=len(self)).astype(np.int64)
+        return replace(self, counts=counts, n_texts=int(Y.shape[0]))
+
     def __len__(self) -> int:
         return len(self.ids)
 
     def name(self, label: int) -> str:
         """What people call a label."""
         return self.ids[label] if self.names is None else self.names[label]
+
+    def __contains__(self, label: object) -> bool:
+        return any(known is not None and label in known.numbers for known in (self.ids, self.names))
 
     def number(self, label: str) -> int:
         """The label of an id, or of a name if there is no such id."""

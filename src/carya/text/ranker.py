@@ -8,11 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from carya import metrics, store
 from carya import sparse as sp
 from carya.errors import InputError, ModelFormatError, NotFittedError
+from carya.models.kinds import Model, fresh, open_saved
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Instance, Parameterised, parameter
+from carya.text.calibration import Calibration
 from carya.text.explaining import TextExplanation
 from carya.text.labels import LabelSet, label_matrix
 from carya.text.saving import pack, unpack
@@ -44,7 +49,7 @@ class TextRanker(Parameterised):
     Parameters
     ----------
     vectorizer : Tfidf, optional
-    model : XRLinear, optional
+    model : XRLinear, NearestNeighbours, Ensemble or Reranked, optional
 
     Examples
     --------
@@ -57,13 +62,18 @@ class TextRanker(Parameterised):
     >>> why = ranker.explain("another photo editor", "graphics")
     >>> {"photo", "editor"} <= {share.term for share in why.terms}
     True
+
+    Attributes
+    ----------
+    calibration_ : Calibration or None
+        What a score is worth: how often suggestions with such a score are right. None until :meth:`calibrate`.
     """
 
     vectorizer: Tfidf | None = parameter(
         None, Either(Instance(Tfidf, "a Tfidf"), Choice(None)), "how texts become features; None is Tfidf()"
     )
-    model: XRLinear | None = parameter(
-        None, Either(Instance(XRLinear, "an XRLinear"), Choice(None)), "what ranks them; None is XRLinear()"
+    model: Model | None = parameter(
+        None, Either(Instance(Model, "a model such as XRLinear"), Choice(None)), "what ranks them; None is XRLinear()"
     )
 
     def fit(
@@ -84,10 +94,12 @@ class TextRanker(Parameterised):
         names : mapping of str to str, optional
             What people call a label.
         label_texts : mapping of str to str, optional
-            What is written about a label. Representations of the model with ``lf`` cluster labels by it.
+            What is written about a label. Representations of the model with ``lf`` cluster labels by it, and rankers of
+            pairs look for it in texts; those do with names, or the labels themselves, if there is nothing else.
         """
         self.check_parameters()
-        vectorizer, model = _copy(self.vectorizer, Tfidf), _copy(self.model, XRLinear)
+        vectorizer = Tfidf() if self.vectorizer is None else Tfidf(**self.vectorizer.get_params(deep=False))
+        model = XRLinear() if self.model is None else fresh(self.model)
         X = vectorizer.fit_transform(texts)
         Y, ids = label_matrix(labels)
         known = LabelSet.of(ids, names, label_texts)
@@ -96,12 +108,12 @@ class TextRanker(Parameterised):
         if not ids:
             raise InputError("no text has a label: there is nothing to learn")
         about: dict[str, Any] = {}
-        if "lf" in str(model.representation):
-            if known.texts is None:
-                raise InputError(f"representation={model.representation!r} needs label_texts")
-            about["label_features"] = vectorizer.transform(known.texts)
+        if model.needs_label_features and known.texts is None:
+            raise InputError(f"{model!r} needs label_texts")
+        if model.uses_label_features:
+            about["label_features"] = vectorizer.transform(known.texts or known.names or known.ids)
         model.fit(X, Y, **about)
-        self._set_learned(vectorizer, model, known)
+        self._set_learned(vectorizer, model, known.counted(Y))
         return self
 
     def suggest(
@@ -146,6 +158,8 @@ class TextRanker(Parameterised):
         number = labels.number(label)
         features, values = vectorizer.row(text)
         x = sp.csr_array((values, features, [0, features.size]), shape=(1, vectorizer.n_features_))
+        if not isinstance(model, XRLinear):
+            raise InputError(f"only XRLinear explains its scores, the model is a {type(model).__name__}")
         why = model.explain(x, number)
         if not why.adds_up:
             raise InputError(
@@ -153,6 +167,33 @@ class TextRanker(Parameterised):
                 "whose levels say what each feature adds to their raw scores"
             )
         return TextExplanation.of(why, vectorizer.terms_in(text), labels.ids[number], labels.name(number))
+
+    def calibrate(self, texts: Iterable[str], labels: Iterable[Iterable[str]], *, top_k: int = 20) -> Self:
+        """Learn what scores are worth from texts that the ranker was not trained on; see :attr:`calibration_`.
+
+        Parameters
+        ----------
+        texts, labels : as in `fit`
+        top_k : int
+            How many suggestions of each text are looked at. More of them teach more about low scores.
+        """
+        scores, right = self.suggested(texts, labels, top_k=top_k)
+        if not scores.size:
+            raise InputError("the ranker suggests nothing for these texts: there is nothing to learn from")
+        self._set_learned(*self._ready(), Calibration.learn(scores, right))
+        return self
+
+    def suggested(
+        self, texts: Iterable[str], labels: Iterable[Iterable[str]], *, top_k: int = 20
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The scores of all suggestions for some texts, text by text, and which of them are right."""
+        S, Y = self.predict(texts, top_k=top_k), self.label_matrix(labels)
+        if S.shape[0] != Y.shape[0]:
+            raise InputError(f"there are {S.shape[0]} texts but labels for {Y.shape[0]}")
+        width = max(S.shape[1], 1)
+        rows = np.repeat(np.arange(S.shape[0], dtype=np.int64), np.diff(S.indptr))
+        truth = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr)) * width + Y.indices
+        return S.data, np.isin(rows * width + S.indices, truth)
 
     def label_matrix(self, labels: Iterable[Iterable[str]]) -> sp.csr_array:
         """Lists of labels as a matrix, rows x `labels_`; those that the ranker does not know are left out."""
@@ -173,38 +214,50 @@ class TextRanker(Parameterised):
         labels = self._ready()[2]
         return labels.ids if labels.names is None else labels.names
 
+    @property
+    def label_counts_(self) -> NDArray[np.int64] | None:
+        """How many training texts had each of them; None for a model saved by a version that did not count."""
+        return self._ready()[2].counts
+
+    def known(self) -> LabelSet:
+        """All that is known of them."""
+        return self._ready()[2]
+
     def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
         """Write the ranker to a folder, in one step: a reader sees the old one or the new one, never half of it."""
         vectorizer, model, labels = self._ready()
-        store.save(path, pack(vectorizer, labels, model.to_saved(precision=precision)), version=__version__)
+        saved = pack(vectorizer, labels, model.to_saved(precision=precision), self.calibration_)
+        store.save(path, saved, version=__version__)
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:
         """The ranker in an opened folder; what :func:`carya.load` calls."""
-        vectorizer, labels, rest = unpack(saved)
-        model = XRLinear.from_saved(rest)
-        if model.widths_ != (vectorizer.n_features_, 0) or len(labels) != model.tree_.n_labels:
+        vectorizer, labels, calibration, rest = unpack(saved)
+        model = open_saved(rest)
+        if model.widths_ != (vectorizer.n_features_, 0) or len(labels) != model.n_labels_:
             raise ModelFormatError(
                 "the parts of the model do not fit together: texts, labels and weights differ in size"
             )
         ranker = cls(vectorizer, model)
-        ranker._set_learned(vectorizer, model, labels)
+        ranker._set_learned(vectorizer, model, labels, calibration)
         return ranker
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
-    def _set_learned(self, vectorizer: Tfidf, model: XRLinear, labels: LabelSet) -> None:
+    def _set_learned(
+        self,
+        vectorizer: Tfidf,
+        model: Model,
+        labels: LabelSet,
+        calibration: Calibration | None = None,
+    ) -> None:
         self._fitted = (vectorizer, model, labels)  # in one step: other threads may be asking
         self.vectorizer_ = vectorizer
-        self.model_ = model
+        self.model_: Any = model
+        self.calibration_ = calibration
 
-    def _ready(self) -> tuple[Tfidf, XRLinear, LabelSet]:
+    def _ready(self) -> tuple[Tfidf, Model, LabelSet]:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("this TextRanker is not fitted yet: call fit first")
         return self._fitted
-
-
-def _copy(part: Any, kind: Any) -> Any:
-    """An unfitted one of the same parameters."""
-    return kind() if part is None else kind(**part.get_params(deep=False))

@@ -13,6 +13,7 @@ from carya.models.saving import KIND as MODEL_KIND
 from carya.params import from_json, to_json
 from carya.store import Saved
 from carya.strings import Strings
+from carya.text.calibration import Calibration
 from carya.text.labels import LabelSet
 from carya.text.tfidf import Tfidf
 
@@ -20,9 +21,12 @@ KIND = "text-ranker"
 
 _TERMS = ("bytes", "ends", "slots")
 _LABELS = ("ids", "names", "texts")
+_COUNTS = "labels.counts"
+_TEXTS = "texts"
+_CALIBRATION = ("scores", "chances")
 
 
-def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved) -> Saved:
+def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved, calibration: Calibration | None = None) -> Saved:
     """The content of the folder."""
     arrays: dict[str, NDArray[Any]] = dict(model.arrays)
     for part, terms in enumerate(vectorizer.terms_):
@@ -32,11 +36,20 @@ def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved) -> Saved:
         strings: Strings | None = getattr(labels, name)
         if strings is not None:
             arrays |= {f"labels.{name}.bytes": strings.data, f"labels.{name}.ends": strings.ends}
+    shape = dict(model.shape)
+    if labels.counts is not None:
+        arrays[_COUNTS] = labels.counts
+        shape[_TEXTS] = labels.n_texts
+    if calibration is not None:
+        arrays |= {f"calibration.{name}": getattr(calibration, name) for name in _CALIBRATION}
     parameters = {name: to_json(value) for name, value in vectorizer.learned_with_.items()}
-    return Saved(KIND, {"model": model.parameters, "text": parameters}, model.shape, arrays)
+    own: dict[str, Any] = {"model": model.parameters, "text": parameters}
+    if model.kind != MODEL_KIND:
+        own["model_kind"] = model.kind
+    return Saved(KIND, own, shape, arrays)
 
 
-def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Saved]:
+def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Calibration | None, Saved]:
     """The parts, and what the model is to be made of; raises ModelFormatError if they do not fit together."""
     try:
         parameters = {name: from_json(value) for name, value in saved.parameters["text"].items()}
@@ -56,12 +69,18 @@ def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Saved]:
         }
         if len({len(one) for one in strings.values()}) != 1:
             raise ValueError("there are more labels than names, or fewer")
-        mine = [name for name in saved.arrays if name.startswith(("text.", "labels."))]
-        if len(mine) != len(_TERMS) * parts + 1 + 2 * len(strings):
+        counts, n_texts = _counts(saved, len(strings["ids"]))
+        calibration = None
+        if f"calibration.{_CALIBRATION[0]}" in saved.arrays:
+            calibration = Calibration(*(saved.arrays[f"calibration.{name}"] for name in _CALIBRATION))
+        kind = saved.parameters.get("model_kind", MODEL_KIND)
+        mine = [name for name in saved.arrays if name.startswith(("text.", "labels.", "calibration."))]
+        extras = (counts is not None) + len(_CALIBRATION) * (calibration is not None)
+        if len(mine) != len(_TERMS) * parts + 1 + 2 * len(strings) + extras:
             raise ValueError("there are arrays that no part knows")
         model = replace(
             saved,
-            kind=MODEL_KIND,
+            kind=kind,
             parameters=dict(saved.parameters["model"]),
             arrays={name: array for name, array in saved.arrays.items() if name not in mine},
         )
@@ -69,4 +88,17 @@ def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Saved]:
         raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
-    return vectorizer, LabelSet(**strings), model
+    return vectorizer, LabelSet(**strings, counts=counts, n_texts=n_texts), calibration, model
+
+
+def _counts(saved: Saved, labels: int) -> tuple[NDArray[np.int64] | None, int | None]:
+    """How often labels were given, and to how many texts; folders of earlier versions do not say."""
+    counts = saved.arrays.get(_COUNTS)
+    if counts is None:
+        return None, None
+    texts = saved.shape[_TEXTS]
+    if counts.dtype != np.int64 or counts.shape != (labels,) or type(texts) is not int:
+        raise ValueError("there are counts of other labels")
+    if counts.min(initial=0) < 0 or counts.max(initial=0) > texts:
+        raise ValueError("a label has more texts than there are, or less than none")
+    return counts, texts

@@ -184,6 +184,21 @@ class Tfidf(Parameterised):
         """Every term of a text that is a feature, and where it stands."""
         return [Term(*found) for found in _refusing(self._ready().trace, text)]
 
+    def term(self, feature: int) -> str | None:
+        """The term of a feature, as in :meth:`get_feature_names_out`; None if terms are hashed, and so not kept."""
+        self._ready()
+        if not 0 <= feature < self.n_features_:
+            raise InputError(f"feature must be between 0 and {self.n_features_ - 1}, got {feature!r}")
+        if self.buckets is not None:
+            return None
+        for analyzer, (data, ends, _) in zip(self._analyzers(), self.terms_, strict=True):
+            if feature < ends.size:
+                begin = ends.item(feature - 1) if feature else 0
+                term = data[begin : ends.item(feature)].tobytes().decode()
+                return f"{analyzer}:{term}" if len(self.terms_) > 1 else term
+            feature -= ends.size
+        return None
+
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """The terms in the order of the features; of several analyzers with the analyzer's name and a colon before."""
         self._ready()

@@ -174,7 +174,7 @@ def cached_vectors(
 def _targets(labels: Csr, tree: LabelTree, costs: str) -> list[Targets]:
     return [
         Targets(one.indptr, one.indices, one.values, one.cols)
-        for one in matching.level_targets(labels, tree, costs=costs)
+        for one in matching.level_targets(labels, tree, costs=matching.Costs(costs))
     ]
 
 

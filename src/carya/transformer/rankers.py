@@ -16,7 +16,7 @@ from carya import sparse as sp
 from carya.errors import InputError
 from carya.layer import Layer, Transform, Weights
 from carya.matrices import Csr
-from carya.models.ensemble import best_mixture, ranking
+from carya.models.mixing import best_weights, ranking
 from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
 from carya.search import combine_rankings
@@ -84,7 +84,7 @@ class Rankers:
 def mixed(models: Mapping[str, XRLinear], inputs: Inputs, truth: sp.csr_array, *, threads: int) -> Rankers:
     """Rankers with the weights that rank texts best which they were not trained on."""
     found = [ranking(model.predict(inputs.of(name), top_k=_POOL)) for name, model in models.items()]
-    weights = best_mixture(found, truth, combine="mean", threads=threads)
+    weights = best_weights(found, truth, combine="mean", threads=threads)
     return Rankers(models, dict(zip(models, (weights / weights.sum()).tolist(), strict=True)))
 
 

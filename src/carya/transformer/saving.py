@@ -48,7 +48,7 @@ def unpack(saved: Saved, cls: type[TransformerRanker]) -> tuple[Fitted, dict[str
     """What was learned, and the parameters; raises ModelFormatError if the parts do not fit together."""
     from carya.transformer.ranker import Fitted
 
-    vectorizer, labels, rest = unpack_texts(saved)
+    vectorizer, labels, _, rest = unpack_texts(saved)
     try:
         weights = {name: float(value) for name, value in rest.parameters["weights"].items()}
         models = {

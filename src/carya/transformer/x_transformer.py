@@ -19,7 +19,7 @@ from carya import sparse as sp
 from carya.errors import InputError
 from carya.layer import Layer, Transform, Weights
 from carya.matrices import Csr, Features
-from carya.models.ensemble import ranking
+from carya.models.mixing import ranking
 from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
 from carya.params import per_layer, plain
@@ -124,7 +124,7 @@ def under_a_matcher(
     targets = matching.level_targets(labels, two)
     order, chunks = two.children(2)
     transform = Transform.named(per_layer(ranker.transform, 2, "transform")[1])
-    problem = Problem(2, targets[1], matching.shortlist([targets[0], found]), order, chunks, transform)
+    problem = Problem(2, targets[1], matching.union([targets[0], found]).transpose(), order, chunks, transform)
     names = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
     solver = LinearRanker(own_costs=False, **{name: plain(getattr(ranker, name)) for name in names})
     with progress.stage("train the rankers") as report:

@@ -1,0 +1,73 @@
+"""One run of carya.Reranked on a folder of texts: python run_reranked.py DATA [--no-label-texts] [--ranker neural]
+
+Features are those of carya.Tfidf, which are the reference features of the other runs; texts of labels are their names.
+Prints JSON: precision of the trees alone and reranked, seconds, and seconds of all threads together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import tempfile
+import time
+from pathlib import Path
+
+import carya
+from carya.ranking import BoostedRanker, NeuralRanker
+
+import measure
+
+RANKERS = {
+    "pairwise": lambda jobs: BoostedRanker(n_jobs=jobs),
+    "listwise": lambda jobs: BoostedRanker(objective="listwise", n_jobs=jobs),
+    "neural": lambda jobs: NeuralRanker(),
+}
+
+
+def label_names(folder: Path) -> list[str]:
+    """The names of all labels; a table has them in its last column."""
+    (path,) = folder.glob("label_names.*.gz")
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        return [line.split("\t")[-1] for line in file.read().removesuffix("\n").split("\n")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--no-label-texts", action="store_true")
+    parser.add_argument("--trees", type=int, default=2)
+    parser.add_argument("--ranker", choices=RANKERS, default="pairwise")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", default="test", help="what is ranked: test, or dev")
+    arguments = parser.parse_args()
+    data, jobs = arguments.data, arguments.threads
+    texts = carya.Tfidf(n_jobs=jobs)
+    X = texts.fit_transform(measure.read_texts(data, "train"))
+    Xt = texts.transform(measure.read_texts(data, arguments.part))
+    Y, Yt = (measure.read(data, f"{part}.labels.npz") for part in ("train", arguments.part))
+    about = None if arguments.no_label_texts else texts.transform(label_names(data))
+    trees = [carya.XRLinear(n_jobs=jobs, seed=arguments.seed + tree) for tree in range(arguments.trees)]
+    model = carya.Reranked(trees, RANKERS[arguments.ranker](jobs), n_jobs=jobs, seed=arguments.seed)
+    started, worked = time.perf_counter(), time.process_time()
+    model.fit(X, Y, label_features=about)
+    result = {"fit_s": time.perf_counter() - started, "fit_cpu_s": time.process_time() - worked}
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/model")
+        result["model_bytes"] = measure.folder_bytes(f"{folder}/model")
+        model = carya.load(f"{folder}/model")
+        model.predict(Xt[:50])
+        started, worked = time.perf_counter(), time.process_time()
+        S = model.predict(Xt, top_k=measure.TOP_K)
+        result["batch_ms"] = (time.perf_counter() - started) / Xt.shape[0] * 1e3
+        result["batch_cpu_ms"] = (time.process_time() - worked) / Xt.shape[0] * 1e3
+        result |= measure.precision(Yt, S)
+        for number, tree in enumerate(model.members_):
+            alone = measure.precision(Yt, tree.predict(Xt, top_k=measure.TOP_K))
+            result |= {f"tree {number} {name}": value for name, value in alone.items()}
+        result |= measure.latency(lambda row: model.rank(Xt[[row]], top_k=measure.TOP_K), Xt.shape[0], count=300)
+    measure.emit(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What people put around libpecos to serve it: scikit-learn's TF-IDF and a model behind FastAPI, as /v1/suggest is.
+
+    python benchmarks/serve_libpecos.py DATA FOLDER               trains on a folder of texts and saves to FOLDER
+    python benchmarks/serve_libpecos.py DATA FOLDER --port 9000   serves what was saved, with two workers
+
+Runs in libpecos' environment, which needs fastapi and uvicorn too.
+"""
+
+import argparse
+import os
+import pickle  # the vectorizer has no other form; it is our own file
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from rankers import libpecos
+
+import measure
+
+FOLDER = "CARYA_BENCHMARK_LIBPECOS"
+
+
+class Suggest(BaseModel):
+    """The part of a request that the load asks for."""
+
+    text: str | None = None
+    texts: list[str] | None = None
+    top_k: int = 10
+
+
+def train(data, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    Y = sp.csr_matrix(sp.load_npz(Path(data) / "train.labels.npz")).astype(np.float32)
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True, dtype=np.float32)
+    X = vectorizer.fit_transform(measure.read_texts(data, "train"))
+    X.sort_indices()
+    libpecos.fit(X, Y, threads=2).save(str(folder / "model"))
+    (folder / "vectorizer").write_bytes(pickle.dumps(vectorizer))
+
+
+def create_app():
+    folder = Path(os.environ[FOLDER])
+    vectorizer = pickle.loads((folder / "vectorizer").read_bytes())
+    model = libpecos.load(str(folder / "model"), threads=1)
+    app = FastAPI()
+
+    @app.post("/v1/suggest")
+    def suggest(asked: Suggest):
+        texts = asked.texts if asked.texts is not None else [asked.text]
+        X = vectorizer.transform(texts)
+        X.sort_indices()
+        S = libpecos.batch(model, X, top_k=asked.top_k)
+        rows = [slice(*pair) for pair in zip(S.indptr[:-1], S.indptr[1:], strict=True)]
+        return {
+            "results": [
+                {
+                    "suggestions": [
+                        {"label": label, "score": score}
+                        for label, score in zip(S.indices[row].tolist(), S.data[row].tolist(), strict=True)
+                    ]
+                }
+                for row in rows
+            ]
+        }
+
+    return app
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    if arguments.port is None:
+        train(arguments.data, arguments.folder)
+        return
+    os.environ[FOLDER] = str(arguments.folder)
+    uvicorn.run(
+        "serve_libpecos:create_app",
+        factory=True,
+        port=arguments.port,
+        workers=arguments.workers,
+        access_log=False,
+        log_level="warning",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""All that speaks for a label: what trees, neighbours, centres, texts and other candidates say of a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya import _core
+from carya import sparse as sp
+from carya.indexing.representations import pifa, unit
+from carya.matrices import Csr, Features
+from carya.models.similarity import similarity
+from carya.models.xr_linear import XRLinear
+from carya.ranking.pairs import Pairs
+from carya.ranking.pool import Pool, Votes
+from carya.search import Searcher, predict_combined
+
+_LOWEST = -30.0  # the logarithm of a score that is as good as 0
+_CENTRE_FEATURES = 1000  # of a label's centre, the largest
+_COMPANY = 64  # labels that are remembered as coming with a label
+_LEADERS = 8  # candidates whose company counts
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How candidates are found.
+
+    Attributes
+    ----------
+    pool : int
+        Candidates that the trees find together, with a beam of that width.
+    neighbours : int
+        Training rows that vote.
+    extra : int
+        Candidates that votes, centres and texts each add.
+    """
+
+    pool: int
+    neighbours: int
+    extra: int
+    beam_width: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What training rows leave behind, for :meth:`pairs` to ask.
+
+    Attributes
+    ----------
+    members : list of XRLinear
+        The trees.
+    near : XRLinear
+        Of the training rows (:mod:`carya.models.similarity`).
+    labels : Csr, training rows x labels
+        What they have; values are 1.
+    centres : XRLinear
+        Of the labels: the mean direction of their rows.
+    company : Csr, labels x labels
+        The share of a label's rows that have another label too; of each, the largest.
+    texts, words : XRLinear, optional
+        Of the labels' own features, if they are columns of X too: as they are, and each feature counting alike.
+    """
+
+    members: Sequence[XRLinear]
+    near: XRLinear
+    labels: Csr
+    centres: XRLinear
+    company: Csr
+    texts: XRLinear | None = None
+    words: XRLinear | None = None
+
+    @classmethod
+    def of(
+        cls,
+        members: Sequence[XRLinear],
+        features: Features,
+        labels: Csr,
+        label_features: Features | None,
+        *,
+        n_jobs: int,
+    ) -> Self:
+        """From trained trees and the rows they were trained on."""
+        threads = _core.thread_count(n_jobs)
+        ones = labels.with_values(1)
+        centres = unit(pifa(features, ones, keep=_CENTRE_FEATURES, threads=threads))
+        made = {"n_jobs": n_jobs, "threads": threads}
+        texts = words = None
+        if label_features is not None and label_features.widths == features.widths:
+            own = unit(label_features)
+            counts = np.repeat(np.diff(own.sparse.indptr), np.diff(own.sparse.indptr))
+            shares = Csr.of(own.sparse.indptr, own.sparse.indices, (1 / counts).astype(np.float32), own.sparse.cols)
+            texts, words = similarity(own, **made), similarity(Features.of(shares, own.dense), **made)
+        return cls(
+            members, similarity(unit(features), **made), ones, similarity(centres, **made), _company(ones), texts, words
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For copies and for scikit-learn's worker processes: searches are made anew.
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels."""
+        return self.labels.cols
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """How many features of a query are sparse, how many dense."""
+        return self.near.widths_
+
+    @cached_property
+    def frequency(self) -> NDArray[np.float32]:
+        """The logarithm of the number of rows of each label, and one more."""
+        counts = np.bincount(self.labels.indices, minlength=self.n_labels)
+        return np.log1p(counts).astype(np.float32)
+
+    @cached_property
+    def _inner(self) -> list[list[Searcher]]:
+        """For each tree, a search that ends at each of its inner levels."""
+        return [[Searcher(one.layers_[:level]) for level in range(1, len(one.layers_))] for one in self.members]
+
+    def pairs(self, queries: Features, asked: Asked, *, threads: int) -> tuple[Pairs, Pool]:
+        """The candidates of some queries and what is known of each pair; a query without features has none."""
+        directed = unit(queries)
+        neighbours = self.near.search().predict(directed, top_k=asked.neighbours, beam_width=1, threads=threads)
+        voters, cosines = _owners(neighbours[0]), np.maximum(neighbours[2], 0)
+        votes = Votes.of(voters, neighbours[1], cosines, self.labels)
+        found = [self._found(queries, asked, threads)]
+        if asked.extra:
+            found.append(votes.best(queries.rows, self.n_labels, asked.extra))
+            for near in (self.centres, self.texts):
+                if near is not None:
+                    found.append(self._nearest(near.search(), directed, asked.extra, threads))
+        pool = Pool.of(np.concatenate(found), queries.rows, self.n_labels)
+        columns = self._of_trees(queries, pool, threads)
+        columns |= _of_votes(votes, pool, voters, cosines)
+        columns |= self._of_labels(queries, directed, pool, threads)
+        columns["company"] = self._of_company(pool, columns["trees.gap"], columns["trees.rank"])
+        values = np.column_stack(list(columns.values())).astype(np.float32)
+        return Pairs(np.ascontiguousarray(values), tuple(columns), pool.offsets), pool
+
+    def _found(self, queries: Features, asked: Asked, threads: int) -> NDArray[np.int64]:
+        """The keys of what the trees find together."""
+        beam = asked.beam_width or max(member.beam_width for member in self.members)
+        offsets, labels, _ = predict_combined(
+            [member.search() for member in self.members],
+            queries,
+            top_k=asked.pool,
+            beam_width=beam,
+            pool=asked.pool,
+            combine="mean",
+            weights=np.ones(len(self.members), np.float32),
+            threads=threads,
+        )
+        keys: NDArray[np.int64] = _owners(offsets) * self.n_labels + labels
+        return keys
+
+    def _nearest(self, search: Searcher, queries: Features, count: int, threads: int) -> NDArray[np.int64]:
+        """The keys of the labels that a search says are nearest, and not at right angles."""
+        offsets, labels, scores = search.predict(queries, top_k=count, beam_width=1, threads=threads)
+        keys: NDArray[np.int64] = (_owners(offsets) * self.n_labels + labels)[scores > 0]
+        return keys
+
+    def _of_trees(self, queries: Features, pool: Pool, threads: int) -> dict[str, NDArray[np.float32]]:
+        wanted = pool.matrix()
+        columns, every = {}, []
+        for number, (member, inner) in enumerate(zip(self.members, self._inner, strict=True)):
+            scores = _logarithm(member.search().selected(queries, wanted, threads=threads), member)
+            every.append(scores)
+            columns[f"tree{number}.score"] = scores
+            columns[f"tree{number}.rank"] = pool.ranks(scores)
+            columns[f"tree{number}.gap"] = pool.gaps(scores)
+            nodes = pool.labels
+            for level in range(len(inner), 0, -1):
+                nodes = member.tree_.parents[level][nodes]
+                search = inner[level - 1]
+                keys = pool.queries * search.n_labels + nodes
+                above = Pool.of(keys, queries.rows, search.n_labels)
+                path = _logarithm(search.selected(queries, above.matrix(), threads=threads), member)
+                at = np.searchsorted(above.keys, keys)
+                columns[f"tree{number}.level{level}"] = path[at]
+        mean = np.asarray(np.mean(every, axis=0), np.float32)
+        columns |= {"trees.score": mean, "trees.rank": pool.ranks(mean), "trees.gap": pool.gaps(mean)}
+        return columns
+
+    def _of_labels(
+        self, queries: Features, directed: Features, pool: Pool, threads: int
+    ) -> dict[str, NDArray[np.float32]]:
+        wanted = pool.matrix()
+        near = self.centres.search().selected(directed, wanted, threads=threads)
+        columns = {
+            "centre": near,
+            "centre.rank": pool.ranks(near),
+            "frequency": self.frequency[pool.labels],
+            "features": np.log1p(np.diff(queries.sparse.indptr)).astype(np.float32)[pool.queries],
+        }
+        if self.texts is not None and self.words is not None:
+            columns["text"] = self.texts.search().selected(directed, wanted, threads=threads)
+            present = Features.of(queries.sparse.with_values(1), directed.dense)
+            columns["text.share"] = self.words.search().selected(present, wanted, threads=threads)
+        return columns
+
+    def _of_company(self, pool: Pool, gaps: NDArray[np.float32], places: NDArray[np.float32]) -> NDArray[np.float32]:
+        """How often a label comes with the best other candidates of its query, these weighed by their scores."""
+        leaders = np.flatnonzero(places < _LEADERS)
+        weights = np.exp(gaps[leaders])
+        said = Votes.of(pool.queries[leaders], pool.labels[leaders], weights, self.company)
+        whole = np.bincount(pool.queries[leaders], weights, minlength=pool.offsets.size - 1)[pool.queries]
+        return (pool.lookup(said.keys, said.sum) / np.maximum(whole, 1e-9)).astype(np.float32)
+
+
+def _of_votes(
+    votes: Votes, pool: Pool, voters: NDArray[np.int64], cosines: NDArray[np.float32]
+) -> dict[str, NDArray[np.float32]]:
+    queries = pool.offsets.size - 1
+    whole, cubes = (np.bincount(voters, cosines**power, minlength=queries)[pool.queries] for power in (1, 3))
+    closest = np.zeros(queries, np.float32)
+    np.maximum.at(closest, voters, cosines)
+    cubed = pool.lookup(votes.keys, votes.cubes)
+    return {
+        "votes": pool.lookup(votes.keys, votes.count),
+        "votes.share": (pool.lookup(votes.keys, votes.sum) / np.maximum(whole, 1e-9)).astype(np.float32),
+        "votes.cubes": (cubed / np.maximum(cubes, 1e-9)).astype(np.float32),
+        "votes.rank": pool.ranks(cubed),
+        "votes.nearest": pool.lookup(votes.keys, votes.largest),
+        "neighbours.nearest": closest[pool.queries],
+        "neighbours.sum": whole.astype(np.float32),
+    }
+
+
+def _owners(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+
+
+def _logarithm(scores: NDArray[np.float32], member: XRLinear) -> NDArray[np.float32]:
+    """Scores that are products along a path as sums; others as they are."""
+    if any(layer.transform.kind in ("noop", "log_hinge", "log_sigmoid") for layer in member.layers_):
+        return np.clip(scores, -1e9, 1e9)
+    return np.maximum(np.log(np.maximum(scores, 1e-30)), _LOWEST).astype(np.float32)
+
+
+def _company(labels: Csr) -> Csr:
+    """For each label, the labels that come with it, and in which share of its rows."""
+    Y = labels.to_scipy()
+    together = sp.csr_array(Y.T @ Y)
+    together.setdiag(0)
+    together.eliminate_zeros()
+    rows = _owners(together.indptr.astype(np.int64))
+    order = np.lexsort((together.indices, -together.data, rows))
+    kept = np.sort(order[np.arange(order.size) - together.indptr[rows] < _COMPANY])
+    counts = np.maximum(np.bincount(labels.indices, minlength=labels.cols), 1)
+    shares = (together.data[kept] / counts[rows[kept]]).astype(np.float32)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=labels.cols))]).astype(np.int64)
+    kept_labels = together.indices[kept].astype(np.int32)
+    sorted_within = np.lexsort((kept_labels, rows[kept]))
+    return Csr.of(offsets, kept_labels[sorted_within], shares[sorted_within], labels.cols)

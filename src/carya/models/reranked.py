@@ -1,0 +1,359 @@
+"""Trees find candidates, a ranker of pairs puts them in order: more is known of fifty candidates than of all labels."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from carya import _core, checks, metrics, store
+from carya import sparse as sp
+from carya.checks import FeaturesLike, LabelsLike
+from carya.errors import InputError, ModelFormatError, NotFittedError
+from carya.matrices import Csr, Features
+from carya.models.ensemble import Ensemble
+from carya.models.evidence import Asked, Evidence
+from carya.models.reranked_saving import pack, unpack
+from carya.models.xr_linear import XRLinear
+from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
+from carya.progress import Bars, Progress, Report
+from carya.ranking.boosted import BoostedRanker
+from carya.ranking.pairs import Pairs
+from carya.ranking.pool import Pool
+from carya.ranking.rankers import Ranker
+from carya.version import __version__
+
+_TREES = 2
+_BLOCK = 1024  # queries whose pairs are in memory at a time
+
+#: Row offsets, labels and scores of rankings.
+_Ranked = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+
+
+class _Base(Rule):
+    """Models that find candidates."""
+
+    text = "an XRLinear, an Ensemble, a list of at least one XRLinear, or None"
+
+    def allows(self, value: object) -> bool:
+        """Whether the value is such a model or list."""
+        if isinstance(value, (list, tuple)):
+            return len(value) > 0 and all(isinstance(one, XRLinear) for one in value)
+        return value is None or isinstance(value, (XRLinear, Ensemble))
+
+
+class _OfPairs(Rule):
+    """A ranker."""
+
+    text = "a Ranker (an object with name, fit, score, to_saved and from_saved) or None"
+
+    def allows(self, value: object) -> bool:
+        """Whether the value does what a ranker does."""
+        return value is None or (isinstance(value, Ranker) and not isinstance(value, type))
+
+
+@dataclass(eq=False, repr=False)
+class Reranked(Parameterised):
+    """A model in two steps: trees and nearest neighbours find candidates, a ranker of pairs orders them.
+
+    The ranker is trained on rows that the models had not seen, so that it learns what their scores are worth.
+
+    Examples
+    --------
+    >>> import carya
+    >>> from carya.ranking import NeuralRanker
+    >>> X, Y = carya.data.make_world(600, 60, seed=1)
+    >>> model = carya.Reranked(carya.XRLinear(max_leaf=10), NeuralRanker()).fit(X[:500], Y[:500])
+    >>> S = model.predict(X[500:], top_k=3)
+    >>> labels, scores = model.rank(X[[500]], top_k=3)
+    >>> len(labels)
+    3
+    """
+
+    base: Any = parameter(
+        None, _Base(), "what finds candidates: a model, an ensemble or a list of models; None is two trees"
+    )
+    ranker: Any = parameter(None, _OfPairs(), "what orders them; None is BoostedRanker(), trained with LightGBM")
+    pool: int = parameter(40, Integer(1), "candidates that the models find for a query")
+    neighbours: int = parameter(50, Integer(1), "training rows that vote for their labels, the nearest to a query")
+    extra: int = parameter(
+        15, Integer(0), "candidates that these votes, the centres of labels and the texts of labels each add"
+    )
+    held_out: float = parameter(
+        0.2, Real(0, above=True, most=0.9), "the share of rows that models are trained without, to train the ranker on"
+    )
+    rounds: int = parameter(1, Integer(1), "how often rows are held out, each time others; each takes a training more")
+    ranker_rows: int = parameter(10_000, Integer(1), "the most rows that the ranker is trained on")
+    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads; -1 is all cores")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "which rows are held out")
+    verbose: bool = parameter(False, Choice(True, False), "progress bars on standard error")
+
+    def fit(
+        self,
+        X: FeaturesLike,
+        Y: LabelsLike,
+        *,
+        label_features: FeaturesLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Train the ranker on rows that are held out, and the models on all.
+
+        Parameters
+        ----------
+        X, Y : as in :meth:`XRLinear.fit`
+        label_features : like X, of shape (labels, ...), optional
+            What is written about a label. With the columns of X, the ranker sees how much of it stands in a query.
+        groups : array_like of int, shape (n,), optional
+            Rows that belong together, such as parts of one document, are held out together: else the ranker sees
+            neighbours that a new query will not have.
+        """
+        self.check_parameters()
+        features, labels = checks.training_pair(X, Y)
+        return self.fit_checked(features, labels, label_features=label_features, groups=groups)
+
+    def fit_checked(
+        self,
+        features: Features,
+        labels: Csr,
+        *,
+        label_features: FeaturesLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """The same with matrices that came through the door."""
+        self.check_parameters()
+        own = None if label_features is None else checks.features(label_features, "label_features")
+        if own is not None and own.rows != labels.cols:
+            raise InputError(f"label_features have {own.rows} rows, there are {labels.cols} labels")
+        ranker = BoostedRanker(n_jobs=self.n_jobs) if self.ranker is None else copy.deepcopy(self.ranker)
+        parts, relevance = [], []
+        with self._progress() as progress:
+            for held in self._held_out(labels.rows, groups):
+                seen = np.setdiff1d(np.arange(labels.rows), held)
+                evidence = self._evidence(_rows(features, seen), _rows_of(labels, seen), own)
+                some = _rows(features, held)
+                with progress.stage("look at rows held out") as report:
+                    for begin, pairs, pool in self._pairs(evidence, some, None, report):
+                        at = held[begin : begin + pool.offsets.size - 1]
+                        relevance.append(_relevance(pool, _rows_of(labels, at)))
+                        parts.append(pairs)
+            with progress.stage("train the ranker"):
+                ranker.fit(Pairs.joined(parts), np.concatenate(relevance))
+        self._set_learned(self._evidence(features, labels, own), ranker)
+        return self
+
+    def predict(
+        self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> sp.csr_array:
+        """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
+
+        Scores are those of the ranker: only their order in a row means something. Ties go to the lower label; rows
+        without features get no labels. With `min_score`, labels below it are left out.
+        """
+        evidence, _ = self._ready()
+        queries = checks.features_like(X, evidence.widths)
+        offsets, labels, scores = self._rank(queries, top_k, beam_width, min_score)
+        return sp.csr_array((scores, labels, offsets), shape=(queries.rows, evidence.n_labels))
+
+    def rank(
+        self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The `top_k` best labels of one query and their scores, best first; takes milliseconds."""
+        evidence, _ = self._ready()
+        return self._rank_one(*checks.query(x, evidence.widths), top_k, beam_width, min_score)
+
+    def rank_rows(
+        self,
+        indptr: NDArray[np.int64],
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+    ) -> _Ranked:
+        """What :meth:`predict` says, from the arrays of a CSR matrix to those of another."""
+        evidence, _ = self._ready()
+        queries = Features.of(Csr.of(indptr, features, values, evidence.widths[0], name="X"))
+        if evidence.widths[1]:
+            raise InputError(f"the model has {evidence.widths[1]} dense features, X has none")
+        return self._rank(queries, top_k, beam_width, min_score)
+
+    def rank_sparse(
+        self,
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """What :meth:`rank` says, for the sparse features of a query as they are in a row of a CSR matrix."""
+        evidence, _ = self._ready()
+        if evidence.widths[1]:
+            raise InputError(f"the model has {evidence.widths[1]} dense features, x has none")
+        return self._rank_one(features, values, np.zeros(0, np.float32), top_k, beam_width, min_score)
+
+    def pairs(self, X: FeaturesLike, *, beam_width: int | None = None) -> tuple[Pairs, NDArray[np.int32]]:
+        """What the ranker sees of some queries: the features of all pairs, and the label of each."""
+        evidence, _ = self._ready()
+        queries = checks.features_like(X, evidence.widths)
+        pairs, pool = evidence.pairs(queries, self._asked(beam_width), threads=_core.thread_count(self.n_jobs))
+        return pairs, pool.labels
+
+    def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
+        """P@1, what scikit-learn compares models by unless told otherwise."""
+        return metrics.precision(Y, self.predict(X, top_k=1), k=1)
+
+    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
+        """Write the model to a folder, in one step; `precision` is how the weights of trees are kept."""
+        store.save(path, self.to_saved(precision=precision), version=__version__)
+
+    def to_saved(self, *, precision: str | None = None) -> store.Saved:
+        """What :meth:`save` writes."""
+        evidence, ranker = self._ready()
+        own = {name: value for name, value in self.get_params(deep=False).items() if name not in ("base", "ranker")}
+        return pack(evidence, ranker, own, precision)
+
+    @classmethod
+    def from_saved(cls, saved: store.Saved) -> Self:
+        """The model in an opened folder; what :func:`carya.load` calls."""
+        evidence, ranker, own = unpack(saved)
+        try:
+            model = cls(list(evidence.members), ranker, **own)
+            model.check_parameters()
+        except (TypeError, ValueError) as error:
+            raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
+        model._set_learned(evidence, ranker)
+        return model
+
+    @property
+    def needs_label_features(self) -> bool:
+        """Whether `fit` fails without label_features: whether a base model needs them."""
+        base = self.base if isinstance(self.base, (list, tuple)) else [] if self.base is None else [self.base]
+        return any(one.needs_label_features for one in base)
+
+    @property
+    def uses_label_features(self) -> bool:
+        """Whether `fit` takes label_features: always, as a ranker learns from what is written about labels."""
+        return True
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ranker_")
+
+    def _set_learned(self, evidence: Evidence, ranker: Ranker) -> None:
+        self._fitted = (evidence, ranker)  # in one step: other threads may be asking
+        self.members_ = list(evidence.members)
+        self.ranker_ = ranker
+        self.widths_ = evidence.widths
+        self.n_features_in_ = sum(evidence.widths)
+        self.n_labels_ = evidence.n_labels
+
+    def _ready(self) -> tuple[Evidence, Ranker]:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("this Reranked is not fitted yet: call fit first")
+        return self._fitted
+
+    def _progress(self) -> Progress:
+        return Bars() if self.verbose else Progress()
+
+    def _asked(self, beam_width: int | None) -> Asked:
+        width = None if beam_width is None else checks.positive_int(beam_width, "beam_width")
+        return Asked(int(self.pool), int(self.neighbours), int(self.extra), width)
+
+    def _evidence(self, features: Features, labels: Csr, label_features: Features | None) -> Evidence:
+        """Train fresh models; an ensemble of them shares what it can."""
+        base = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_TREES) if self.base is None else self.base
+        ensemble = Ensemble(**base.get_params(deep=False)) if isinstance(base, Ensemble) else Ensemble(_list(base))
+        own = None if label_features is None else label_features.as_given()
+        ensemble.fit_checked(features, labels, label_features=own)
+        return Evidence.of(ensemble.members_, features, labels, label_features, n_jobs=self.n_jobs)
+
+    def _held_out(self, rows: int, groups: ArrayLike | None) -> list[NDArray[np.int64]]:
+        """The rows held out in each round; those of a group go together."""
+        if groups is None:
+            group = np.arange(rows)
+        else:
+            given = np.asarray(groups)
+            if given.shape != (rows,):
+                raise InputError(f"groups has the shape {given.shape}, X has {rows} rows")
+            group = np.unique(given, return_inverse=True)[1]
+        shuffled = np.random.default_rng(self.seed).permutation(int(group.max()) + 1)[group]
+        order = np.argsort(shuffled, kind="stable")
+        each = max(1, min(int(rows * self.held_out), int(self.ranker_rows) // int(self.rounds)))
+        held = []
+        for turn in range(int(self.rounds)):
+            some = shuffled[order[turn * each : (turn + 1) * each]]
+            chosen = np.flatnonzero(np.isin(shuffled, some))
+            if not 0 < chosen.size < rows:
+                raise InputError(f"{rows} rows in {shuffled.max() + 1} groups are too few to hold out some of them")
+            held.append(chosen)
+        return held
+
+    def _pairs(
+        self, evidence: Evidence, queries: Features, beam_width: int | None, report: Report
+    ) -> Iterator[tuple[int, Pairs, Pool]]:
+        """Block by block, where it begins, its pairs and its candidates."""
+        asked, threads = self._asked(beam_width), _core.thread_count(self.n_jobs)
+        for begin in range(0, queries.rows, _BLOCK):
+            block = _rows(queries, slice(begin, begin + _BLOCK)) if queries.rows > _BLOCK else queries
+            yield begin, *evidence.pairs(block, asked, threads=threads)
+            if report is not None:
+                report(min(begin + _BLOCK, queries.rows), queries.rows)
+
+    def _rank(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> _Ranked:
+        evidence, ranker = self._ready()
+        count = checks.positive_int(top_k, "top_k")
+        least = checks.least_score(min_score)
+        lengths, labels, scores = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
+        with self._progress() as progress, progress.stage("rank") as report:
+            for _, pairs, pool in self._pairs(evidence, queries, beam_width, report):
+                said = _scores(ranker, pairs)
+                chosen, best = pool.best(said, count, least)
+                lengths.append(np.diff(best.offsets))
+                labels.append(best.labels)
+                scores.append(said[chosen])
+        return np.cumsum(np.concatenate(lengths)), np.concatenate(labels), np.concatenate(scores)
+
+    def _rank_one(
+        self,
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        dense: NDArray[np.float32],
+        top_k: int,
+        beam_width: int | None,
+        min_score: float | None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        evidence, _ = self._ready()
+        row = Csr.of(np.array([0, features.size], np.int64), features, values, evidence.widths[0], "x")
+        _, labels, scores = self._rank(Features.of(row, dense.reshape(1, -1)), top_k, beam_width, min_score)
+        return labels, scores
+
+
+def _scores(ranker: Ranker, pairs: Pairs) -> NDArray[np.float32]:
+    """What a ranker says, which may be anybody's."""
+    said = np.asarray(ranker.score(pairs), np.float32)
+    if said.shape != (len(pairs),) or not np.isfinite(said).all():
+        raise InputError(f"the ranker {ranker.name!r} must give a finite score for each of {len(pairs)} pairs")
+    return said
+
+
+def _relevance(pool: Pool, labels: Csr) -> NDArray[np.float32]:
+    rows = np.repeat(np.arange(labels.rows), np.diff(labels.indptr))
+    return pool.lookup(rows * labels.cols + labels.indices, np.ones(labels.indices.size, np.float32))
+
+
+def _list(base: Any) -> list[XRLinear]:
+    return list(base) if isinstance(base, (list, tuple)) else [base]
+
+
+def _rows(features: Features, rows: NDArray[np.int64] | slice) -> Features:
+    return Features.of(Csr.of_scipy(features.sparse.to_scipy()[rows]), np.ascontiguousarray(features.dense[rows]))
+
+
+def _rows_of(matrix: Csr, rows: NDArray[np.int64]) -> Csr:
+    return Csr.of_scipy(matrix.to_scipy()[rows])

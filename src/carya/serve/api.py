@@ -1,0 +1,116 @@
+"""The JSON API: /v1/suggest, /v1/explain, /v1/model, /v1/labels, and how the server does."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from carya.serve import asking, work
+from carya.serve.counters import Counters
+from carya.serve.errors import BadRequest, WrongType
+from carya.serve.gate import Passage
+from carya.serve.messages import ExplainRequest, Health, SuggestRequest
+from carya.serve.registry import Registry
+from carya.serve.settings import Settings
+
+T = TypeVar("T")
+
+
+def routes(registry: Registry, settings: Settings, counters: Counters) -> list[BaseRoute]:
+    """The pages of the API."""
+
+    async def suggest(request: Request) -> Response:
+        asked = await message(request, SuggestRequest)
+        return answer(await suggestions(request, registry, asked, settings))
+
+    async def explain(request: Request) -> Response:
+        asked = await message(request, ExplainRequest)
+        asking.check_texts([asked.text], settings)
+        loaded = registry.get(asked.model)
+        Passage.of(request).texts([asked.text], loaded.name)
+        return answer(await work.run(asking.explain, loaded, asked))
+
+    async def model(request: Request) -> Response:
+        return answer(asking.about(registry, registry.get(request.query_params.get("model")), settings))
+
+    async def labels(request: Request) -> Response:
+        asked = request.query_params
+        loaded = registry.get(asked.get("model"))
+        limit = whole(asked.get("limit"), "limit", 20, least=1, most=1000)
+        return answer(await work.run(asking.labels, loaded, asked.get("q", ""), limit))
+
+    async def healthz(request: Request) -> Response:
+        return answer(Health("ok"))
+
+    async def readyz(request: Request) -> Response:
+        registry.get()  # there is a model, or the server had not started
+        return answer(Health("ready"))
+
+    async def metrics(request: Request) -> Response:
+        models = [(name, registry.get(name).version) for name in registry.names()]
+        return PlainTextResponse(counters.text(models), media_type="text/plain; version=0.0.4")
+
+    return [
+        Route("/v1/suggest", suggest, methods=["POST"]),
+        Route("/v1/explain", explain, methods=["POST"]),
+        Route("/v1/model", model),
+        Route("/v1/labels", labels),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/metrics", metrics),
+    ]
+
+
+async def suggestions(request: Request, registry: Registry, asked: SuggestRequest, settings: Settings) -> Any:
+    """The rankings that a request asks for; short ones at once, long ones by a thread.
+
+    Handing a text to a thread and taking its answer back costs more than to rank it, and gathering texts of several
+    requests gains nothing over ranking each as it comes (docs/serve.md has the figures).
+    """
+    texts = asking.checked(asked, settings)
+    loaded = registry.get(asked.model)
+    Passage.of(request).texts(texts, loaded.name)
+    if asking.is_short(loaded, asked, texts):
+        return asking.suggest(loaded, asked, texts, settings)
+    return await work.run(asking.suggest, loaded, asked, texts, settings)
+
+
+async def message(request: Request, kind: type[T]) -> T:
+    """The message in a request's body; raises BadRequest or WrongType."""
+    given = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if given != "application/json":
+        raise WrongType(f"Content-Type is {given[:100]!r}; it must be application/json")
+    body = await request.body()
+    try:
+        found: T = _decoder(kind).decode(body)  # type: ignore[arg-type]
+        return found
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the body is not what it must be: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise BadRequest("the body is not what it must be: it is nested too deeply") from None
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def answer(said: Any) -> Response:
+    """A message as JSON."""
+    return Response(msgspec.json.encode(said), media_type="application/json")
+
+
+def whole(given: str | None, name: str, default: int, *, least: int, most: int) -> int:
+    """A whole number of a query string or form; raises BadRequest."""
+    if given is None:
+        return default
+    if not (given.isascii() and given.isdigit() and len(given) < 10 and least <= int(given) <= most):
+        raise BadRequest(f"{name} is {given[:100]!r}; it must be a whole number between {least} and {most}")
+    return int(given)

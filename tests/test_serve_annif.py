@@ -1,0 +1,129 @@
+"""Annif's API, asked by PyPI's annif-client; and by Annif's own http backend where Annif is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from annif_client import AnnifClient
+
+import carya
+
+from serving import Server, saved, server
+
+TEXT = "the telescope shows a planet and its moon"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("annif")
+    saved(folder / "topics", uri="http://topics.example/")
+    with server(folder, str(folder / "topics")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ranker(running: Server) -> carya.TextRanker:
+    return carya.load(running.log.parent / "topics")  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def annif(running: Server) -> AnnifClient:
+    return AnnifClient(api_base=running.url("/v1/"))
+
+
+def test_projects(annif: AnnifClient, ranker: carya.TextRanker) -> None:
+    assert set(annif.api_info) == {"title", "version"}
+    (project,) = annif.projects
+    assert project == annif.get_project("topics")
+    assert project["project_id"] == project["name"] == "topics"
+    assert (project["language"], project["is_trained"]) == ("en", True)
+    assert project["vocab"] == {
+        "vocab_id": "topics",
+        "languages": ["en"],
+        "size": len(ranker.labels_),
+        "loaded": True,
+    }
+    with pytest.raises(ValueError, match="Project 'other' not found"):
+        annif.get_project("other")
+    with pytest.raises(ValueError, match="Project 'other' not found"):
+        annif.suggest("other", TEXT)
+
+
+def test_suggest(annif: AnnifClient, ranker: carya.TextRanker) -> None:
+    expected = [
+        {"uri": one.label, "label": one.name, "notation": None, "score": one.score} for one in ranker.suggest(TEXT)
+    ]
+    assert annif.suggest("topics", TEXT) == expected
+    assert annif.suggest("topics", TEXT, limit=2) == expected[:2]
+    assert annif.suggest("topics", TEXT, limit=0) == []
+    some = annif.suggest("topics", TEXT, threshold=0.5)
+    assert some == [one for one in expected if one["score"] >= 0.5]
+    assert 0 < len(some) < len(expected)
+    assert annif.suggest("topics", "äöü & = % +") == []
+
+
+def test_suggest_batch(annif: AnnifClient, ranker: carya.TextRanker) -> None:
+    documents = [{"text": TEXT, "document_id": "a"}, {"text": "a boat in the harbour", "metadata": {"title": "b"}}]
+    found = annif.suggest_batch("topics", documents, limit=3, threshold=0.01)
+    assert [one["document_id"] for one in found] == ["a", None]
+    for one, document in zip(found, documents, strict=True):
+        best = ranker.suggest(str(document["text"]), top_k=3, min_score=0.01)
+        assert [(subject["uri"], subject["score"]) for subject in one["results"]] == [
+            (label.label, label.score) for label in best
+        ]
+    assert annif.suggest_batch("topics", []) == []
+
+
+def test_what_annif_refuses(running: Server) -> None:
+    place = running.url("/v1/projects/topics/")
+    for form, status in (
+        ({"limit": "5"}, 400),
+        ({"text": "a", "limit": "-1"}, 400),
+        ({"text": "a", "limit": "many"}, 400),
+        ({"text": "a", "threshold": "2"}, 400),
+        ({"text": "a", "threshold": "nan"}, 400),
+        ({"text": "a", "language": "fi"}, 400),
+        ({"text": "a", "language": "en", "metadata_title": "b"}, 200),
+        ({str(number): "" for number in range(1001)}, 413),
+    ):
+        answer = httpx.post(place + "suggest", data=form)
+        assert answer.status_code == status, answer.text
+    assert httpx.post(place + "suggest", json={"text": "a"}).status_code == 415
+    broken = httpx.post(
+        place + "suggest", content=b"text=%ff", headers={"content-type": "application/x-www-form-urlencoded"}
+    )
+    assert broken.status_code == 400
+    learned = httpx.post(place + "learn", json=[{"text": "a", "subjects": []}])
+    assert learned.status_code == 403
+    assert httpx.get(running.url("/v1/vocabs")).json()["vocabs"][0]["vocab_id"] == "topics"
+
+
+def test_annifs_http_backend(running: Server, ranker: carya.TextRanker, tmp_path: Path) -> None:
+    """A project of a real Annif that asks the server, through Annif's own command."""
+    pytest.importorskip("annif")
+    command = str(Path(sys.executable).parent / "annif")
+    names = [f"<{label}>\t{name}" for label, name in zip(ranker.labels_, ranker.label_names_, strict=True)]
+    (tmp_path / "topics.tsv").write_text("\n".join(names) + "\n")
+    endpoint = running.url("/v1/projects/topics/suggest")
+    project = f"name=Topics\nlanguage=en\nbackend=http\nvocab=topics\nendpoint={endpoint}\nlimit=5\n"
+    (tmp_path / "projects.cfg").write_text(f"[topics-carya]\n{project}")
+
+    def annif(*arguments: str, text: str = "") -> str:
+        done = subprocess.run(
+            [command, *arguments], cwd=tmp_path, input=text, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    annif("load-vocab", "topics", "topics.tsv", "--language", "en")
+    assert "True" in annif("show-project", "topics-carya")  # is trained
+    found = [line.split("\t") for line in annif("suggest", "topics-carya", text=TEXT).splitlines()]
+    best = ranker.suggest(TEXT, top_k=5)
+    assert [line[0].strip("<>") for line in found] == [one.label for one in best]
+    assert [line[1] for line in found] == [one.name for one in best]
+    assert [float(line[-1]) for line in found] == pytest.approx([one.score for one in best], abs=1e-4)
