@@ -103,10 +103,11 @@ def speed(data: Path, arguments: argparse.Namespace, given: dict[str, Any]) -> d
     """Tokens a second of training on all labels, padding not counted, after a first epoch."""
     import torch
 
+    from carya.transformer.account import Examples, Settings
     from carya.transformer.curriculum import Stage
     from carya.transformer.encoder import Encoder
     from carya.transformer.heads import Heads, Targets
-    from carya.transformer.loop import Examples, Settings, Training
+    from carya.transformer.loop import Training
     from carya.transformer.tokens import Tokens
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

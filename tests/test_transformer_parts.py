@@ -17,12 +17,13 @@ pytest.importorskip("transformers")
 
 from carya.errors import InputError, ModelFormatError  # noqa: E402
 from carya.transformer import batches  # noqa: E402
+from carya.transformer.account import Examples, Settings  # noqa: E402
 from carya.transformer.batches import Layout  # noqa: E402
 from carya.transformer.checkpoints import Checkpoints  # noqa: E402
 from carya.transformer.curriculum import Stage, stages  # noqa: E402
 from carya.transformer.encoder import Encoder, encode_texts  # noqa: E402
 from carya.transformer.heads import Heads, Targets  # noqa: E402
-from carya.transformer.loop import Examples, Settings, Training  # noqa: E402
+from carya.transformer.loop import Training  # noqa: E402
 from carya.transformer.losses import row_losses  # noqa: E402
 from carya.transformer.tokens import Tokens  # noqa: E402
 

@@ -62,6 +62,7 @@ def test_it_learns(model: carya.XRTransformer) -> None:
     best = model.suggest("w0 w1 w2 w3 w4 w0", top_k=1)[0]
     assert (best.label, best.name) == ("l00", "the first")
     assert 0.3 < best.score <= 1
+    assert model.suggest("w0 w1 w2 w3 w4 w0", min_score=best.score) == [best]
     assert set(model.dev_) == {"head", "concatenated", "linear", "mixed"}
     assert sum(model.dev_["mixed"].values()) >= max(sum(one.values()) for one in model.dev_.values()) - 1e-9
     assert sum(model.weights_.values()) == pytest.approx(1)
@@ -199,6 +200,9 @@ def test_the_command_line_trains_one(bert: Path, tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["evaluate", out, data, "--json"])
     assert run.exit_code == 0, run.output
     assert json.loads(run.stdout)["P@1"] > 0.8
+    run = CliRunner().invoke(app, ["inspect", out, "--json"])
+    assert sum(json.loads(run.stdout)["mixture"].values()) == pytest.approx(1)
+    assert CliRunner().invoke(app, ["inspect", out]).exit_code == 0
     (tmp_path / "texts.txt").write_text("w0 w1 w2\nw7 w8\n")
     run = CliRunner().invoke(app, ["predict", out, str(tmp_path / "texts.txt"), "--top-k", "2"])
     assert [len(json.loads(line)["labels"]) for line in run.stdout.splitlines()] == [2, 2]

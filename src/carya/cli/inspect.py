@@ -30,7 +30,12 @@ def inspect(
     opened = ranker = carya.load(model)
     if isinstance(ranker, TextRanker):
         opened = ranker.model_
+    mixture: dict[str, float] = ranker.weights_ if hasattr(ranker, "rankers_") else {}
+    if mixture:  # of several rankers the one that counts most
+        opened = ranker.rankers_[max(mixture, key=mixture.__getitem__)]
     found = {"bytes": size_on_disk(model)} | _told(opened)
+    if mixture:
+        found["mixture"] = mixture
     if ranker is not opened:
         terms = [int(ends.size) for _, ends, _ in ranker.vectorizer_.terms_]
         found["texts"] = {"terms": terms, "parameters": ranker.vectorizer_.get_params()}

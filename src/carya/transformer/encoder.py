@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,44 +19,8 @@ from carya.errors import InputError
 from carya.progress import Report
 from carya.transformer import attention, batches
 from carya.transformer.batches import Batch, Layout
+from carya.transformer.pooling import pool_packed, pool_padded, pooling_of
 from carya.transformer.tokens import Tokens
-
-#: Kinds whose first token was trained to stand for the text; of others that read both ways the mean is taken.
-_FIRST = frozenset(
-    {
-        "albert",
-        "bert",
-        "camembert",
-        "convbert",
-        "deberta",
-        "deberta-v2",
-        "distilbert",
-        "electra",
-        "ernie",
-        "modernbert",
-        "mpnet",
-        "rembert",
-        "roberta",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-    }
-)
-#: Kinds whose last token has seen all others.
-_LAST = frozenset(
-    {
-        "xlnet",
-        "gpt2",
-        "gpt_neox",
-        "llama",
-        "mistral",
-        "opt",
-        "phi3",
-        "qwen2",
-        "qwen3",
-        "gemma2",
-        "gemma3_text",
-    }
-)
 
 
 class Encoder(nn.Module):
@@ -103,7 +66,7 @@ class Encoder(nn.Module):
         most = getattr(model.config, "num_hidden_layers", layers)
         if layers > most:
             raise InputError(f"layers is {layers}, the encoder has {most}")
-        pooling = pooling if pooling != "auto" else _pooling_of(name, model.config.model_type)
+        pooling = pooling if pooling != "auto" else pooling_of(name, model.config.model_type)
         return cls(model, tokenizer, pooling, layers)
 
     @property
@@ -134,11 +97,11 @@ class Encoder(nn.Module):
         about: dict[str, Any] = {"output_hidden_states": True} if self.layers > 1 else {}
         if batch.mask is not None:
             found = self.model(input_ids=batch.ids, attention_mask=batch.mask, **about)
-            pooled = [_pool_padded(one, batch.mask, self.pooling) for one in self._last(found)]
+            pooled = [pool_padded(one, batch.mask, self.pooling) for one in self._last(found)]
         else:
             about |= {"position_ids": batch.positions, "text_starts": batch.starts, "longest_text": batch.longest}
             found = self.model(input_ids=batch.ids, **about)
-            pooled = [_pool_packed(one[0], batch, rows, self.pooling) for one in self._last(found)]
+            pooled = [pool_packed(one[0], batch, rows, self.pooling) for one in self._last(found)]
         units = [nn.functional.normalize(one.float(), dim=-1) for one in pooled]
         return units[0] if len(units) == 1 else torch.cat(units, dim=-1) / len(units) ** 0.5
 
@@ -220,62 +183,6 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def _pool_padded(hidden: torch.Tensor, mask: torch.Tensor, pooling: str) -> torch.Tensor:
-    if pooling == "first":
-        return hidden[:, 0]
-    if pooling == "last":
-        return hidden[torch.arange(hidden.shape[0], device=hidden.device), mask.sum(1) - 1]
-    weights = mask[:, :, None].to(hidden.dtype)
-    return (hidden * weights).sum(1) / weights.sum(1)
-
-
-def _pool_packed(hidden: torch.Tensor, batch: Batch, rows: int, pooling: str) -> torch.Tensor:
-    starts, owner = batch.starts, batch.owner
-    assert starts is not None  # for the type checker: a packed batch has them
-    assert owner is not None
-    if pooling == "mean":
-        sums = torch.zeros(rows + 1, hidden.shape[1], dtype=torch.float32, device=hidden.device)
-        sums = sums.index_add(0, owner, hidden.float())[:rows]
-        return sums / (starts[1 : rows + 1] - starts[:rows]).clamp(min=1)[:, None]
-    places = starts[:rows] if pooling == "first" else starts[1 : rows + 1] - 1
-    return hidden[places.long().clamp(max=hidden.shape[0] - 1)]
-
-
-def _pooling_of(name: str, kind: str) -> str:
-    """What the encoder's own folder says, else what suits its kind."""
-    said = _said_pooling(name)
-    if said is not None:
-        return said
-    return "first" if kind in _FIRST else "last" if kind in _LAST else "mean"
-
-
-def _said_pooling(name: str) -> str | None:
-    """The pooling in a folder of sentence-transformers."""
-    from transformers.utils import cached_file
-
-    found = cached_file(
-        name,
-        "1_Pooling/config.json",
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    if found is None:
-        return None
-    about = json.loads(Path(found).read_text(encoding="utf-8"))
-    modes = {"cls": "first", "mean": "mean", "lasttoken": "last"}
-    if about.get("pooling_mode") in modes:
-        return modes[about["pooling_mode"]]
-    for key, pooling in (
-        ("pooling_mode_mean_tokens", "mean"),
-        ("pooling_mode_cls_token", "first"),
-        ("pooling_mode_lasttoken", "last"),
-    ):
-        if about.get(key):
-            return pooling
-    return None
 
 
 def encode_texts(encoder: Encoder, texts: Iterable[str], *, max_length: int) -> NDArray[np.float32]:

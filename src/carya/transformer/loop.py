@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,68 +18,19 @@ from numpy.typing import NDArray
 from carya.ahead import read_ahead
 from carya.progress import Progress, Report
 from carya.transformer import batches, processes
+from carya.transformer.account import Account, Examples, Settings
 from carya.transformer.batches import Layout
 from carya.transformer.checkpoints import Checkpoints
 from carya.transformer.curriculum import Stage
 from carya.transformer.encoder import Encoder
-from carya.transformer.heads import Heads, Targets
+from carya.transformer.heads import Heads
 from carya.transformer.step import Step, Task, tensors_of
-from carya.transformer.tokens import Tokens
 
 _BYTES_A_SCORE = 16  # a score, its gradient and target, and what a loss makes of them
 _HOST_MEMORY = 4 << 30  # what heads may take where nobody says how much there is
 _MOST_TARGETS = 256
 _WORTH_COMPILING = 50_000_000  # tokens of a stage from which on the time to compile is won back
 _KS = (1, 3, 5)
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """Texts and what they should find, at every level."""
-
-    tokens: Tokens
-    targets: Sequence[Targets]
-
-    def select(self, rows: NDArray[np.int64]) -> Examples:
-        """Some of them."""
-        return Examples(self.tokens.select(rows), [one.select(rows) for one in self.targets])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How to train; :class:`carya.XRTransformer` says what each means."""
-
-    loss: str = "bce"
-    head: str = "auto"
-    negatives: str = "both"
-    beam: int = 10
-    learning_rate: float = 1e-4
-    head_learning_rate: float = 1e-3
-    weight_decay: float = 0.01
-    warmup: float = 0.1
-    batch_tokens: int = 16384
-    accumulate: int = 1
-    patience: int | None = None
-    compiled: bool | None = None
-    packed: bool | None = None
-    checkpoint_steps: int = 500
-    seed: int = 0
-
-
-@dataclass
-class Account:
-    """What training did.
-
-    Attributes
-    ----------
-    epochs : list of int
-        How many epochs each stage took; with early stopping, up to the best.
-    history : list of dict
-        For each epoch the stage, the mean loss, tokens and seconds, and with dev texts P@1, P@3 and P@5 there.
-    """
-
-    epochs: list[int] = field(default_factory=list)
-    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Training:

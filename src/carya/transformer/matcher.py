@@ -18,11 +18,12 @@ from carya.matrices import Csr
 from carya.models.xr_linear import XRLinear
 from carya.progress import Progress
 from carya.transformer import processes
+from carya.transformer.account import Account, Examples, Settings
 from carya.transformer.checkpoints import Checkpoints
 from carya.transformer.curriculum import stages
 from carya.transformer.encoder import Encoder
 from carya.transformer.heads import Heads, Targets
-from carya.transformer.loop import Account, Examples, Settings, Training
+from carya.transformer.loop import Training
 from carya.transformer.losses import TRANSFORMS
 from carya.transformer.rankers import head_ranker
 from carya.transformer.settings import TransformerParameters

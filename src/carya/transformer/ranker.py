@@ -19,6 +19,7 @@ from carya.progress import Bars, Progress
 from carya.text.labels import LabelSet, label_matrix
 from carya.text.ranker import Suggestion
 from carya.text.tfidf import Tfidf
+from carya.transformer.given import Labels, Texts, checked, checked_dev
 from carya.transformer.rankers import Inputs, Rankers, alike, mixed, report, threads_of
 from carya.transformer.settings import TransformerParameters, need_torch
 from carya.version import __version__
@@ -26,9 +27,6 @@ from carya.version import __version__
 if TYPE_CHECKING:
     from carya.transformer.encoder import Encoder
     from carya.transformer.matcher import Matcher
-
-#: Labels of each text by name, or a matrix of texts x labels.
-Labels = Iterable[Iterable[str]] | Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +37,6 @@ class Fitted:
     vectorizer: Tfidf
     rankers: Rankers
     labels: LabelSet
-
-
-@dataclass(frozen=True, eq=False)
-class Texts:
-    """Texts and their labels, and others to choose by."""
-
-    texts: list[str]
-    labels: Csr
-    dev: tuple[list[str], Csr] | None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -79,9 +68,9 @@ class TransformerRanker(TransformerParameters):
         """
         need_torch()
         self.check_parameters()
-        all_texts, Y, ids = _checked(texts, labels)
+        all_texts, Y, ids = checked(texts, labels)
         known = LabelSet.of(ids, names)
-        data, cut = self._split(all_texts, Y, _checked_dev(dev, ids, len(all_texts)))
+        data, cut = self._split(all_texts, Y, checked_dev(dev, ids, len(all_texts)))
         with Bars() if self.verbose else Progress() as progress:
             parts, matcher = self._fit_once(data, None, None, progress, "chosen" if cut else "whole")
             if cut and self.refit:
@@ -162,11 +151,13 @@ class TransformerRanker(TransformerParameters):
     def _inputs(self, vectorizer: Tfidf, encoder: Encoder, texts: list[str]) -> Inputs:
         return Inputs(vectorizer.transform(texts), self._vectors(encoder, texts), self.vector_weight)
 
-    def suggest(self, text: str, *, top_k: int = 10, beam_width: int | None = None) -> list[Suggestion]:
-        """The best labels of one text, best first."""
+    def suggest(
+        self, text: str, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> list[Suggestion]:
+        """The best labels of one text, best first; with `min_score`, none below it."""
         if not isinstance(text, str):
             raise InputError(f"text must be a string, got {type(text).__name__}; for several use suggest_all")
-        return self.suggest_all([text], top_k=top_k, beam_width=beam_width)[0]
+        return self.suggest_all([text], top_k=top_k, beam_width=beam_width, min_score=min_score)[0]
 
     def suggest_all(
         self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
@@ -247,46 +238,3 @@ class TransformerRanker(TransformerParameters):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
         return self._fitted
-
-
-def _checked(texts: Iterable[str], labels: Labels) -> tuple[list[str], Csr, list[str]]:
-    """Texts, their labels as a matrix, and what the labels are called."""
-    if isinstance(texts, str):
-        raise InputError("texts is one string, it must be a list of them")
-    gathered = list(texts)
-    for row, text in enumerate(gathered):
-        if not isinstance(text, str):
-            raise InputError(f"text {row} must be a string, got {type(text).__name__}")
-    if sp.issparse(labels):
-        Y = checks.labels(labels, "labels")
-        ids = [str(number) for number in range(Y.cols)]
-    else:
-        matrix, ids = label_matrix(labels)
-        Y = Csr.of_scipy(matrix)
-    if len(gathered) != Y.rows:
-        raise InputError(f"there are {len(gathered)} texts but labels for {Y.rows}")
-    if not gathered or Y.values.size == 0:
-        raise InputError("no text has a label: there is nothing to learn")
-    return gathered, Y, ids
-
-
-def _checked_dev(dev: Any, ids: list[str], rows: int) -> tuple[list[str], Csr] | NDArray[np.int64] | None:
-    if dev is None:
-        return None
-    if isinstance(dev, np.ndarray):
-        unique = np.unique(dev) if dev.dtype.kind in "iu" and dev.ndim == 1 else np.zeros(0, np.int64)
-        if unique.size != dev.size or not 0 < unique.size < rows or unique[0] < 0 or unique[-1] >= rows:
-            raise InputError(f"dev must be different numbers of texts, between 0 and {rows - 1}, and not all of them")
-        return unique.astype(np.int64)
-    if not isinstance(dev, tuple) or len(dev) != 2:
-        raise InputError("dev must be a pair of texts and labels, or an array of numbers of texts")
-    texts = list(dev[0])
-    if sp.issparse(dev[1]):
-        Y = checks.labels(dev[1], "the labels of dev")
-        if Y.cols != len(ids):
-            raise InputError(f"the labels of dev have {Y.cols} columns, those of training {len(ids)}")
-    else:
-        Y = Csr.of_scipy(label_matrix(dev[1], ids)[0])
-    if not texts or len(texts) != Y.rows:
-        raise InputError(f"dev has {len(texts)} texts and labels for {Y.rows}; they must be as many, and at least one")
-    return texts, Y

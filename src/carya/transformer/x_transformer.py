@@ -26,7 +26,8 @@ from carya.params import per_layer, plain
 from carya.progress import Progress
 from carya.ranking import LinearRanker, Problem
 from carya.search import Searcher, combine_rankings
-from carya.transformer.ranker import Texts, TransformerRanker
+from carya.transformer.given import Texts
+from carya.transformer.ranker import TransformerRanker
 from carya.transformer.rankers import threads_of
 from carya.transformer.xr_transformer import matcher_tree
 from carya.tree import LabelTree

@@ -13,7 +13,8 @@ from carya import sparse as sp
 from carya.indexing import Indexer
 from carya.matrices import Csr, Features
 from carya.progress import Progress
-from carya.transformer.ranker import Texts, TransformerRanker
+from carya.transformer.given import Texts
+from carya.transformer.ranker import TransformerRanker
 from carya.transformer.rankers import threads_of
 from carya.tree import LabelTree
 
