@@ -139,6 +139,29 @@ def test_explain(model: Path) -> None:
     assert "×" in shown.stdout
 
 
+def test_a_saved_model_is_quiet(model: Path) -> None:
+    opened = carya.load(model)
+    assert not opened.vectorizer_.verbose
+    assert not opened.model_.verbose
+
+
+def test_presets_and_trees(jsonl: Path, tmp_path: Path) -> None:
+    for name, flags, kind in [("fast", ["--preset", "fast"], "XRLinear"), ("three", ["--trees", "3"], "Ensemble")]:
+        done = run("train", str(jsonl / "train.jsonl"), "-o", str(tmp_path / name), "--min-df", "1", *flags)
+        assert done.returncode == 0, done.stderr
+        opened = carya.load(tmp_path / name)
+        assert type(opened.model_).__name__ == kind
+        shown = run("inspect", str(tmp_path / name))
+        assert shown.returncode == 0, shown.stderr
+        assert kind in shown.stdout
+    both = run("train", str(jsonl / "train.jsonl"), "-o", str(tmp_path / "no"), "--preset", "fast", "--trees", "3")
+    assert both.returncode == 2
+    assert "--trees cannot be told besides --preset" in both.stderr
+    unknown = run("train", str(jsonl / "train.jsonl"), "-o", str(tmp_path / "no"), "--preset", "fats")
+    assert unknown.returncode == 2
+    assert "did you mean 'fast'" in unknown.stderr
+
+
 def test_inspect(model: Path) -> None:
     assert "Tfidf(" in run("inspect", str(model)).stdout
     assert json.loads(run("inspect", str(model), "--json").stdout)["texts"]["terms"][0] > 20

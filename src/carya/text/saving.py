@@ -42,7 +42,8 @@ def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved, calibration: Calibra
         shape[_TEXTS] = labels.n_texts
     if calibration is not None:
         arrays |= {f"calibration.{name}": getattr(calibration, name) for name in _CALIBRATION}
-    parameters = {name: to_json(value) for name, value in vectorizer.learned_with_.items()}
+    how = {"n_jobs": vectorizer.n_jobs, "verbose": vectorizer.verbose}  # may be set otherwise after training
+    parameters = {name: to_json(value) for name, value in (vectorizer.learned_with_ | how).items()}
     own: dict[str, Any] = {"model": model.parameters, "text": parameters}
     if model.kind != MODEL_KIND:
         own["model_kind"] = model.kind
