@@ -12,11 +12,12 @@ import time
 from pathlib import Path
 
 import carya
-from carya.ranking import BoostedRanker, NeuralRanker
+from carya.ranking import AveragedRanker, BoostedRanker, NeuralRanker
 
 import measure
 
 RANKERS = {
+    "averaged": lambda jobs: AveragedRanker([BoostedRanker(n_jobs=jobs), NeuralRanker()]),
     "pairwise": lambda jobs: BoostedRanker(n_jobs=jobs),
     "listwise": lambda jobs: BoostedRanker(objective="listwise", n_jobs=jobs),
     "neural": lambda jobs: NeuralRanker(),
@@ -28,7 +29,9 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--no-label-texts", action="store_true")
     parser.add_argument("--trees", type=int, default=2)
-    parser.add_argument("--ranker", choices=RANKERS, default="pairwise")
+    parser.add_argument("--ranker", choices=RANKERS, default="averaged")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="test", help="what is ranked: test, or dev")
@@ -40,7 +43,9 @@ def main() -> None:
     Y, Yt = (measure.read(data, f"{part}.labels.npz") for part in ("train", arguments.part))
     about = None if arguments.no_label_texts else texts.transform(measure.label_names(data))
     trees = [carya.XRLinear(n_jobs=jobs, seed=arguments.seed + tree) for tree in range(arguments.trees)]
-    model = carya.Reranked(trees, RANKERS[arguments.ranker](jobs), n_jobs=jobs, seed=arguments.seed)
+    ranker = RANKERS[arguments.ranker](jobs)
+    training = {"rounds": arguments.rounds, "ranker_rows": arguments.rows, "seed": arguments.seed}
+    model = carya.Reranked(trees, ranker, n_jobs=jobs, **training)
     started, worked = time.perf_counter(), time.process_time()
     model.fit(X, Y, label_features=about)
     result = {"fit_s": time.perf_counter() - started, "fit_cpu_s": time.process_time() - worked}

@@ -90,7 +90,7 @@ def test_the_ranker_is_trained_on_rows_the_models_have_not_seen(world: World) ->
     carya.Reranked(TREE, ByOneFeature("trees.score"), held_out=0.2, rounds=2).fit(once, Y)
     (pairs, relevance), *more = ByOneFeature.seen
     assert not more
-    assert pairs.offsets.size - 1 == 2 * int(rows * 0.2)
+    assert 2 * int(rows * 0.2) <= pairs.offsets.size - 1 < 2 * int(rows * 0.2) + 80  # whole runs of up to 20 rows
     assert pairs.column("neighbours.nearest").max() < 0.999  # no row is its own neighbour
     assert 0 < relevance.mean() < 1
 

@@ -52,7 +52,14 @@ PRESETS: dict[str, Preset] = {
     ),
     "plt": Preset(
         "Jasinska-Kobus et al. 2020, as in napkinXC: a probabilistic label tree, logistic, probabilities multiplied",
-        {"branching": 2, "max_leaf": 100, "loss": "logistic", "negatives": "teacher", "transform": "sigmoid"},
+        {
+            "branching": 2,
+            "max_leaf": 100,
+            "loss": "logistic",
+            "cost": 10.0,
+            "negatives": "teacher",
+            "transform": "sigmoid",
+        },
     ),
     "xr-linear": Preset(
         "Yu et al. 2022: one tree with B = 32 and teacher negatives",

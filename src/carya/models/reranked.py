@@ -22,13 +22,16 @@ from carya.models.reranked_saving import pack, unpack
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
 from carya.progress import Bars, Progress, Report
+from carya.ranking.averaged import AveragedRanker
 from carya.ranking.boosted import BoostedRanker
+from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
 from carya.ranking.pool import Pool
 from carya.ranking.rankers import Ranker
 from carya.version import __version__
 
 _TREES = 2
+_RUN = 20  # rows side by side that are held out together, and the least number of such runs
 _BLOCK = 1024  # queries whose pairs are in memory at a time
 
 #: Row offsets, labels and scores of rankings.
@@ -78,7 +81,7 @@ class Reranked(Parameterised):
     base: Any = parameter(
         None, _Base(), "what finds candidates: a model, an ensemble or a list of models; None is two trees"
     )
-    ranker: Any = parameter(None, _OfPairs(), "what orders them; None is BoostedRanker(), trained with LightGBM")
+    ranker: Any = parameter(None, _OfPairs(), "what orders them; None is AveragedRanker(), trained with LightGBM")
     pool: int = parameter(40, Integer(1), "candidates that the models find for a query")
     neighbours: int = parameter(50, Integer(1), "training rows that vote for their labels, the nearest to a query")
     extra: int = parameter(
@@ -110,7 +113,8 @@ class Reranked(Parameterised):
             What is written about a label. With the columns of X, the ranker sees how much of it stands in a query.
         groups : array_like of int, shape (n,), optional
             Rows that belong together, such as parts of one document, are held out together: else the ranker sees
-            neighbours that a new query will not have.
+            neighbours that a new query will not have. Without, rows that stand side by side are, up to 20 of them: what
+            comes from one source often stands together.
         """
         self.check_parameters()
         features, labels = checks.training_pair(X, Y)
@@ -129,7 +133,8 @@ class Reranked(Parameterised):
         own = None if label_features is None else checks.features(label_features, "label_features")
         if own is not None and own.rows != labels.cols:
             raise InputError(f"label_features have {own.rows} rows, there are {labels.cols} labels")
-        ranker = BoostedRanker(n_jobs=self.n_jobs) if self.ranker is None else copy.deepcopy(self.ranker)
+        ranker = self.ranker or AveragedRanker([BoostedRanker(n_jobs=self.n_jobs), NeuralRanker()])
+        ranker = copy.deepcopy(ranker)
         parts, relevance = [], []
         with self._progress() as progress:
             for held in self._held_out(labels.rows, groups):
@@ -275,8 +280,9 @@ class Reranked(Parameterised):
 
     def _held_out(self, rows: int, groups: ArrayLike | None) -> list[NDArray[np.int64]]:
         """The rows held out in each round; those of a group go together."""
+        each = max(1, min(int(rows * self.held_out), int(self.ranker_rows) // int(self.rounds)))
         if groups is None:
-            group = np.arange(rows)
+            group = np.arange(rows) // min(_RUN, max(1, each // _RUN))
         else:
             given = np.asarray(groups)
             if given.shape != (rows,):
@@ -284,7 +290,6 @@ class Reranked(Parameterised):
             group = np.unique(given, return_inverse=True)[1]
         shuffled = np.random.default_rng(self.seed).permutation(int(group.max()) + 1)[group]
         order = np.argsort(shuffled, kind="stable")
-        each = max(1, min(int(rows * self.held_out), int(self.ranker_rows) // int(self.rounds)))
         held = []
         for turn in range(int(self.rounds)):
             some = shuffled[order[turn * each : (turn + 1) * each]]

@@ -11,14 +11,25 @@ from typing import TYPE_CHECKING, Any
 from carya.ranking.linear import LinearRanker, Problem
 
 if TYPE_CHECKING:
+    from carya.ranking.averaged import AveragedRanker
     from carya.ranking.boosted import BoostedRanker
     from carya.ranking.neural import NeuralRanker
     from carya.ranking.pairs import Pairs
     from carya.ranking.rankers import Ranker, register
 
-__all__ = ["BoostedRanker", "LinearRanker", "NeuralRanker", "Pairs", "Problem", "Ranker", "register"]
+__all__ = [
+    "AveragedRanker",
+    "BoostedRanker",
+    "LinearRanker",
+    "NeuralRanker",
+    "Pairs",
+    "Problem",
+    "Ranker",
+    "register",
+]
 
 _HOMES = {
+    "AveragedRanker": "averaged",
     "BoostedRanker": "boosted",
     "NeuralRanker": "neural",
     "Pairs": "pairs",

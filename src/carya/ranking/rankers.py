@@ -49,7 +49,11 @@ class Ranker(Protocol):
 
 
 #: Where the rankers that come with Carya live.
-_HOMES = {"boosted": ("carya.ranking.boosted", "BoostedRanker"), "neural": ("carya.ranking.neural", "NeuralRanker")}
+_HOMES = {
+    "averaged": ("carya.ranking.averaged", "AveragedRanker"),
+    "boosted": ("carya.ranking.boosted", "BoostedRanker"),
+    "neural": ("carya.ranking.neural", "NeuralRanker"),
+}
 _OWN: dict[str, type[Ranker]] = {}
 
 
