@@ -55,7 +55,8 @@ def test_long_queries_over_tiny_labels_are_searched_by_label() -> None:
 def test_models_search_with_what_was_chosen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
     monkeypatch.setattr(
-        "carya.models.xr_linear.Searcher", lambda layers, layouts: built.append(layouts) or Searcher(layers, layouts)
+        "carya.models.xr_linear.Searcher",
+        lambda layers, layouts, leaves: built.append(layouts) or Searcher(layers, layouts, leaves),
     )
     model = carya.XRLinear(max_leaf=10, branching=4).fit(world.X, world.Y)
     want = model.predict(world.X[:50])
