@@ -159,7 +159,7 @@ void BeamSearch::check_leaf_labels() {
     std::int32_t before = -1;
     std::int64_t same = 0;
     for (const std::int32_t label : leaf_labels_) {
-        if (label != before && label != before + 1)
+        if (label < 0 || (label != before && label != before + 1))
             throw std::invalid_argument("the labels of the leaves must ascend without gaps, from 0");
         same = label == before ? same + 1 : 1;
         most_leaves_ = std::max(most_leaves_, same);

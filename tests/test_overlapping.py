@@ -9,9 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 import carya
-from carya.errors import InputError, ModelFormatError
+from carya.errors import InputError, ModelFormatError, ParameterError
 from carya.matching import overlapping
 from carya.matrices import Csr
+from carya.ranking import NeuralRanker
 
 TOPICS, PER_TOPIC = 8, 6
 
@@ -107,6 +108,28 @@ def test_saved_and_opened(model: carya.XRLinear, tmp_path: Path) -> None:
 def test_trees_that_cannot_be(leaf_labels: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
         carya.LabelTree([[0, 0], [0, 1, 1]], leaf_labels=leaf_labels)
+
+
+def test_what_overlaps_is_chosen_by_scores_that_say_how_sure_they_are() -> None:
+    X, Y = two_meanings(100, 6)
+    with pytest.raises(ParameterError, match="inner transforms"):
+        carya.XRLinear(copies=2, transform=("noop", "l3-hinge")).fit(X, Y)
+
+
+def test_a_ranker_of_pairs_sees_the_clusters_of_labels_not_of_leaves(model: carya.XRLinear) -> None:
+    X, Y = two_meanings(1500, 0)
+    made = carya.Reranked(carya.XRLinear(copies=2, n_jobs=1, **SETTINGS), NeuralRanker()).fit(X, Y)
+    pairs, labels = made.pairs(X[:20])
+    (tree,) = made.members_
+    assert tree.tree_.leaf_labels is not None
+    first = np.searchsorted(tree.tree_.leaf_labels, labels)
+    cluster = tree.tree_.parents[-1][first]
+    above = carya.XRLinear.from_learned(
+        type(tree._ready()[0])(carya.LabelTree(tree.tree_.parents[:-1]), tree.layers_[:-1], tree.widths_)
+    )
+    scores = above.predict_selected(X[:20], sp.csr_array(np.ones((20, above.n_labels_)))).toarray()
+    query = np.repeat(np.arange(20), np.diff(pairs.offsets))
+    np.testing.assert_allclose(np.exp(pairs.column("tree0.above1")), scores[query, cluster], rtol=1e-3, atol=1e-6)
 
 
 def test_a_tree_of_ones_own_may_overlap(tmp_path: Path) -> None:

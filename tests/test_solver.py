@@ -171,6 +171,21 @@ def test_l1_finds_the_minimum(loss: str, seed: int, cost: float, split: int) -> 
         assert reference.objective_l1(got[:, label], A, y, costs, loss) <= best * (1 + 1e-3) + 1e-5
 
 
+@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
+@pytest.mark.parametrize("size", [0.3, 1.0])
+def test_l1_finds_few_among_many(loss: str, size: float) -> None:
+    """Ten rows of a thousand have the feature and the label: logistic rows hardly bend where long steps lead."""
+    X = np.zeros((1000, 2), np.float32)
+    X[:10, 0] = size
+    X[5:500, 1] = 0.1
+    Y = np.zeros((1000, 1), np.float32)
+    Y[:10] = 1
+    got = flat_weights(sp.csr_array(X), Y, loss=loss, penalty="l1", max_passes=50)
+    y, costs = 2.0 * Y[:, 0] - 1, np.ones(1000)
+    best = reference.objective_l1(reference.minimise_l1(with_bias(X), y, costs, loss), with_bias(X), y, costs, loss)
+    assert reference.objective_l1(got[:, 0], with_bias(X), y, costs, loss) <= best * 1.02 + 1e-3
+
+
 def test_l1_leaves_few_weights_and_heeds_costs() -> None:
     X, Y = problem(21, rows=300, columns=60, labels=6)
     sparse = sp.csr_array(X)

@@ -24,7 +24,7 @@ namespace carya::CARYA_ISA {
 namespace {
 
 constexpr int kOffsetSteps = 8;
-constexpr int kColumnSteps = 3;
+constexpr int kColumnSteps = 8;
 constexpr float kTiny = 1e-12F;
 constexpr float kFar = 1e30F;
 
@@ -92,8 +92,11 @@ void columns(const ColumnProblem& p, const std::uint32_t* order, std::int64_t be
             high = g + (w > 0.0F ? one : -one) > 0.0F ? w : high;
             const Float t = w - g / h;
             Float next = L::max(t - 1.0F / h, zero) + L::min(t + 1.0F / h, zero);
-            const auto outside = (next < low) | (next > high);
-            next = outside ? (L::max(low, w - 1.0F) + L::min(high, w + 1.0F)) * 0.5F : next;
+            // Back at a bound is no progress: logistic rows hardly bend where steps that are too long lead.
+            const auto outside = (next < low) | (next > high) | ((next != w) & ((next == low) | (next == high)));
+            const Float from = low > -kFar ? low : w - 1.0F;
+            const Float to = high < kFar ? high : w + 1.0F;
+            next = outside ? (from + to) * 0.5F : next;
             const Float delta = live ? next - w : zero;
             if (!L::any(delta != zero)) break;
             gain += delta * delta * h * 0.5F;

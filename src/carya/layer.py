@@ -55,6 +55,11 @@ class Transform:
         return cls("log_hinge" if match[1] else "hinge", float(match[2]))
 
     @property
+    def multiplies(self) -> bool:
+        """Whether scores lie between 0 and 1 and are multiplied along a path."""
+        return self.kind in ("sigmoid", "hinge")
+
+    @property
     def name(self) -> str:
         """The name it is known by."""
         if "hinge" in self.kind:

@@ -107,7 +107,7 @@ class Instance(Rule):
 
     def allows(self, value: object) -> bool:
         """Whether the value is such an object."""
-        return isinstance(value, self.kind)
+        return isinstance(value, self.kind) and not isinstance(value, type)
 
 
 class Parsed(Rule):

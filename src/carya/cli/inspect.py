@@ -24,9 +24,11 @@ def inspect(
       carya inspect model/ --json | jq .bytes
     """
     import carya
+    from carya.store import load as load_everything
     from carya.store import size_on_disk
     from carya.text.ranker import TextRanker
 
+    load_everything(model)  # verified, not only what is looked at
     opened = ranker = carya.load(model)
     if isinstance(ranker, TextRanker):
         opened = ranker.model_
@@ -78,8 +80,6 @@ def _told(opened: Any) -> dict[str, Any]:
         found["members"] = [_told(one) for one in opened.members_]
     if not hasattr(opened, "layers_"):
         return found
-    for layer in opened.layers_:
-        layer.verify()
     found["tree"] = list(opened.tree_.level_sizes)
     found["layers"] = [
         {

@@ -71,7 +71,7 @@ def _train(
     from carya.data.corpus import Matrices
     from carya.store import check_place, size_on_disk
 
-    _check_model(model, given)
+    _check_model(model, preset, trees, given)
     check_place(out)  # before the work, not after it
     gc.disable()  # millions of strings, all of them kept to the end
     started = time.perf_counter()
@@ -158,13 +158,15 @@ def _fit_texts(
     }
 
 
-def _check_model(model: str, given: dict[str, Any]) -> None:
+def _check_model(model: str, preset: str | None, trees: int | None, given: dict[str, Any]) -> None:
     """Refuse models that there are not, and flags of others than the one that is wanted."""
     from carya.models.xr_linear import XRLinear
     from carya.text.tfidf import Tfidf
 
     if model not in _MODELS:
         raise ParameterError(f"--model is {model!r}; it must be {', '.join(_MODELS[:-1])} or {_MODELS[-1]}")
+    if model != "xr-linear" and (preset is not None or trees is not None):
+        raise ParameterError("--preset and --trees are for --model xr-linear")
     linear = {field.name for kind in (Tfidf, XRLinear) for field in kind.parameters()}
     for name, value in given.items():
         if model == "xr-linear" and value is not None and name not in linear:

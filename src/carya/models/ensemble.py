@@ -39,8 +39,8 @@ class _Members(Rule):
     def allows(self, value: object) -> bool:
         """Whether the value is a model or a list of them."""
         if isinstance(value, (list, tuple)):
-            return len(value) > 0 and all(isinstance(one, Model) for one in value)
-        return isinstance(value, Model)
+            return len(value) > 0 and all(map(self.allows, value))
+        return isinstance(value, Model) and not isinstance(value, type)
 
 
 class _Weights(Rule):

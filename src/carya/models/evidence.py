@@ -23,6 +23,7 @@ from carya.search import Searcher, predict_combined
 _LOWEST = -30.0  # the logarithm of a score that is as good as 0
 _CENTRE_FEATURES = 1000  # of a label's centre, the largest
 _COMPANY = 64  # labels that are remembered as coming with a label
+_LEVELS = 2  # clusters above a label whose scores the ranker sees
 _LEADERS = 8  # candidates whose company counts
 
 
@@ -175,15 +176,20 @@ class Evidence:
             columns[f"tree{number}.score"] = scores
             columns[f"tree{number}.rank"] = pool.ranks(scores)
             columns[f"tree{number}.gap"] = pool.gaps(scores)
-            nodes = pool.labels
-            for level in range(len(inner), 0, -1):
+            leaf_labels = member.tree_.leaf_labels  # of several leaves, the first is in the label's own cluster
+            nodes = pool.labels if leaf_labels is None else np.searchsorted(leaf_labels, pool.labels)
+            for above_it in range(1, _LEVELS + 1):  # trees of other rows may have other depths: always as many
+                level = len(inner) + 1 - above_it
+                if level < 1:
+                    columns[f"tree{number}.above{above_it}"] = np.zeros(pool.labels.size, np.float32)
+                    continue
                 nodes = member.tree_.parents[level][nodes]
                 search = inner[level - 1]
                 keys = pool.queries * search.n_labels + nodes
                 above = Pool.of(keys, queries.rows, search.n_labels)
                 path = _logarithm(search.selected(queries, above.matrix(), threads=threads), member)
                 at = np.searchsorted(above.keys, keys)
-                columns[f"tree{number}.level{level}"] = path[at]
+                columns[f"tree{number}.above{above_it}"] = path[at]
         mean = np.asarray(np.mean(every, axis=0), np.float32)
         columns |= {"trees.score": mean, "trees.rank": pool.ranks(mean), "trees.gap": pool.gaps(mean)}
         return columns

@@ -349,6 +349,12 @@ class NearestNeighbours(Parameterised):
     def _check_combination(self) -> None:
         if self.over == "rows" and self.representation != "pifa":
             raise ParameterError("representation='lf' is for over='labels': rows are where they are")
+        if self.over == "rows" and self.ranker is not None and not Transform.named(self.transform).multiplies:
+            raise ParameterError(
+                f"transform={self.transform!r} gives scores below 0, which votes cannot be multiplied with; with "
+                "over='rows' it must be "
+                "'sigmoid' or 'l<p>-hinge'"
+            )
 
     def _own_features(
         self, label_features: FeaturesLike | None, widths: tuple[int, int], n_labels: int

@@ -81,7 +81,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "small": Preset("half the bytes of the default", {"threshold": 0.2}),
     "accurate": Preset(
-        "trees and neighbours find candidates, boosted trees order them (needs lightgbm to train)",
+        "trees and neighbours find candidates, boosted trees and a network order them (needs lightgbm to train)",
         trees=2,
         kind="reranked",
     ),
@@ -120,7 +120,7 @@ def preset(name: str, **changes: Any) -> Any:
         return trees
     from carya.models.reranked import Reranked
 
-    return Reranked(trees, **_shared(Reranked, changes))
+    return Reranked(trees, rounds=2, ranker_rows=20_000, **_shared(Reranked, changes))
 
 
 def several(model: XRLinear, trees: int) -> XRLinear | Ensemble:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from carya import _core, checks, metrics, store
 from carya import sparse as sp
 from carya.checks import FeaturesLike, LabelsLike
-from carya.errors import InputError, ModelFormatError, NotFittedError
+from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
 from carya.matrices import Csr, Features
 from carya.models.ensemble import Ensemble
 from carya.models.evidence import Asked, Evidence
@@ -41,13 +41,15 @@ _Ranked = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 class _Base(Rule):
     """Models that find candidates."""
 
-    text = "an XRLinear, an Ensemble, a list of at least one XRLinear, or None"
+    text = "an XRLinear, an Ensemble of them, a list of at least one XRLinear, or None"
 
     def allows(self, value: object) -> bool:
         """Whether the value is such a model or list."""
         if isinstance(value, (list, tuple)):
             return len(value) > 0 and all(isinstance(one, XRLinear) for one in value)
-        return value is None or isinstance(value, (XRLinear, Ensemble))
+        if isinstance(value, Ensemble):
+            return self.allows(value.members)
+        return value is None or isinstance(value, XRLinear)
 
 
 class _OfPairs(Rule):
@@ -79,7 +81,7 @@ class Reranked(Parameterised):
     """
 
     base: Any = parameter(
-        None, _Base(), "what finds candidates: a model, an ensemble or a list of models; None is two trees"
+        None, _Base(), "what finds candidates: a tree, the trees of an ensemble or a list of them; None is two trees"
     )
     ranker: Any = parameter(None, _OfPairs(), "what orders them; None is AveragedRanker(), trained with LightGBM")
     pool: int = parameter(40, Integer(1), "candidates that the models find for a query")
@@ -95,6 +97,17 @@ class Reranked(Parameterised):
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads; -1 is all cores")
     seed: int = parameter(0, Integer(0, 2**63 - 1), "which rows are held out")
     verbose: bool = parameter(False, Choice(True, False), "progress bars on standard error")
+
+    def check_parameters(self) -> None:
+        """Raise ParameterError if a parameter cannot be, or if what the ranker is trained with is missing."""
+        super().check_parameters()
+        if self.rounds * self.held_out > 1:
+            raise ParameterError(
+                f"rounds={self.rounds} times held_out={self.held_out} is more than 1: the last round would have no rows"
+            )
+        ready = getattr(AveragedRanker() if self.ranker is None else self.ranker, "ready", None)
+        if ready is not None:
+            ready()  # before the trees are trained, not after
 
     def fit(
         self,
@@ -273,7 +286,9 @@ class Reranked(Parameterised):
     def _evidence(self, features: Features, labels: Csr, label_features: Features | None) -> Evidence:
         """Train fresh models; an ensemble of them shares what it can."""
         base = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_TREES) if self.base is None else self.base
-        ensemble = Ensemble(**base.get_params(deep=False)) if isinstance(base, Ensemble) else Ensemble(_list(base))
+        # Of an ensemble only the trees count: the ranker weighs what they say.
+        trees = base if isinstance(base, Ensemble) else Ensemble(_list(base))
+        ensemble = Ensemble(trees.members, n_trees=trees.n_trees)
         own = None if label_features is None else label_features.as_given()
         ensemble.fit_checked(features, labels, label_features=own)
         return Evidence.of(ensemble.members_, features, labels, label_features, n_jobs=self.n_jobs)

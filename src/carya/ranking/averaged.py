@@ -21,13 +21,15 @@ from carya.ranking.rankers import Ranker, ranker_of
 class _Rankers(Rule):
     """Rankers."""
 
-    text = "a list of at least one Ranker, or None"
+    text = "a list of at least one Ranker, none of them averaged itself, or None"
 
     def allows(self, value: object) -> bool:
         """Whether the value is such a list."""
         if value is None:
             return True
-        return isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(one, Ranker) for one in value)
+        if not isinstance(value, (list, tuple)) or not value:
+            return False
+        return all(isinstance(one, Ranker) and not isinstance(one, (type, AveragedRanker)) for one in value)
 
 
 @dataclass(eq=False, repr=False)
@@ -49,6 +51,11 @@ class AveragedRanker(Parameterised):
     name: ClassVar[str] = "averaged"
 
     rankers: Any = parameter(None, _Rankers(), "the rankers; None is BoostedRanker() and NeuralRanker()")
+
+    def ready(self) -> None:
+        """Raise if what a ranker is trained with is missing."""
+        for one in self.rankers or (BoostedRanker(),):
+            getattr(one, "ready", lambda: None)()
 
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
         """Train every ranker."""

@@ -53,6 +53,10 @@ class BoostedRanker(Parameterised):
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads of training; -1 is all cores")
     seed: int = parameter(0, Integer(0, 2**31 - 1), "same seed, same ranker, whatever n_jobs")
 
+    def ready(self) -> None:
+        """Raise if LightGBM is missing."""
+        _lightgbm()
+
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
         """Grow the trees; `relevance` is a whole number from 0 to 30 for each pair, usually 0 or 1."""
         self.check_parameters()

@@ -104,8 +104,9 @@ class NeuralRanker(Parameterised):
     def _train(self, pairs: Pairs, targets: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         rng = np.random.default_rng(self.seed)
         width, units = pairs.values.shape[1], int(self.width)
-        centre = pairs.values.mean(axis=0) if self.standardise else np.zeros(width, np.float32)
-        spread = pairs.values.std(axis=0) if self.standardise else np.ones(width, np.float32)
+        # In double precision: a column is added up entry by entry.
+        centre = pairs.values.mean(axis=0, dtype=np.float64) if self.standardise else np.zeros(width)
+        spread = pairs.values.std(axis=0, dtype=np.float64) if self.standardise else np.ones(width)
         weights = {
             "centre": centre.astype(np.float32),
             "scale": (1 / np.where(spread > _SMALL, spread, 1)).astype(np.float32),
@@ -115,6 +116,8 @@ class NeuralRanker(Parameterised):
         }
         sums = np.add.reduceat(np.append(targets, 0), pairs.offsets[:-1]) if len(pairs) else np.zeros(0)
         useful = np.flatnonzero((np.diff(pairs.offsets) > 1) & (sums > 0))  # others say nothing of an order
+        if not useful.size:
+            raise InputError("no query has several candidates of which one is relevant: there is nothing to learn")
         steps = int(self.passes) * -(-useful.size // int(self.batch))
         moments = {name: (np.zeros_like(weights[name]), np.zeros_like(weights[name])) for name in _ARRAYS[2:]}
         step = 0
