@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import carya
-from carya.errors import CaryaError, InputError, ParameterError
+from carya.errors import CaryaError, InputError, ModelFormatError, ParameterError
 from carya.serve import work
 from carya.serve.app import create_app
 from carya.serve.counters import Counters
@@ -323,6 +323,20 @@ def test_a_fault_tells_no_secrets(
     assert [line["event"] for line in lines] == ["fault", "request"]
     assert "ZeroDivisionError" in lines[0]["trace"]
     assert lines[0]["id"] == lines[1]["id"] == "mine-1"
+
+
+def test_a_damaged_model_tells_no_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ModelFormatError("/etc/secret/path: arrays.bin is damaged")
+
+    monkeypatch.setattr(carya.TextRanker, "explain", fail)
+    with Client(create_app({"one": folder / "one"})) as client:
+        answer = client.post("/v1/explain", {"text": TEXT})
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert "secret" in capfd.readouterr().err  # the log says why
 
 
 def test_the_log(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
