@@ -67,6 +67,14 @@ def test_suggest(annif: AnnifClient, ranker: carya.TextRanker) -> None:
     assert annif.suggest("topics", "äöü & = % +") == []
 
 
+def test_forms_as_clients_write_them(running: Server, annif: AnnifClient) -> None:
+    expected = annif.suggest("topics", f"é {TEXT}")
+    kind = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
+    for form in (f"text=é+{TEXT}", f"text=%C3%A9+{TEXT}&limit="):  # bytes as they are; an empty limit is none
+        answer = httpx.post(running.url("/v1/projects/topics/suggest"), content=form.encode(), headers=kind)
+        assert (answer.status_code, answer.json()) == (200, {"results": expected})
+
+
 def test_suggest_batch(annif: AnnifClient, ranker: carya.TextRanker) -> None:
     documents = [{"text": TEXT, "document_id": "a"}, {"text": "a boat in the harbour", "metadata": {"title": "b"}}]
     found = annif.suggest_batch("topics", documents, limit=3, threshold=0.01)
@@ -94,10 +102,9 @@ def test_what_annif_refuses(running: Server) -> None:
         answer = httpx.post(place + "suggest", data=form)
         assert answer.status_code == status, answer.text
     assert httpx.post(place + "suggest", json={"text": "a"}).status_code == 415
-    broken = httpx.post(
-        place + "suggest", content=b"text=%ff", headers={"content-type": "application/x-www-form-urlencoded"}
-    )
-    assert broken.status_code == 400
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    for broken in (b"text=%ff", b"text=\xff"):
+        assert httpx.post(place + "suggest", content=broken, headers=kind).status_code == 400
     learned = httpx.post(place + "learn", json=[{"text": "a", "subjects": []}])
     assert learned.status_code == 403
     assert httpx.get(running.url("/v1/vocabs")).json()["vocabs"][0]["vocab_id"] == "topics"

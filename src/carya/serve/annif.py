@@ -83,7 +83,7 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
     async def _asked(
         request: Request, loaded: Loaded, texts: list[str], given: dict[str, str]
     ) -> list[list[AnnifSubject]]:
-        limit = whole(given.get("limit"), "limit", 10, least=0, most=settings.max_top_k)
+        limit = whole(given.get("limit") or None, "limit", 10, least=0, most=settings.max_top_k)
         threshold = _share(given.get("threshold"), "threshold")
         language = given.get("language") or settings.language
         if language != settings.language:
@@ -134,10 +134,10 @@ async def _form(request: Request) -> dict[str, str]:
     body = await request.body()
     try:
         fields: Any = urllib.parse.parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS
+            body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS
         )
     except UnicodeDecodeError:
-        raise BadRequest("the form is not UTF-8 in percent encoding") from None
+        raise BadRequest("the form is not UTF-8, as it is or in percent encoding") from None
     except ValueError:
         raise TooLarge(f"the form has more than {_FIELDS} fields") from None
     return dict(fields)
