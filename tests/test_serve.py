@@ -161,6 +161,10 @@ def test_models_that_cannot_do_everything(folder: Path, ranker: carya.TextRanker
         deep = client.post("/v1/suggest", {"text": TEXT, "top_k": 3, "labels": {"prefix": "chess"}}).json()
         full = ranker.suggest(TEXT, top_k=len(ranker.labels_))
         assert labels_of(deep) == [one for one in wanted(full) if one[0].startswith("chess")][:3]
+        texts = ["nothing known", TEXT, *corpus(3, seed=6)[0]]
+        many = client.post("/v1/suggest", {"texts": texts, "top_k": 3, "labels": {"prefix": "chess"}}).json()
+        for at, full in enumerate(ranker.suggest_all(texts, top_k=len(ranker.labels_))):
+            assert labels_of(many, at) == [one for one in wanted(full) if one[0].startswith("chess")][:3]
 
 
 def test_chances(tmp_path: Path) -> None:
@@ -274,6 +278,11 @@ def test_too_many_pairs(folder: Path) -> None:
         answer = client.post("/v1/suggest", {"texts": ["a", "b"], "labels": {"prefix": "c"}})
         assert answer.status_code == 413
         assert "more than 10 pairs" in answer.json()["detail"]
+        never = {"texts": ["a", "b"], "top_k": 4, "labels": {"never": ["chess"]}}
+        assert client.post("/v1/suggest", never).status_code == 200
+        refused = client.post("/v1/suggest", never | {"top_k": 5})
+        assert refused.status_code == 413
+        assert "labels.never has 1 labels, for 2 texts, which are more than 10 pairs" in refused.json()["detail"]
 
 
 def test_pages_that_are_not(client: Client) -> None:
