@@ -21,7 +21,7 @@ from carya.serve.app import create_app
 from carya.serve.counters import Counters
 from carya.serve.labels import LabelIndex
 from carya.serve.openapi import document
-from carya.serve.registry import Registry
+from carya.serve.registry import Failure, Registry
 from carya.serve.settings import Settings
 from test_text_ranker import TOPICS, corpus
 
@@ -471,6 +471,27 @@ def test_what_cannot_be_served(tmp_path: Path, model: carya.XRLinear) -> None:
         Registry.open({"a b": tmp_path / "matrix"})
     with pytest.raises(InputError, match="there is no model to serve"):
         Registry.open({})
+
+
+def test_every_part_of_a_new_version_is_checked(tmp_path: Path) -> None:
+    """Whatever a model is made of: each array is damaged in turn, and the old version stays."""
+    saved(tmp_path / "m")
+    registry = Registry.open({"m": tmp_path / "m"})
+    old = registry.get()
+    texts, labels = corpus(seed=9)
+    members = [carya.XRLinear(max_leaf=6, n_jobs=1), carya.XRLinear(max_leaf=6, n_jobs=1, seed=1)]
+    new = carya.TextRanker(carya.Tfidf(n_jobs=1), carya.Ensemble(members, n_jobs=1)).fit(texts, labels)
+    new.save(tmp_path / "new")
+    whole = (tmp_path / "new" / "arrays.bin").read_bytes()
+    for entry in json.loads((tmp_path / "new" / "manifest.json").read_bytes())["arrays"]:
+        if 0 in entry["shape"]:
+            continue
+        damaged = bytearray(whole)
+        damaged[entry["offset"]] ^= 1
+        new.save(tmp_path / "m")
+        (tmp_path / "m" / "arrays.bin").write_bytes(damaged)
+        assert [type(one) for one in registry.refresh()] == [Failure], entry["name"]
+        assert registry.get() is old
 
 
 def test_new_versions(tmp_path: Path) -> None:

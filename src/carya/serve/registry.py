@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 import carya
+from carya import store
 from carya.errors import CaryaError, InputError, ModelFormatError
 from carya.params import Parameterised
 from carya.serve.errors import NotFound
@@ -142,7 +143,9 @@ class Registry:
                     continue
                 try:
                     loaded = _load(name, place.path)
-                    _verify(loaded.ranker)
+                    store.load(place.path)  # with all there is checked: a damaged one must not replace a whole one
+                    if _version(place.path)[0] != loaded.version:
+                        continue  # replaced in between, so another was checked: it is opened the next time
                 except (CaryaError, OSError) as error:
                     news.append(Failure(name, str(error)))
                 else:
@@ -190,13 +193,6 @@ def one_thread(part: Parameterised) -> None:
         for one in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(one, Parameterised):
                 one_thread(one)
-
-
-def _verify(ranker: TextRanker) -> None:
-    """Look at all weights of a new version, as a damaged one must not take the place of a whole one."""
-    for model in getattr(ranker.model_, "members_", [ranker.model_]):
-        for layer in getattr(model, "layers_", ()):
-            layer.verify()
 
 
 def _version(place: Path) -> tuple[str, datetime]:
