@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import threading
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 import carya
 from carya.errors import CaryaError, InputError, ModelFormatError, ParameterError
 from carya.serve import work
-from carya.serve.app import create_app
+from carya.serve.app import create_app, watch
 from carya.serve.counters import Counters
+from carya.serve.journal import Journal
 from carya.serve.labels import LabelIndex
 from carya.serve.openapi import document
 from carya.serve.registry import Failure, Registry
@@ -440,8 +442,6 @@ def test_requests_at_once(folder: Path) -> None:
 
 
 def test_work_needs_a_request() -> None:
-    import asyncio
-
     with pytest.raises(LookupError):
         asyncio.run(work.run(int))
 
@@ -463,7 +463,7 @@ def test_the_document_describes_the_server(client: Client) -> None:
 
 def test_what_cannot_be_served(tmp_path: Path, model: carya.XRLinear) -> None:
     model.save(tmp_path / "matrix")
-    with pytest.raises(InputError, match="was trained on matrices"):
+    with pytest.raises(InputError, match="a XRLinear cannot be served: only a TextRanker can"):
         Registry.open({"m": tmp_path / "matrix"})
     with pytest.raises(CaryaError, match="is not a saved model"):
         Registry.open({"m": tmp_path / "nowhere"})
@@ -492,6 +492,52 @@ def test_every_part_of_a_new_version_is_checked(tmp_path: Path) -> None:
         (tmp_path / "m" / "arrays.bin").write_bytes(damaged)
         assert [type(one) for one in registry.refresh()] == [Failure], entry["name"]
         assert registry.get() is old
+
+
+def test_failures_that_may_be_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    saved(tmp_path / "m")
+    registry = Registry.open({"m": tmp_path / "m"})
+    new = saved(tmp_path / "m", seed=9)
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(carya, "load", fail)
+        for _ in range(2):  # tried each time
+            assert registry.refresh() == [Failure("m", "MemoryError: no room")]
+    assert registry.refresh() == [registry.get()]
+    assert registry.get().ranker.suggest(TEXT) == new.suggest(TEXT)
+
+    async def watching() -> None:
+        watcher = asyncio.create_task(watch(registry, 0.01, counters, Journal("error")))
+        while "failed" not in capfd.readouterr().err:  # twice: it goes on after the first
+            await asyncio.sleep(0.01)
+        while "failed" not in capfd.readouterr().err:
+            await asyncio.sleep(0.01)
+        assert not watcher.done()
+        watcher.cancel()
+
+    counters = Counters()
+    monkeypatch.setattr(registry, "refresh", lambda anyway: fail())
+    asyncio.run(asyncio.wait_for(watching(), 60))
+    assert "carya_reload_failures_total 0" not in counters.text([])
+
+
+def test_a_damaged_model_is_tried_again_anyway(tmp_path: Path) -> None:
+    saved(tmp_path / "m")
+    registry = Registry.open({"m": tmp_path / "m"})
+    new = saved(tmp_path / "m", seed=9)
+    arrays = tmp_path / "m" / "arrays.bin"
+    whole = arrays.read_bytes()
+    arrays.write_bytes(whole[:-64])
+    assert [type(one) for one in registry.refresh()] == [Failure]
+    arrays.write_bytes(whole)
+    assert registry.refresh() == []  # its manifest is the same
+    assert registry.refresh(anyway=True) == [registry.get()]
+    assert registry.get().ranker.suggest(TEXT) == new.suggest(TEXT)
 
 
 def test_new_versions(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Plan:
 
 
 def serve(plan: Plan, *, host: str, port: int, workers: int) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP looks for new versions of models at once."""
+    """Serve until SIGINT or SIGTERM; SIGHUP opens the models again at once."""
     settings = Settings(**plan.settings)
     settings.check_parameters()
     registry = Registry.open(plan.folders)  # what is wrong with a model should be said before anything is started
@@ -163,7 +163,7 @@ def _work(
         backlog=_BACKLOG,
     )
     server = _Server(config)
-    server.hang_up = lambda: refresh(registry, counters, journal)
+    server.hang_up = lambda: refresh(registry, counters, journal, anyway=True)
     server.watcher = watcher
     server.run(sockets=[listening])
 
