@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 import carya
 from carya.errors import CaryaError, InputError, ModelFormatError, ParameterError
@@ -313,6 +315,54 @@ def test_tokens(folder: Path) -> None:
     for wrong in ((), ("",), ("a b",), ("é",), "secret"):
         with pytest.raises(ParameterError, match="'tokens'"):
             create_app({"one": folder / "one"}, Settings(tokens=wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("where", ["/page", "/docs", "/carya"])
+def test_tokens_of_an_application_within_another(folder: Path, where: str) -> None:
+    counters = Counters()
+    app = create_app({"one": folder / "one"}, Settings(log="error", tokens=("secret",)), counters=counters)
+    with Client(Starlette(routes=[Mount(where, app)])) as client:
+        assert client.get(f"{where}/healthz").status_code == 200
+        assert client.get(f"{where}/v1/model").status_code == 401
+        assert client.post(f"{where}/v1/suggest", {"text": TEXT}).status_code == 401
+        told = client.post(f"{where}/v1/suggest", {"text": TEXT}, headers={"Authorization": "Bearer secret"})
+        assert told.status_code == 200
+    assert 'carya_requests_total{route="/v1/suggest",status="200"} 1' in counters.text([]).splitlines()
+
+
+def test_refused_requests_take_no_place(folder: Path) -> None:
+    """One that has no token waits for the rest of its body; others are answered meanwhile."""
+    app = create_app({"one": folder / "one"}, Settings(log="error", tokens=("secret",), max_requests=1))
+    scope = {"type": "http", "method": "POST", "path": "/v1/suggest", "query_string": b"", "root_path": ""}
+    known = (b"authorization", b"Bearer secret")
+
+    async def ask(headers: list[tuple[bytes, bytes]], receive: Any) -> int:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await app({**scope, "headers": headers}, receive, send)
+        return int(sent[0]["status"])
+
+    async def both() -> tuple[int, int]:
+        go, asked = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> Any:
+            asked.set()
+            await go.wait()
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def quick() -> Any:
+            return {"type": "http.request", "body": b'{"text": "a"}', "more_body": False}
+
+        refused = asyncio.create_task(ask([], slow))
+        await asked.wait()
+        answered = await ask([known], quick)
+        go.set()
+        return answered, await refused
+
+    assert asyncio.run(asyncio.wait_for(both(), 60)) == (200, 401)
 
 
 def test_a_fault_tells_no_secrets(
