@@ -22,6 +22,7 @@ from carya.errors import CaryaError, InputError, ModelFormatError, ParameterErro
 from carya.serve import work
 from carya.serve.app import create_app, watch
 from carya.serve.counters import Counters
+from carya.serve.errors import Unavailable
 from carya.serve.journal import Journal
 from carya.serve.labels import LabelIndex
 from carya.serve.openapi import document
@@ -482,6 +483,30 @@ def test_requests_that_take_too_long(folder: Path, monkeypatch: pytest.MonkeyPat
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
     assert answer.json()["detail"] == "the request took longer than 0.05 seconds"
+
+
+def test_what_nobody_waits_for_is_not_begun() -> None:
+    pool = work.Pool(Settings(threads=1, max_waiting=1, request_seconds=0.05))
+    go = threading.Event()
+    begun: list[str] = []
+
+    def slow(name: str) -> None:
+        begun.append(name)
+        assert go.wait(30)
+
+    async def both() -> None:
+        told = await asyncio.gather(pool.run(slow, "first"), pool.run(slow, "second"), return_exceptions=True)
+        assert [type(one) for one in told] == [Unavailable, Unavailable]
+        while pool.begun > 1:  # the first holds its thread, the second leaves the queue
+            await asyncio.sleep(0.01)
+        go.set()
+        while pool.begun:
+            await asyncio.sleep(0.01)
+        assert await pool.run(lambda: "third") == "third"
+
+    asyncio.run(asyncio.wait_for(both(), 60))
+    pool.close()
+    assert begun == ["first"]
 
 
 def test_requests_at_once(folder: Path) -> None:
