@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import threading
@@ -13,15 +14,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 import carya
-from carya.errors import CaryaError, InputError, ParameterError
+from carya.errors import CaryaError, InputError, ModelFormatError, ParameterError
 from carya.serve import work
-from carya.serve.app import create_app
+from carya.serve.app import create_app, watch
 from carya.serve.counters import Counters
+from carya.serve.errors import Unavailable
+from carya.serve.journal import Journal
 from carya.serve.labels import LabelIndex
 from carya.serve.openapi import document
-from carya.serve.registry import Registry
+from carya.serve.registry import Failure, Registry
 from carya.serve.settings import Settings
 from test_text_ranker import TOPICS, corpus
 
@@ -161,6 +166,10 @@ def test_models_that_cannot_do_everything(folder: Path, ranker: carya.TextRanker
         deep = client.post("/v1/suggest", {"text": TEXT, "top_k": 3, "labels": {"prefix": "chess"}}).json()
         full = ranker.suggest(TEXT, top_k=len(ranker.labels_))
         assert labels_of(deep) == [one for one in wanted(full) if one[0].startswith("chess")][:3]
+        texts = ["nothing known", TEXT, *corpus(3, seed=6)[0]]
+        many = client.post("/v1/suggest", {"texts": texts, "top_k": 3, "labels": {"prefix": "chess"}}).json()
+        for at, full in enumerate(ranker.suggest_all(texts, top_k=len(ranker.labels_))):
+            assert labels_of(many, at) == [one for one in wanted(full) if one[0].startswith("chess")][:3]
 
 
 def test_chances(tmp_path: Path) -> None:
@@ -274,6 +283,11 @@ def test_too_many_pairs(folder: Path) -> None:
         answer = client.post("/v1/suggest", {"texts": ["a", "b"], "labels": {"prefix": "c"}})
         assert answer.status_code == 413
         assert "more than 10 pairs" in answer.json()["detail"]
+        never = {"texts": ["a", "b"], "top_k": 4, "labels": {"never": ["chess"]}}
+        assert client.post("/v1/suggest", never).status_code == 200
+        refused = client.post("/v1/suggest", never | {"top_k": 5})
+        assert refused.status_code == 413
+        assert "labels.never has 1 labels, for 2 texts, which are more than 10 pairs" in refused.json()["detail"]
 
 
 def test_pages_that_are_not(client: Client) -> None:
@@ -304,6 +318,54 @@ def test_tokens(folder: Path) -> None:
             create_app({"one": folder / "one"}, Settings(tokens=wrong))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("where", ["/page", "/docs", "/carya"])
+def test_tokens_of_an_application_within_another(folder: Path, where: str) -> None:
+    counters = Counters()
+    app = create_app({"one": folder / "one"}, Settings(log="error", tokens=("secret",)), counters=counters)
+    with Client(Starlette(routes=[Mount(where, app)])) as client:
+        assert client.get(f"{where}/healthz").status_code == 200
+        assert client.get(f"{where}/v1/model").status_code == 401
+        assert client.post(f"{where}/v1/suggest", {"text": TEXT}).status_code == 401
+        told = client.post(f"{where}/v1/suggest", {"text": TEXT}, headers={"Authorization": "Bearer secret"})
+        assert told.status_code == 200
+    assert 'carya_requests_total{route="/v1/suggest",status="200"} 1' in counters.text([]).splitlines()
+
+
+def test_refused_requests_take_no_place(folder: Path) -> None:
+    """One that has no token waits for the rest of its body; others are answered meanwhile."""
+    app = create_app({"one": folder / "one"}, Settings(log="error", tokens=("secret",), max_requests=1))
+    scope = {"type": "http", "method": "POST", "path": "/v1/suggest", "query_string": b"", "root_path": ""}
+    known = (b"authorization", b"Bearer secret")
+
+    async def ask(headers: list[tuple[bytes, bytes]], receive: Any) -> int:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await app({**scope, "headers": headers}, receive, send)
+        return int(sent[0]["status"])
+
+    async def both() -> tuple[int, int]:
+        go, asked = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> Any:
+            asked.set()
+            await go.wait()
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def quick() -> Any:
+            return {"type": "http.request", "body": b'{"text": "a"}', "more_body": False}
+
+        refused = asyncio.create_task(ask([], slow))
+        await asked.wait()
+        answered = await ask([known], quick)
+        go.set()
+        return answered, await refused
+
+    assert asyncio.run(asyncio.wait_for(both(), 60)) == (200, 401)
+
+
 def test_a_fault_tells_no_secrets(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -323,6 +385,20 @@ def test_a_fault_tells_no_secrets(
     assert [line["event"] for line in lines] == ["fault", "request"]
     assert "ZeroDivisionError" in lines[0]["trace"]
     assert lines[0]["id"] == lines[1]["id"] == "mine-1"
+
+
+def test_a_damaged_model_tells_no_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ModelFormatError("/etc/secret/path: arrays.bin is damaged")
+
+    monkeypatch.setattr(carya.TextRanker, "explain", fail)
+    with Client(create_app({"one": folder / "one"})) as client:
+        answer = client.post("/v1/explain", {"text": TEXT})
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert "secret" in capfd.readouterr().err  # the log says why
 
 
 def test_the_log(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -409,6 +485,30 @@ def test_requests_that_take_too_long(folder: Path, monkeypatch: pytest.MonkeyPat
     assert answer.json()["detail"] == "the request took longer than 0.05 seconds"
 
 
+def test_what_nobody_waits_for_is_not_begun() -> None:
+    pool = work.Pool(Settings(threads=1, max_waiting=1, request_seconds=0.05))
+    go = threading.Event()
+    begun: list[str] = []
+
+    def slow(name: str) -> None:
+        begun.append(name)
+        assert go.wait(30)
+
+    async def both() -> None:
+        told = await asyncio.gather(pool.run(slow, "first"), pool.run(slow, "second"), return_exceptions=True)
+        assert [type(one) for one in told] == [Unavailable, Unavailable]
+        while pool.begun > 1:  # the first holds its thread, the second leaves the queue
+            await asyncio.sleep(0.01)
+        go.set()
+        while pool.begun:
+            await asyncio.sleep(0.01)
+        assert await pool.run(lambda: "third") == "third"
+
+    asyncio.run(asyncio.wait_for(both(), 60))
+    pool.close()
+    assert begun == ["first"]
+
+
 def test_requests_at_once(folder: Path) -> None:
     with Client(create_app({"one": folder / "one"}, Settings(log="error", max_requests=2))) as client:
         answers = client.posts("/v1/explain", [{"text": TEXT}] * 5)
@@ -417,8 +517,6 @@ def test_requests_at_once(folder: Path) -> None:
 
 
 def test_work_needs_a_request() -> None:
-    import asyncio
-
     with pytest.raises(LookupError):
         asyncio.run(work.run(int))
 
@@ -440,7 +538,7 @@ def test_the_document_describes_the_server(client: Client) -> None:
 
 def test_what_cannot_be_served(tmp_path: Path, model: carya.XRLinear) -> None:
     model.save(tmp_path / "matrix")
-    with pytest.raises(InputError, match="was trained on matrices"):
+    with pytest.raises(InputError, match="a XRLinear cannot be served: only a TextRanker can"):
         Registry.open({"m": tmp_path / "matrix"})
     with pytest.raises(CaryaError, match="is not a saved model"):
         Registry.open({"m": tmp_path / "nowhere"})
@@ -448,6 +546,73 @@ def test_what_cannot_be_served(tmp_path: Path, model: carya.XRLinear) -> None:
         Registry.open({"a b": tmp_path / "matrix"})
     with pytest.raises(InputError, match="there is no model to serve"):
         Registry.open({})
+
+
+def test_every_part_of_a_new_version_is_checked(tmp_path: Path) -> None:
+    """Whatever a model is made of: each array is damaged in turn, and the old version stays."""
+    saved(tmp_path / "m")
+    registry = Registry.open({"m": tmp_path / "m"})
+    old = registry.get()
+    texts, labels = corpus(seed=9)
+    members = [carya.XRLinear(max_leaf=6, n_jobs=1), carya.XRLinear(max_leaf=6, n_jobs=1, seed=1)]
+    new = carya.TextRanker(carya.Tfidf(n_jobs=1), carya.Ensemble(members, n_jobs=1)).fit(texts, labels)
+    new.save(tmp_path / "new")
+    whole = (tmp_path / "new" / "arrays.bin").read_bytes()
+    for entry in json.loads((tmp_path / "new" / "manifest.json").read_bytes())["arrays"]:
+        if 0 in entry["shape"]:
+            continue
+        damaged = bytearray(whole)
+        damaged[entry["offset"]] ^= 1
+        new.save(tmp_path / "m")
+        (tmp_path / "m" / "arrays.bin").write_bytes(damaged)
+        assert [type(one) for one in registry.refresh()] == [Failure], entry["name"]
+        assert registry.get() is old
+
+
+def test_failures_that_may_be_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    saved(tmp_path / "m")
+    registry = Registry.open({"m": tmp_path / "m"})
+    new = saved(tmp_path / "m", seed=9)
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(carya, "load", fail)
+        for _ in range(2):  # tried each time
+            assert registry.refresh() == [Failure("m", "MemoryError: no room")]
+    assert registry.refresh() == [registry.get()]
+    assert registry.get().ranker.suggest(TEXT) == new.suggest(TEXT)
+
+    async def watching() -> None:
+        watcher = asyncio.create_task(watch(registry, 0.01, counters, Journal("error")))
+        while "failed" not in capfd.readouterr().err:  # twice: it goes on after the first
+            await asyncio.sleep(0.01)
+        while "failed" not in capfd.readouterr().err:
+            await asyncio.sleep(0.01)
+        assert not watcher.done()
+        watcher.cancel()
+
+    counters = Counters()
+    monkeypatch.setattr(registry, "refresh", lambda anyway: fail())
+    asyncio.run(asyncio.wait_for(watching(), 60))
+    assert "carya_reload_failures_total 0" not in counters.text([])
+
+
+def test_a_damaged_model_is_tried_again_anyway(tmp_path: Path) -> None:
+    saved(tmp_path / "m")
+    registry = Registry.open({"m": tmp_path / "m"})
+    new = saved(tmp_path / "m", seed=9)
+    arrays = tmp_path / "m" / "arrays.bin"
+    whole = arrays.read_bytes()
+    arrays.write_bytes(whole[:-64])
+    assert [type(one) for one in registry.refresh()] == [Failure]
+    arrays.write_bytes(whole)
+    assert registry.refresh() == []  # its manifest is the same
+    assert registry.refresh(anyway=True) == [registry.get()]
+    assert registry.get().ranker.suggest(TEXT) == new.suggest(TEXT)
 
 
 def test_new_versions(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,14 @@ import pytest
 from annif_client import AnnifClient
 
 import carya
+from carya.ranking import NeuralRanker
+from carya.serve.annif import _subjects
+from carya.serve.app import create_app
+from carya.serve.messages import Suggested
+from carya.serve.settings import Settings
+from test_text_ranker import corpus
 
-from serving import Server, saved, server
+from serving import Client, Server, saved, server
 
 TEXT = "the telescope shows a planet and its moon"
 
@@ -67,6 +74,14 @@ def test_suggest(annif: AnnifClient, ranker: carya.TextRanker) -> None:
     assert annif.suggest("topics", "äöü & = % +") == []
 
 
+def test_forms_as_clients_write_them(running: Server, annif: AnnifClient) -> None:
+    expected = annif.suggest("topics", f"é {TEXT}")
+    kind = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
+    for form in (f"text=é+{TEXT}", f"text=%C3%A9+{TEXT}&limit="):  # bytes as they are; an empty limit is none
+        answer = httpx.post(running.url("/v1/projects/topics/suggest"), content=form.encode(), headers=kind)
+        assert (answer.status_code, answer.json()) == (200, {"results": expected})
+
+
 def test_suggest_batch(annif: AnnifClient, ranker: carya.TextRanker) -> None:
     documents = [{"text": TEXT, "document_id": "a"}, {"text": "a boat in the harbour", "metadata": {"title": "b"}}]
     found = annif.suggest_batch("topics", documents, limit=3, threshold=0.01)
@@ -77,6 +92,48 @@ def test_suggest_batch(annif: AnnifClient, ranker: carya.TextRanker) -> None:
             (label.label, label.score) for label in best
         ]
     assert annif.suggest_batch("topics", []) == []
+
+
+def asked(folder: Path, **form: str) -> list[tuple[str, float]]:
+    with Client(create_app({"m": folder}, Settings(log="error"))) as client:
+        answer = client.post("/v1/projects/m/suggest", data={"text": TEXT, **form})
+    assert answer.status_code == 200, answer.text
+    return [(one["uri"], one["score"]) for one in answer.json()["results"]]
+
+
+def test_scores_are_chances_where_there_are_chances(tmp_path: Path) -> None:
+    ranker = saved(tmp_path / "m").calibrate(*corpus(100, seed=8))
+    ranker.save(tmp_path / "m")
+    assert ranker.calibration_ is not None
+    best = ranker.suggest(TEXT)
+    chances = ranker.calibration_([one.score for one in best]).tolist()
+    pairs = [(one.label, chance) for one, chance in zip(best, chances, strict=True) if chance > 0]
+    assert asked(tmp_path / "m") == pairs
+    some = asked(tmp_path / "m", threshold="0.5", limit="3")
+    assert some == [one for one in pairs if one[1] >= 0.5][:3]
+    assert some
+
+
+def test_scores_of_a_model_in_two_steps(tmp_path: Path) -> None:
+    """Its scores are no shares: a threshold would have dropped all of them, or none."""
+    model = carya.Reranked(carya.XRLinear(max_leaf=6, n_jobs=1), NeuralRanker(), n_jobs=1)
+    ranker = carya.TextRanker(carya.Tfidf(n_jobs=1), model).fit(*corpus())
+    ranker.save(tmp_path / "m")
+    best = ranker.suggest(TEXT)
+    found = asked(tmp_path / "m")
+    assert [label for label, _ in found] == [one.label for one in best]
+    scores = [score for _, score in found]
+    assert all(0 < score <= 1 for score in scores)
+    assert scores == sorted(set(scores), reverse=True)
+    assert asked(tmp_path / "m", threshold="0.5", limit="3") == [one for one in found if one[1] >= 0.5][:3]
+
+
+def test_scores_that_are_no_shares() -> None:
+    found = [Suggested("a", "A", -0.5), Suggested("b", "B", -2.0), Suggested("c", "C", -1000.0)]
+    assert [one.score for one in _subjects(found, 0.0, in_logs=True)] == [math.exp(-0.5), math.exp(-2.0)]
+    assert [one.uri for one in _subjects(found, 0.5, in_logs=True)] == ["a"]
+    others = [Suggested("a", "A", 1.5), Suggested("b", "B", 0.25), Suggested("c", "C", -1.0)]
+    assert [one.score for one in _subjects(others, 0.0, in_logs=False)] == [1.0, 0.25]
 
 
 def test_what_annif_refuses(running: Server) -> None:
@@ -94,10 +151,9 @@ def test_what_annif_refuses(running: Server) -> None:
         answer = httpx.post(place + "suggest", data=form)
         assert answer.status_code == status, answer.text
     assert httpx.post(place + "suggest", json={"text": "a"}).status_code == 415
-    broken = httpx.post(
-        place + "suggest", content=b"text=%ff", headers={"content-type": "application/x-www-form-urlencoded"}
-    )
-    assert broken.status_code == 400
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    for broken in (b"text=%ff", b"text=\xff"):
+        assert httpx.post(place + "suggest", content=broken, headers=kind).status_code == 400
     learned = httpx.post(place + "learn", json=[{"text": "a", "subjects": []}])
     assert learned.status_code == 403
     assert httpx.get(running.url("/v1/vocabs")).json()["vocabs"][0]["vocab_id"] == "topics"

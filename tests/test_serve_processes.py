@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -15,6 +17,8 @@ import pytest
 import carya
 from carya.cli.serve import named, read_tokens
 from carya.errors import InputError
+from carya.serve import running as running_module
+from carya.serve.journal import Journal
 from test_cli import run
 
 from serving import saved, server
@@ -97,6 +101,47 @@ def test_workers_end_with_their_watcher(tmp_path: Path) -> None:
         time.sleep(0.2)
     with pytest.raises(httpx.ConnectError):
         httpx.get(running.url("/healthz"), timeout=5)
+
+
+class Process:
+    """One that ends when it is told to."""
+
+    exitcode = 1
+
+    def __init__(self, **_: object) -> None:
+        self.alive = True
+
+    def start(self) -> None:
+        pass
+
+    def is_alive(self) -> bool:
+        return self.alive
+
+
+def test_a_worker_that_cannot_start_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(running_module.time, "monotonic", lambda: now)
+    watcher = running_module._Watcher(running_module.Plan({}, {}), [None, None], Journal("error"))  # type: ignore[list-item]
+    watcher._context = SimpleNamespace(Process=Process)  # type: ignore[assignment]
+    for worker in (0, 1):
+        watcher._replace(worker, None)
+    starts = []
+    while len(starts) < 9:  # the second ends as soon as it begins
+        process = watcher._workers[1]
+        if process is not None:
+            starts.append(now)
+            process.alive = False
+        watcher._replace(1, process)
+        now += 0.5
+        assert watcher._workers[0].is_alive()
+    waits = [after - before for before, after in itertools.pairwise(starts)]
+    assert waits == [0.5, 0.5, 0.5, 0.5, 5.5, 10.5, 20.5, 40.5]  # seen half a second after it began
+    watcher._workers[0].alive = False
+    now += 1000.0
+    watcher._replace(1, None)
+    watcher._workers[1].alive = False
+    with pytest.raises(InputError, match="worker 1 ended 10 times within 5 seconds, and no other is left"):
+        watcher._replace(1, watcher._workers[1])
 
 
 def test_tokens_and_ctrl_c(tmp_path: Path) -> None:

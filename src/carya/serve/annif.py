@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import urllib.parse
 from typing import Any
 
@@ -9,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from carya.models.reranked import Reranked
 from carya.serve.api import answer, message, suggestions, whole
 from carya.serve.errors import BadRequest, NotFound, Problem, TooLarge, WrongType
 from carya.serve.messages import (
@@ -22,6 +24,7 @@ from carya.serve.messages import (
     AnnifSubject,
     AnnifVocabularies,
     AnnifVocabulary,
+    Suggested,
     SuggestRequest,
     SuggestResponse,
 )
@@ -83,19 +86,17 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
     async def _asked(
         request: Request, loaded: Loaded, texts: list[str], given: dict[str, str]
     ) -> list[list[AnnifSubject]]:
-        limit = whole(given.get("limit"), "limit", 10, least=0, most=settings.max_top_k)
+        limit = whole(given.get("limit") or None, "limit", 10, least=0, most=settings.max_top_k)
         threshold = _share(given.get("threshold"), "threshold")
         language = given.get("language") or settings.language
         if language != settings.language:
             raise BadRequest(f"language {language[:20]!r} not supported by vocabulary")
         if not texts:
             return []
-        asked = SuggestRequest(texts=texts, model=loaded.name, top_k=max(1, limit), threshold=threshold or None)
+        asked = SuggestRequest(texts=texts, model=loaded.name, top_k=max(1, limit))
+        in_logs = isinstance(registry.get(loaded.name).ranker.model_, Reranked)  # it may be a newer version by now
         said: SuggestResponse = await suggestions(request, registry, asked, settings)
-        return [
-            [AnnifSubject(one.label, one.name, None, one.score) for one in ranking.suggestions[:limit]]
-            for ranking in said.results
-        ]
+        return [_subjects(ranking.suggestions, threshold, in_logs=in_logs)[:limit] for ranking in said.results]
 
     return [
         Route("/v1", info),
@@ -107,6 +108,26 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
         Route("/v1/projects/{project_id}/suggest-batch", suggest_batch, methods=["POST"]),
         Route("/v1/projects/{project_id}/learn", learn, methods=["POST"]),
     ]
+
+
+def _subjects(found: list[Suggested], threshold: float, *, in_logs: bool) -> list[AnnifSubject]:
+    """Suggestions as Annif knows them, with scores above 0 and up to 1, from a threshold on.
+
+    The score is the chance of a suggestion if the model is calibrated. Logarithms become what they are of; where they
+    are above 0, so of no probabilities, the best is 1 and the others are in proportion, as their order must stay.
+
+    >>> [one.score for one in _subjects([Suggested("a", "A", 0.0), Suggested("b", "B", -800.0)], 0.0, in_logs=True)]
+    [1.0]
+    """
+    top = max([0.0, *(one.score for one in found)])
+    subjects = []
+    for one in found:
+        score = one.chance
+        if score is None:
+            score = math.exp(one.score - top) if in_logs else min(1.0, one.score)
+        if score > 0 and score >= threshold:
+            subjects.append(AnnifSubject(one.label, one.name, None, score))
+    return subjects
 
 
 def _project(loaded: Loaded, settings: Settings) -> AnnifProject:
@@ -134,10 +155,10 @@ async def _form(request: Request) -> dict[str, str]:
     body = await request.body()
     try:
         fields: Any = urllib.parse.parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS
+            body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS
         )
     except UnicodeDecodeError:
-        raise BadRequest("the form is not UTF-8 in percent encoding") from None
+        raise BadRequest("the form is not UTF-8, as it is or in percent encoding") from None
     except ValueError:
         raise TooLarge(f"the form has more than {_FIELDS} fields") from None
     return dict(fields)

@@ -90,9 +90,15 @@ async def watch(registry: Registry, seconds: float, counters: Counters, journal:
             await refresh(registry, counters, journal)
 
 
-async def refresh(registry: Registry, counters: Counters, journal: Journal) -> None:
-    """Open new versions of models, and tell."""
-    for one in await asyncio.to_thread(registry.refresh):
+async def refresh(registry: Registry, counters: Counters, journal: Journal, *, anyway: bool = False) -> None:
+    """Open new versions of models, or all `anyway`, and tell; whatever happens is told too, and raises nothing."""
+    try:
+        news = await asyncio.to_thread(registry.refresh, anyway=anyway)
+    except Exception as error:  # as whoever watches must go on
+        counters.count("reload_failures")
+        journal.write("error", "reload failed, the old version stays", reason=f"{type(error).__name__}: {error}")
+        return
+    for one in news:
         if isinstance(one, Loaded):
             counters.count("reloads")
             journal.write("info", "reloaded", model=one.name, version=one.version)

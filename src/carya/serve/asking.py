@@ -6,7 +6,7 @@ import math
 
 from msgspec import UNSET
 
-from carya.errors import CaryaError
+from carya.errors import InputError, ParameterError
 from carya.models.xr_linear import XRLinear
 from carya.serve import filtering
 from carya.serve.errors import BadRequest, NotFound, TooLarge
@@ -108,7 +108,7 @@ def explain(loaded: Loaded, asked: ExplainRequest) -> ExplainResponse:
         label = loaded.label(number)[0]
     try:
         why = loaded.ranker.explain(asked.text, label)
-    except CaryaError as error:
+    except (InputError, ParameterError) as error:  # others, as that of a damaged model, name paths
         raise BadRequest(str(error)) from None
 
     def listed(terms: tuple[TermShare, ...]) -> list[Share]:

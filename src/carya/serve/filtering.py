@@ -26,7 +26,7 @@ def ranked(loaded: Loaded, texts: list[str], asked: SuggestRequest, settings: Se
     """
     allowed, never = _numbers(loaded, asked.labels or LabelFilter())
     if allowed is None:
-        return _without(loaded, texts, asked, never)
+        return _without(loaded, texts, asked, never, settings)
     allowed = np.setdiff1d(allowed, never, assume_unique=True)
     if allowed.size * len(texts) > settings.max_pairs:
         raise TooLarge(
@@ -86,8 +86,15 @@ def _each(loaded: Loaded, texts: list[str], asked: SuggestRequest, allowed: NDAr
     return rows
 
 
-def _without(loaded: Loaded, texts: list[str], asked: SuggestRequest, never: NDArray[np.int32]) -> list[Row]:
+def _without(
+    loaded: Loaded, texts: list[str], asked: SuggestRequest, never: NDArray[np.int32], settings: Settings
+) -> list[Row]:
     """As many more labels as could be left out, less those."""
+    if (asked.top_k + never.size) * len(texts) > settings.max_pairs:
+        raise TooLarge(
+            f"top_k is {asked.top_k} and labels.never has {never.size} labels, for {len(texts)} texts, which are more "
+            f"than {settings.max_pairs} pairs to score: send fewer texts at once"
+        )
     left_out = set(never.tolist())
     return [
         [one for one in row if one[0] not in left_out][: asked.top_k]
@@ -96,16 +103,23 @@ def _without(loaded: Loaded, texts: list[str], asked: SuggestRequest, never: NDA
 
 
 def _deeper(loaded: Loaded, texts: list[str], asked: SuggestRequest, allowed: set[int]) -> list[Row]:
-    """For models that cannot score given labels: ask for more of the ranking until it is enough, or all there is."""
+    """For models that cannot score given labels: ask for more of the ranking until it is enough, or all there is.
+
+    One text at a time: whole rankings of all of them could be more than there is memory.
+    """
     most = len(loaded.ranker.labels_)
-    count = asked.top_k
-    while True:
-        count = min(most, count * _DEEPER)
-        rows = found(loaded, texts, asked, count)
-        kept = [[one for one in row if one[0] in allowed][: asked.top_k] for row in rows]
-        wanted = min(asked.top_k, len(allowed))
-        if count == most or all(len(some) == wanted or len(row) < count for some, row in zip(kept, rows, strict=True)):
-            return kept
+    wanted = min(asked.top_k, len(allowed))
+    rows: list[Row] = []
+    for text in texts:
+        count = asked.top_k
+        while True:
+            count = min(most, count * _DEEPER)
+            (row,) = found(loaded, [text], asked, count)
+            kept = [one for one in row if one[0] in allowed][: asked.top_k]
+            if count == most or len(kept) == wanted or len(row) < count:
+                break
+        rows.append(kept)
+    return rows
 
 
 def found(loaded: Loaded, texts: list[str], asked: SuggestRequest, top_k: int) -> list[Row]:

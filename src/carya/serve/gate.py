@@ -33,6 +33,13 @@ class _InternalProblem(Problem):
     status = 500
 
 
+def _path(scope: Scope) -> str:
+    """The path as the pages know it, less that of the application that this one is mounted in, if it is in one."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path[len(root) :] if root and (path == root or path.startswith(f"{root}/")) else path
+
+
 class Passage:
     """One request on its way through.
 
@@ -40,10 +47,13 @@ class Passage:
     ----------
     about : dict
         What pages say of a request, for the log.
+    counted : bool
+        Whether it is one of those that are being answered.
     """
 
     def __init__(self, gate: Gate, scope: Scope, receive: Receive, send: Send) -> None:
         self.about: dict[str, Any] = {}
+        self.counted = False
         self.status = 0
         self.received = 0
         self.sent = 0
@@ -176,13 +186,11 @@ class Gate:
         started = time.perf_counter()
         passage = Passage(self, scope, receive, send)
         scope["carya.passage"] = passage
-        self._begun += 1
-        self.counters.gauge("requests_in_progress", self._begun)
         try:
             await self._pass(scope, passage)
         finally:
             self.held -= passage.received
-            self._begun -= 1
+            self._begun -= passage.counted
             seconds = time.perf_counter() - started
             self._tell(scope, passage, seconds)
 
@@ -195,6 +203,9 @@ class Gate:
         passage.add_header(b"x-content-type-options", b"nosniff")
         try:
             self._check(scope, headers)
+            passage.counted = True  # only now: whoever is refused takes no place of those who are not
+            self._begun += 1
+            self.counters.gauge("requests_in_progress", self._begun)
             await self._app(scope, passage.receive, passage.send)
         except Problem as problem:
             await passage.refuse(problem)
@@ -209,14 +220,14 @@ class Gate:
             )
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        path = scope["path"]
+        path = _path(scope)
         if self._tokens and path not in _FOR_EVERYBODY and not path.startswith("/page/"):
             kind, _, token = headers.get(b"authorization", b"").partition(b" ")
             secret = token.strip()
             known = [hmac.compare_digest(secret, one) for one in self._tokens]  # all, whichever it is: takes as long
             if kind.lower() != b"bearer" or not any(known):
                 raise Unauthorized
-        if self._begun > self.settings.max_requests and path not in _ALWAYS:
+        if self._begun >= self.settings.max_requests and path not in _ALWAYS:
             raise TooMany(f"{self.settings.max_requests} requests are being answered, which is the most there may be")
         length = headers.get(b"content-length")
         if length is not None:
@@ -226,7 +237,7 @@ class Gate:
                 raise TooLarge(f"the body has more than {self.settings.max_body} bytes, which is the most there may be")
 
     def _tell(self, scope: Scope, passage: Passage, seconds: float) -> None:
-        route = route_of(scope["path"])
+        route = route_of(_path(scope))
         status = passage.status or 500
         self.counters.request(route, status, seconds)
         self.counters.gauge("requests_in_progress", self._begun)

@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 
 import carya
-from carya.errors import CaryaError, InputError, ModelFormatError
+from carya import store
+from carya.errors import InputError, ModelFormatError
 from carya.params import Parameterised
 from carya.serve.errors import NotFound
 from carya.serve.labels import LabelIndex
@@ -132,7 +133,8 @@ class Registry:
     def refresh(self, *, anyway: bool = False) -> list[Loaded | Failure]:
         """Open the models whose folders were replaced, or all of them `anyway`; what was opened and what could not be.
 
-        A folder that is not there, or not whole, leaves the old version at work.
+        A folder that is not there, or not whole, leaves the old version at work. One that is no whole model is tried
+        again when it was replaced, or `anyway`; after other failures every time.
         """
         news: list[Loaded | Failure] = []
         with self._one_at_a_time:
@@ -142,9 +144,14 @@ class Registry:
                     continue
                 try:
                     loaded = _load(name, place.path)
-                    _verify(loaded.ranker)
-                except (CaryaError, OSError) as error:
-                    news.append(Failure(name, str(error)))
+                    store.load(place.path)  # with all there is checked: a damaged one must not replace a whole one
+                    if _version(place.path)[0] != loaded.version:
+                        continue  # replaced in between, so another was checked: it is opened the next time
+                except (ModelFormatError, InputError) as error:
+                    news.append(Failure(name, str(error)))  # and stays so: it is not tried again until asked for
+                except Exception as error:  # memory, files, a fault: may be over the next time
+                    news.append(Failure(name, f"{type(error).__name__}: {error}"))
+                    continue
                 else:
                     if loaded.version != place.loaded.version:
                         place.loaded = loaded  # in one step: whoever asks has the old one or the new one
@@ -167,7 +174,7 @@ def _load(name: str, place: Path) -> Loaded:
         version, changed = _version(place)
         ranker = carya.load(place)
         if not isinstance(ranker, TextRanker):
-            raise InputError(f"{place} was trained on matrices: only a model of texts can be served")
+            raise InputError(f"{place}: a {type(ranker).__name__} cannot be served: only a TextRanker can")
         if (version, changed) == _version(place):  # otherwise it was replaced in between
             break
     for part in (ranker.vectorizer_, ranker.model_):
@@ -190,13 +197,6 @@ def one_thread(part: Parameterised) -> None:
         for one in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(one, Parameterised):
                 one_thread(one)
-
-
-def _verify(ranker: TextRanker) -> None:
-    """Look at all weights of a new version, as a damaged one must not take the place of a whole one."""
-    for model in getattr(ranker.model_, "members_", [ranker.model_]):
-        for layer in getattr(model, "layers_", ()):
-            layer.verify()
 
 
 def _version(place: Path) -> tuple[str, datetime]:

@@ -30,8 +30,9 @@ from carya.serve.registry import Registry
 from carya.serve.settings import Settings
 
 _BACKLOG = 1024
-_SHORT_LIFE = 5.0  # seconds of a worker; after some such lives in a row there is no use in starting another
+_SHORT_LIFE = 5.0  # seconds of a worker; after some such lives in a row there is no use in starting another at once
 _SHORT_LIVES = 5
+_LONGEST_WAIT = 300.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Plan:
 
 
 def serve(plan: Plan, *, host: str, port: int, workers: int) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP looks for new versions of models at once."""
+    """Serve until SIGINT or SIGTERM; SIGHUP opens the models again at once."""
     settings = Settings(**plan.settings)
     settings.check_parameters()
     registry = Registry.open(plan.folders)  # what is wrong with a model should be said before anything is started
@@ -163,7 +164,7 @@ def _work(
         backlog=_BACKLOG,
     )
     server = _Server(config)
-    server.hang_up = lambda: refresh(registry, counters, journal)
+    server.hang_up = lambda: refresh(registry, counters, journal, anyway=True)
     server.watcher = watcher
     server.run(sockets=[listening])
 
@@ -191,6 +192,7 @@ class _Watcher:
         self._workers: list[Any] = [None] * len(sockets)
         self._started = [0.0] * len(sockets)
         self._short_lives = [0] * len(sockets)
+        self._due = [0.0] * len(sockets)
         self._stopping = False
 
     def run(self) -> None:
@@ -202,20 +204,34 @@ class _Watcher:
             while not self._stopping:
                 for worker, process in enumerate(self._workers):
                     if process is None or not process.is_alive():
-                        self._start(worker, process)
+                        self._replace(worker, process)
                 time.sleep(0.2)
         finally:
             self._end()
 
-    def _start(self, worker: int, before: Any) -> None:
+    def _replace(self, worker: int, before: Any) -> None:
+        """Start a worker when it is time to; raises InputError if none is left and they end as soon as they begin."""
         now = time.monotonic()
         if before is not None:
+            self._workers[worker] = None
             short = now - self._started[worker] < _SHORT_LIFE
-            self._short_lives[worker] = self._short_lives[worker] + 1 if short else 0
-            if self._short_lives[worker] >= _SHORT_LIVES:
-                raise InputError(f"worker {worker} ended {_SHORT_LIVES} times within {_SHORT_LIFE:g} seconds")
-            self._journal.write("error", "a worker ended and is started again", ended=worker, code=before.exitcode)
-        self._started[worker] = now
+            lives = self._short_lives[worker] = self._short_lives[worker] + 1 if short else 0
+            wait = 0.0
+            if lives >= _SHORT_LIVES:  # others that are well go on meanwhile
+                if not any(one is not None and one.is_alive() for one in self._workers):
+                    raise InputError(
+                        f"worker {worker} ended {lives} times within {_SHORT_LIFE:g} seconds, and no other is left"
+                    )
+                wait = min(_LONGEST_WAIT, _SHORT_LIFE * 2 ** min(lives - _SHORT_LIVES, 10))
+            self._due[worker] = now + wait
+            self._journal.write(
+                "error", "a worker ended and is started again", ended=worker, code=before.exitcode, in_seconds=wait
+            )
+        if now >= self._due[worker]:
+            self._start(worker)
+
+    def _start(self, worker: int) -> None:
+        self._started[worker] = time.monotonic()
         process = self._context.Process(
             target=_work,
             args=(self._plan, self._sockets[worker], self._shared, worker, os.getpid()),

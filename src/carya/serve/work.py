@@ -18,7 +18,8 @@ class Pool:
     """Threads of a worker process.
 
     Work that has begun cannot be stopped: whoever waited too long is told so, and its thread stays taken until it is
-    done. So the queue in front of the threads is what is really waiting, and never longer than it may be.
+    done; what has not begun by then never does. So the queue in front of the threads is what is really waiting, and
+    never longer than it may be.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -32,12 +33,17 @@ class Pool:
         if self.begun >= self._most:
             raise TooMany(f"{self.begun} requests are at work or waiting, which is the most there may be")
         self.begun += 1
-        future = asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+        waiting = [args]
+        job = self._threads.submit(lambda: function(*waiting.pop()))
+        future = asyncio.wrap_future(job)
         future.add_done_callback(self._done)
         try:
             return await asyncio.wait_for(asyncio.shield(future), self._seconds)
         except TimeoutError:
             raise Unavailable(f"the request took longer than {self._seconds:g} seconds") from None
+        finally:
+            if job.cancel():  # nobody waits for it, and it has not begun; nor will the queue hold what it was about
+                waiting.clear()
 
     def _done(self, future: asyncio.Future[Any]) -> None:
         self.begun -= 1
