@@ -222,8 +222,8 @@ class XRLinear(Parameterised):
         inner = per_layer(self.transform, 2, "transform")[0] if self.copies > 1 else "sigmoid"
         if not Transform.named(inner).multiplies:
             raise ParameterError(
-                f"copies={self.copies} goes with inner transforms 'sigmoid' and 'l<p>-hinge', whose scores say how sure "
-                f"the matcher is; got transform={self.transform!r}"
+                f"copies={self.copies} goes with inner transforms 'sigmoid' and 'l<p>-hinge', whose scores say how "
+                f"sure the matcher is; got transform={self.transform!r}"
             )
         with self._progress() as progress:
             tree = self._index(features, labels, label_features, label_graph, threads, progress, shared)
