@@ -157,7 +157,12 @@ class _Connection(HttpToolsProtocol):
         elif now - self._unread_since >= self.settings.idle_seconds:
             self.transport.abort()
             return
+        if self._since is not None and self.flow.read_paused:
+            self._since = now  # it is we who do not read the rest of the head
         if self._since is not None and now - self._since >= self.settings.idle_seconds:
+            if unread:
+                self.transport.abort()  # to close would mean to wait until the client has read
+                return
             if self._head_size is None:
                 self.transport.close()
             else:
