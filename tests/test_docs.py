@@ -25,6 +25,7 @@ PAGES = [
     "docs/quickstart.md",
     "docs/data.md",
     "docs/explorer.md",
+    "docs/framework.md",
     "docs/neighbours.md",
     "docs/rankers.md",
     "docs/serve.md",
