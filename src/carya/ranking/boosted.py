@@ -78,10 +78,19 @@ class BoostedRanker(Parameterised):
             "verbosity": -1,
         }
         lengths = np.diff(pairs.offsets)
-        data = lightgbm.Dataset(
-            pairs.values, label=grades, group=lengths[lengths > 0], params=settings, free_raw_data=True
-        )
-        booster = lightgbm.train(settings, data, self.n_trees)
+
+        def dataset() -> Any:
+            return lightgbm.Dataset(
+                pairs.values, label=grades, group=lengths[lengths > 0], params=settings, free_raw_data=True
+            )
+
+        try:
+            booster = lightgbm.train(settings, dataset(), self.n_trees)
+        except lightgbm.basic.LightGBMError as error:
+            # Rarely, the numbers in its own names of columns come out empty ("Column_"); made again they are right.
+            if "appears more than one time" not in str(error):
+                raise
+            booster = lightgbm.train(settings, dataset(), self.n_trees)
         trees = booster.dump_model()["tree_info"]
         self._set_learned(Forest.of_trees(trees, len(pairs.names)), pairs.names)
         return self
