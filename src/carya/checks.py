@@ -167,6 +167,24 @@ def positive_int(value: object, name: str) -> int:
     raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
+def sparse_rows(
+    indptr: NDArray[np.int64], features: NDArray[np.int32], values: NDArray[np.float32], widths: tuple[int, int]
+) -> Features:
+    """Queries from the arrays of a CSR matrix, for a model of so many sparse and dense features."""
+    queries = Features.of(Csr.of(indptr, features, values, widths[0], name="X"))
+    if widths[1]:
+        raise InputError(f"the model has {widths[1]} dense features, X has none")
+    return queries
+
+
+def candidates(given: LabelsLike, rows: int, n_labels: int) -> Csr:
+    """Which (row, label) pairs are asked for, rows x labels."""
+    wanted = pattern(given, "candidates")
+    if (wanted.rows, wanted.cols) != (rows, n_labels):
+        raise InputError(f"candidates is {wanted.rows} x {wanted.cols}, it must be {rows} rows x {n_labels} labels")
+    return wanted
+
+
 def least_score(min_score: object) -> float:
     """The least score to give, as the search takes it; None is any."""
     if min_score is None:

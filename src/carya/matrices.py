@@ -89,6 +89,10 @@ class Csr:
         """The same pattern with one value everywhere."""
         return Csr.of(self.indptr, self.indices, np.full(len(self.indices), value, np.float32), self.cols)
 
+    def take(self, rows: NDArray[np.int64] | slice) -> Csr:
+        """Some of the rows."""
+        return Csr.of_scipy(self.to_scipy()[rows])
+
     def transpose(self) -> Csr:
         """Columns as rows."""
         return Csr.of_triple(_core.transpose(self.native), self.rows)
@@ -123,6 +127,10 @@ class Features:
         except ValueError as error:
             raise InputError(str(error)) from None
         return cls(sparse, dense, native)
+
+    def take(self, rows: NDArray[np.int64] | slice) -> Features:
+        """Some of the rows."""
+        return Features.of(self.sparse.take(rows), np.ascontiguousarray(self.dense[rows]))
 
     def as_given(self) -> Any:
         """The same as a user would give it: sparse, dense, or a pair of both."""

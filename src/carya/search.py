@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +100,18 @@ def predict_combined(
     searches = [member._search for member in members]
     how = getattr(_core.Combine, combine)
     return _core.predict_combined(searches, queries.native, top_k, beam_width, pool, how, weights, threads, report)
+
+
+def ranking(
+    indptr: NDArray[np.integer], labels: NDArray[np.integer], scores: NDArray[np.float32], n_labels: int
+) -> _core.Csr:
+    """Rankings to be combined: rows are best first and so not sorted by label."""
+    return _core.Csr(indptr.astype(np.int64), labels.astype(np.int32), scores, n_labels, "ranking", False)
+
+
+def ranking_of(S: Any) -> _core.Csr:
+    """The same from a prediction."""
+    return ranking(S.indptr, S.indices, S.data, S.shape[1])
 
 
 def combine_rankings(

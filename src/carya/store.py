@@ -62,6 +62,14 @@ class Saved:
     folder: _core.Folder | None = None
     place: Path | None = None
 
+    def arrays_of(self, part: str) -> dict[str, NDArray[Any]]:
+        """The arrays of a part, those called `part/…`, by their own names."""
+        return {name.partition("/")[2]: array for name, array in self.arrays.items() if name.partition("/")[0] == part}
+
+    def part(self, name: str, kind: str, parameters: Mapping[str, Any], shape: Mapping[str, Any]) -> Saved:
+        """A model that this one is made of, with arrays called `name/…`."""
+        return Saved(kind, dict(parameters), dict(shape), self.arrays_of(name), self.folder)
+
 
 def save(
     path: str | os.PathLike[str], saved: Saved, *, version: str, others: Callable[[Path], None] | None = None

@@ -20,7 +20,7 @@ from carya.models.mixing import best_weights
 from carya.models.saving import KIND as TREE_KIND
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
-from carya.search import COMBINATIONS, combine_rankings, predict_combined
+from carya.search import COMBINATIONS, combine_rankings, predict_combined, ranking, ranking_of
 from carya.version import __version__
 
 KIND = "ensemble"
@@ -143,7 +143,7 @@ class Ensemble(Parameterised):
             found = [
                 model.predict(one, top_k=pool, beam_width=beam_width) for model, one in zip(models, inputs, strict=True)
             ]
-            answer = self._combine([_ranking(S.indptr, S.indices, S.data, S.shape[1]) for S in found], top_k, min_score)
+            answer = self._combine([ranking_of(S) for S in found], top_k, min_score)
         indptr, labels, scores = answer
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels_))
 
@@ -177,13 +177,11 @@ class Ensemble(Parameterised):
         """What :meth:`predict` says, from the arrays of a CSR matrix, the same for all members, to those of another."""
         models, _ = self._ready()
         if self._searched_as_one(beam_width):
-            queries = Features.of(Csr.of(indptr, features, values, self.widths_[0], name="X"))
-            if self.widths_[1]:
-                raise InputError(f"the model has {self.widths_[1]} dense features, X has none")
+            queries = checks.sparse_rows(indptr, features, values, self.widths_)
             return self._search(queries, top_k, beam_width, min_score)
         pool = self._pool(checks.positive_int(top_k, "top_k"))
         found = [model.rank_rows(indptr, features, values, top_k=pool, beam_width=beam_width) for model in models]
-        rankings = [_ranking(ends, labels, scores, self.n_labels_) for ends, labels, scores in found]
+        rankings = [ranking(ends, labels, scores, self.n_labels_) for ends, labels, scores in found]
         return self._combine(rankings, top_k, min_score)
 
     def rank_sparse(
@@ -239,7 +237,7 @@ class Ensemble(Parameterised):
     def _combine_one(
         self, found: list[tuple[NDArray[np.int32], NDArray[np.float32]]], top_k: int, min_score: float | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        rankings = [_ranking(np.array([0, labels.size]), labels, scores, self.n_labels_) for labels, scores in found]
+        rankings = [ranking(np.array([0, labels.size]), labels, scores, self.n_labels_) for labels, scores in found]
         _, labels, scores = self._combine(rankings, top_k, min_score, one=True)
         return labels, scores
 
@@ -273,19 +271,7 @@ class Ensemble(Parameterised):
             parameters, shapes = saved.parameters["members"], saved.shape["members"]
             kinds = saved.parameters.get("kinds", [TREE_KIND] * len(parameters))
             models = [
-                open_saved(
-                    store.Saved(
-                        str(kind),
-                        dict(own),
-                        dict(shape),
-                        {
-                            name.partition("/")[2]: array
-                            for name, array in saved.arrays.items()
-                            if name.partition("/")[0] == str(at)
-                        },
-                        saved.folder,
-                    )
-                )
+                open_saved(saved.part(str(at), str(kind), own, shape))
                 for at, (kind, own, shape) in enumerate(zip(kinds, parameters, shapes, strict=True))
             ]
             own = {name: saved.parameters[name] for name in ("combine", "pool", "n_jobs", "seed")}
@@ -376,12 +362,12 @@ class Ensemble(Parameterised):
         seen, unseen = np.sort(order[held:]), np.sort(order[:held])
         models = self._fresh()
         Y = labels.to_scipy()
-        _fit_all(models, _each_once(features, lambda one: _rows(one, seen)), Csr.of_scipy(Y[seen]), label_features)
-        queries = _each_once(features, lambda one: _rows(one, unseen))
+        _fit_all(models, _each_once(features, lambda one: one.take(seen)), Csr.of_scipy(Y[seen]), label_features)
+        queries = _each_once(features, lambda one: one.take(unseen))
         rankings = []
         for model, one in zip(models, queries, strict=True):
             S = model.predict(one.as_given(), top_k=self._pool(5))
-            rankings.append(_ranking(S.indptr, S.indices, S.data, labels.cols))
+            rankings.append(ranking_of(S))
         threads = _core.thread_count(self.n_jobs)
         return best_weights(rankings, Y[unseen], combine=self.combine, threads=threads)
 
@@ -404,15 +390,6 @@ def _each_once(items: Sequence[T], make: Callable[[T], U]) -> list[U]:
         if id(item) not in made:
             made[id(item)] = make(item)
     return [made[id(item)] for item in items]
-
-
-def _rows(features: Features, rows: NDArray[np.int64]) -> Features:
-    return Features.of(Csr.of_scipy(features.sparse.to_scipy()[rows]), np.ascontiguousarray(features.dense[rows]))
-
-
-def _ranking(indptr: NDArray[Any], labels: NDArray[Any], scores: NDArray[np.float32], n_labels: int) -> _core.Csr:
-    """Rankings for the core: rows are best first and so not sorted by label."""
-    return _core.Csr(indptr.astype(np.int64), labels.astype(np.int32), scores, n_labels, "ranking", False)
 
 
 def _at_least(rankings: Rankings, min_score: float | None) -> Rankings:

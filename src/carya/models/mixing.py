@@ -31,11 +31,6 @@ def best_weights(
     return best
 
 
-def ranking(S: sp.csr_array) -> _core.Csr:
-    """A prediction for the core: rows are best first and so not sorted by label."""
-    return _core.Csr(S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data, S.shape[1], "ranking", False)
-
-
 def _mixtures(members: int) -> list[NDArray[np.float32]]:
     """All weights that are multiples of a tenth and add up to 1, equal ones first; for many members a few of them."""
     equal = np.full(members, 1 / members, np.float32)

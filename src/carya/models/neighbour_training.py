@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from carya import metrics
 from carya import sparse as sp
@@ -131,8 +130,8 @@ class NeighbourTrainer:
         held = min(int(features.rows * _HELD_OUT), _MOST_HELD_OUT)
         seen, unseen = np.sort(order[held:]), np.sort(order[:held])
         Y = labels.to_scipy()
-        parts = self._learn(_rows(features, seen), Csr.of_scipy(Y[seen]), own, threads, progress)
-        queries, truth = _rows(features, unseen), Y[unseen]
+        parts = self._learn(features.take(seen), Csr.of_scipy(Y[seen]), own, threads, progress)
+        queries, truth = features.take(unseen), Y[unseen]
         question = Question(
             top_k=5, neighbours=self.neighbours, candidates=self.candidates, search_width=self.search_width
         )
@@ -175,7 +174,3 @@ class NeighbourTrainer:
         )
         (layer,) = self.rankers.train(features, [problem], threads=threads, report=report)
         return layer
-
-
-def _rows(features: Features, rows: NDArray[np.int64]) -> Features:
-    return Features.of(Csr.of_scipy(features.sparse.to_scipy()[rows]), np.ascontiguousarray(features.dense[rows]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -187,9 +185,7 @@ class NearestNeighbours(Parameterised):
     ) -> Ranking:
         """The same from the arrays of a CSR matrix to those of another."""
         parts = self._ready().parts
-        queries = Features.of(Csr.of(indptr, features, values, parts.widths[0], name="X"))
-        if parts.widths[1]:
-            raise InputError(f"the model has {parts.widths[1]} dense features, X has none")
+        queries = checks.sparse_rows(indptr, features, values, parts.widths)
         return self._predict(queries, top_k, beam_width, min_score)
 
     def rank(
@@ -232,12 +228,7 @@ class NearestNeighbours(Parameterised):
         if search.parts.labels is not None:
             raise InputError("over='rows' scores only what neighbours vote for: predict_selected needs over='labels'")
         queries = checks.features_like(X, search.parts.widths)
-        wanted = checks.pattern(candidates, "candidates")
-        if (wanted.rows, wanted.cols) != (queries.rows, search.parts.n_labels):
-            raise InputError(
-                f"candidates is {wanted.rows} x {wanted.cols}, it must be {queries.rows} rows x "
-                f"{search.parts.n_labels} labels"
-            )
+        wanted = checks.candidates(candidates, queries.rows, search.parts.n_labels)
         scores = search.selected(queries, wanted, threads=_core.thread_count(self.n_jobs))
         return sp.csr_array((scores, wanted.indices, wanted.indptr), shape=(wanted.rows, wanted.cols))
 
@@ -331,16 +322,12 @@ class NearestNeighbours(Parameterised):
         return NeighbourTrainer(neighbours=self._count(), rankers=rankers, **settings)
 
     def _question(self, top_k: int, beam_width: int | None, min_score: float | None) -> Question:
-        if min_score is not None and (
-            isinstance(min_score, bool) or not isinstance(min_score, numbers.Real) or math.isnan(min_score)
-        ):
-            raise InputError(f"min_score must be a number or None, got {min_score!r}")
         return Question(
             top_k=checks.positive_int(top_k, "top_k"),
             neighbours=self._count() if beam_width is None else checks.positive_int(beam_width, "beam_width"),
             candidates=int(self.candidates),
             search_width=plain(self.search_width),
-            min_score=-math.inf if min_score is None else float(min_score),
+            min_score=checks.least_score(min_score),
         )
 
     def _progress(self) -> Progress:

@@ -98,8 +98,7 @@ def _trees(parts: Parts) -> dict[str, Learned]:
 
 
 def _part(saved: Saved, name: str) -> Saved:
-    arrays = {key.partition("/")[2]: array for key, array in saved.arrays.items() if key.startswith(f"{name}/")}
-    return Saved(LAYERS_KIND, {}, dict(saved.shape[name]), arrays, saved.folder)
+    return saved.part(name, LAYERS_KIND, {}, saved.shape[name])
 
 
 def _is_chain(tree: LabelTree, n_labels: int) -> bool:

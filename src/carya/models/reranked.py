@@ -152,12 +152,12 @@ class Reranked(Parameterised):
         with self._progress() as progress:
             for held in self._held_out(labels.rows, groups):
                 seen = np.setdiff1d(np.arange(labels.rows), held)
-                evidence = self._evidence(_rows(features, seen), _rows_of(labels, seen), own)
-                some = _rows(features, held)
+                evidence = self._evidence(features.take(seen), labels.take(seen), own)
+                some = features.take(held)
                 with progress.stage("look at rows held out") as report:
                     for begin, pairs, pool in self._pairs(evidence, some, None, report):
                         at = held[begin : begin + pool.offsets.size - 1]
-                        relevance.append(_relevance(pool, _rows_of(labels, at)))
+                        relevance.append(_relevance(pool, labels.take(at)))
                         parts.append(pairs)
             with progress.stage("train the ranker"):
                 ranker.fit(Pairs.joined(parts), np.concatenate(relevance))
@@ -196,9 +196,7 @@ class Reranked(Parameterised):
     ) -> _Ranked:
         """What :meth:`predict` says, from the arrays of a CSR matrix to those of another."""
         evidence, _ = self._ready()
-        queries = Features.of(Csr.of(indptr, features, values, evidence.widths[0], name="X"))
-        if evidence.widths[1]:
-            raise InputError(f"the model has {evidence.widths[1]} dense features, X has none")
+        queries = checks.sparse_rows(indptr, features, values, evidence.widths)
         return self._rank(queries, top_k, beam_width, min_score)
 
     def rank_sparse(
@@ -320,7 +318,7 @@ class Reranked(Parameterised):
         """Block by block, where it begins, its pairs and its candidates."""
         asked, threads = self._asked(beam_width), _core.thread_count(self.n_jobs)
         for begin in range(0, queries.rows, _BLOCK):
-            block = _rows(queries, slice(begin, begin + _BLOCK)) if queries.rows > _BLOCK else queries
+            block = queries.take(slice(begin, begin + _BLOCK)) if queries.rows > _BLOCK else queries
             yield begin, *evidence.pairs(block, asked, threads=threads)
             if report is not None:
                 report(min(begin + _BLOCK, queries.rows), queries.rows)
@@ -369,11 +367,3 @@ def _relevance(pool: Pool, labels: Csr) -> NDArray[np.float32]:
 
 def _list(base: Any) -> list[XRLinear]:
     return list(base) if isinstance(base, (list, tuple)) else [base]
-
-
-def _rows(features: Features, rows: NDArray[np.int64] | slice) -> Features:
-    return Features.of(Csr.of_scipy(features.sparse.to_scipy()[rows]), np.ascontiguousarray(features.dense[rows]))
-
-
-def _rows_of(matrix: Csr, rows: NDArray[np.int64]) -> Csr:
-    return Csr.of_scipy(matrix.to_scipy()[rows])

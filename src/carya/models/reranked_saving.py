@@ -47,9 +47,7 @@ def unpack(saved: Saved) -> tuple[Evidence, Ranker, dict[str, Any]]:
     try:
         own = {name: from_json(value) for name, value in saved.parameters.items() if name not in ("models", "ranker")}
         models = {
-            name: XRLinear.from_saved(
-                Saved(MODEL_KIND, dict(saved.parameters["models"][name]), dict(shape), _part(saved, name), saved.folder)
-            )
+            name: XRLinear.from_saved(saved.part(name, MODEL_KIND, saved.parameters["models"][name], shape))
             for name, shape in saved.shape["models"].items()
         }
         members = [models[f"member{number}"] for number in range(int(saved.shape["members"]))]
@@ -57,11 +55,11 @@ def unpack(saved: Saved) -> tuple[Evidence, Ranker, dict[str, Any]]:
         if len(members) + len(known) != len(models) or not members:
             raise InputError("there are models that no part knows, or none")
         n_labels = members[0].tree_.n_labels
-        labels, company = (_matrix(_part(saved, name), n_labels, name) for name in _MATRICES)
+        labels, company = (_matrix(saved.arrays_of(name), n_labels, name) for name in _MATRICES)
         evidence = Evidence(members=members, labels=labels, company=company, **known)
         _check(evidence)
         about = saved.parameters["ranker"]
-        ranker = ranker_of(about["name"]).from_saved(dict(about["parameters"]), _part(saved, "ranker"))
+        ranker = ranker_of(about["name"]).from_saved(dict(about["parameters"]), saved.arrays_of("ranker"))
     except KeyError as error:
         raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
     except ModelFormatError:
@@ -69,11 +67,6 @@ def unpack(saved: Saved) -> tuple[Evidence, Ranker, dict[str, Any]]:
     except (CaryaError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
     return evidence, ranker, own
-
-
-def _part(saved: Saved, name: str) -> dict[str, NDArray[Any]]:
-    """The arrays of one part by their own names."""
-    return {key.partition("/")[2]: array for key, array in saved.arrays.items() if key.partition("/")[0] == name}
 
 
 def _matrix(arrays: dict[str, NDArray[Any]], cols: int, name: str) -> Csr:

@@ -270,9 +270,7 @@ class XRLinear(Parameterised):
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         """The same from the arrays of a CSR matrix to those of another, without SciPy."""
         learned, _ = self._ready()
-        queries = Features.of(Csr.of(indptr, features, values, learned.widths[0], name="X"))
-        if learned.widths[1]:
-            raise InputError(f"the model has {learned.widths[1]} dense features, X has none")
+        queries = checks.sparse_rows(indptr, features, values, learned.widths)
         return self._predict(queries, top_k, beam_width, min_score)
 
     def _predict(
@@ -344,12 +342,7 @@ class XRLinear(Parameterised):
         """
         learned, searcher = self._ready()
         queries = checks.features_like(X, learned.widths)
-        wanted = checks.pattern(candidates, "candidates")
-        if (wanted.rows, wanted.cols) != (queries.rows, learned.tree.n_labels):
-            raise InputError(
-                f"candidates is {wanted.rows} x {wanted.cols}, it must be {queries.rows} rows x "
-                f"{learned.tree.n_labels} labels"
-            )
+        wanted = checks.candidates(candidates, queries.rows, learned.tree.n_labels)
         scores = searcher.selected(queries, wanted, threads=_core.thread_count(self.n_jobs))
         return sp.csr_array((scores, wanted.indices, wanted.indptr), shape=(wanted.rows, wanted.cols))
 

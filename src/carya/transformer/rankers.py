@@ -16,10 +16,10 @@ from carya import sparse as sp
 from carya.errors import InputError
 from carya.layer import Layer, Transform, Weights
 from carya.matrices import Csr
-from carya.models.mixing import best_weights, ranking
+from carya.models.mixing import best_weights
 from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
-from carya.search import combine_rankings
+from carya.search import combine_rankings, ranking_of
 from carya.tree import LabelTree
 
 #: The rankers by name.
@@ -73,7 +73,7 @@ class Rankers:
         if len(names) == 1:
             return self.models[names[0]].predict(inputs.of(names[0]), top_k=top_k, beam_width=beam_width)
         found = [
-            ranking(self.models[name].predict(inputs.of(name), top_k=max(top_k, _POOL), beam_width=beam_width))
+            ranking_of(self.models[name].predict(inputs.of(name), top_k=max(top_k, _POOL), beam_width=beam_width))
             for name in names
         ]
         weights = np.array([self.weights[name] for name in names], np.float32)
@@ -83,7 +83,7 @@ class Rankers:
 
 def mixed(models: Mapping[str, XRLinear], inputs: Inputs, truth: sp.csr_array, *, threads: int) -> Rankers:
     """Rankers with the weights that rank texts best which they were not trained on."""
-    found = [ranking(model.predict(inputs.of(name), top_k=_POOL)) for name, model in models.items()]
+    found = [ranking_of(model.predict(inputs.of(name), top_k=_POOL)) for name, model in models.items()]
     weights = best_weights(found, truth, combine="mean", threads=threads)
     return Rankers(models, dict(zip(models, (weights / weights.sum()).tolist(), strict=True)))
 

@@ -52,19 +52,7 @@ def unpack(saved: Saved, cls: type[TransformerRanker]) -> tuple[Fitted, dict[str
     try:
         weights = {name: float(value) for name, value in rest.parameters["weights"].items()}
         models = {
-            name: XRLinear.from_saved(
-                Saved(
-                    MODEL_KIND,
-                    dict(own),
-                    dict(rest.shape[name]),
-                    {
-                        key.partition("/")[2]: array
-                        for key, array in rest.arrays.items()
-                        if key.partition("/")[0] == name
-                    },
-                    saved.folder,
-                )
-            )
+            name: XRLinear.from_saved(rest.part(name, MODEL_KIND, own, rest.shape[name]))
             for name, own in rest.parameters["rankers"].items()
         }
         parameters = {name: from_json(value) for name, value in rest.parameters["own"].items()}

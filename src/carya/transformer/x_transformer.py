@@ -19,13 +19,12 @@ from carya import sparse as sp
 from carya.errors import InputError
 from carya.layer import Layer, Transform, Weights
 from carya.matrices import Csr, Features
-from carya.models.mixing import ranking
 from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
 from carya.params import per_layer, plain
 from carya.progress import Progress
 from carya.ranking import LinearRanker, Problem
-from carya.search import Searcher, combine_rankings
+from carya.search import Searcher, combine_rankings, ranking_of
 from carya.transformer.given import Texts
 from carya.transformer.ranker import TransformerRanker
 from carya.transformer.rankers import threads_of
@@ -141,7 +140,7 @@ def together(models: Sequence[TransformerRanker], texts: Iterable[str], *, top_k
         raise InputError("the models have different labels")
     count = checks.positive_int(top_k, "top_k")
     gathered = list(texts)
-    found = [ranking(model.predict(gathered, top_k=max(50, count))) for model in models]
+    found = [ranking_of(model.predict(gathered, top_k=max(50, count))) for model in models]
     indptr, labels, scores = combine_rankings(
         found, combine="mean", weights=np.ones(len(found), np.float32), top_k=count, threads=threads_of(-1)
     )
