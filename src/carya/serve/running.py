@@ -169,7 +169,10 @@ def _work(
     server.watcher = watcher
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again would hold up requests for 10 ms each time
-    server.run(sockets=[listening])
+    try:
+        server.run(sockets=[listening])
+    finally:
+        gc.unfreeze()
 
 
 @contextlib.contextmanager
