@@ -172,9 +172,14 @@ def sparse_rows(
 ) -> Features:
     """Queries from the arrays of a CSR matrix, for a model of so many sparse and dense features."""
     queries = Features.of(Csr.of(indptr, features, values, widths[0], name="X"))
-    if widths[1]:
-        raise InputError(f"the model has {widths[1]} dense features, X has none")
+    no_dense(widths, "X")
     return queries
+
+
+def no_dense(widths: tuple[int, int], name: str) -> None:
+    """Refuse what has no dense features if the model has some."""
+    if widths[1]:
+        raise InputError(f"the model has {widths[1]} dense features, {name} has none")
 
 
 def candidates(given: LabelsLike, rows: int, n_labels: int) -> Csr:
