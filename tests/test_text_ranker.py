@@ -150,7 +150,7 @@ def test_every_transform_is_explained(transform: str) -> None:
 def test_what_does_not_add_up_is_not_explained() -> None:
     texts, labels = corpus()
     mixed = carya.TextRanker(None, carya.XRLinear(max_leaf=6, transform=("sigmoid", "noop"))).fit(texts, labels)
-    with pytest.raises(InputError, match="transforms are of different kinds"):
+    with pytest.raises(InputError, match="join their scores in different ways"):
         mixed.explain(texts[0], "chess")
 
 

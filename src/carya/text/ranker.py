@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -152,19 +152,28 @@ class TextRanker(Parameterised):
         X = vectorizer.transform(texts)
         return model.predict(X, top_k=top_k, beam_width=beam_width, min_score=min_score)
 
-    def explain(self, text: str, label: str) -> TextExplanation:
-        """What each term of a text adds to a label's score, level by level; adds up to the score."""
-        vectorizer, model, labels = self._ready()
+    def explain(self, text: str, label: str, *, tree: int | None = None) -> TextExplanation:
+        """What each term of a text adds to a label's score, level by level; adds up to the score.
+
+        Parameters
+        ----------
+        text : str
+        label : str
+            By id or name.
+        tree : int, optional
+            Of a model that has several, as an ensemble does: which of `trees_`. What is explained is the tree's own
+            score then; that of all together is not a sum of what words add.
+        """
+        vectorizer, _, labels = self._ready()
+        model = self._tree(tree)
         number = labels.number(label)
         features, values = vectorizer.row(text)
         x = sp.csr_array((values, features, [0, features.size]), shape=(1, vectorizer.n_features_))
-        if not isinstance(model, XRLinear):
-            raise InputError(f"only XRLinear explains its scores, the model is a {type(model).__name__}")
         why = model.explain(x, number)
         if not why.adds_up:
             raise InputError(
-                "the model's transforms are of different kinds, so nothing adds up to its scores: ask model_.explain, "
-                "whose levels say what each feature adds to their raw scores"
+                "the levels of the model join their scores in different ways (transform), so nothing adds up to them; "
+                "XRLinear.explain tells what each feature adds to the raw score of each level"
             )
         return TextExplanation.of(why, vectorizer.terms_in(text), labels.ids[number], labels.name(number))
 
@@ -219,6 +228,11 @@ class TextRanker(Parameterised):
         """How many training texts had each of them; None for a model saved by a version that did not count."""
         return self._ready()[2].counts
 
+    @property
+    def trees_(self) -> tuple[XRLinear, ...]:
+        """The trees of the model: itself, those of an ensemble, those that find candidates for a Reranked, or none."""
+        return tuple(_trees(self._ready()[1]))
+
     def known(self) -> LabelSet:
         """All that is known of them."""
         return self._ready()[2]
@@ -257,7 +271,32 @@ class TextRanker(Parameterised):
         self.model_: Any = model
         self.calibration_ = calibration
 
+    def _tree(self, number: int | None) -> XRLinear:
+        """What explains; raises InputError."""
+        model = self._ready()[1]
+        if number is None and isinstance(model, XRLinear):
+            return model
+        kind, trees = type(model).__name__, self.trees_
+        if not trees:
+            raise InputError(f"the model is of kind {kind}, which has no label tree: only trees explain their scores")
+        if number is None:
+            raise InputError(
+                f"the model is of kind {kind}: its scores cannot be explained, but each of its trees_ explains its "
+                f"own: give tree, between 0 and {len(trees) - 1}"
+            )
+        if not 0 <= number < len(trees):
+            raise InputError(f"tree must be between 0 and {len(trees) - 1}, got {number!r}")
+        return trees[number]
+
     def _ready(self) -> tuple[Tfidf, Model, LabelSet]:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("this TextRanker is not fitted yet: call fit first")
         return self._fitted
+
+
+def _trees(model: Any) -> Iterator[XRLinear]:
+    if isinstance(model, XRLinear):
+        yield model
+    else:
+        for member in getattr(model, "members_", ()):
+            yield from _trees(member)
