@@ -24,7 +24,7 @@ export function noWords(model, tree) {
 /** What a tree is to its model; nothing if it is all of it. */
 export function partOf(model, tree) {
   if (model.kind === "XRLinear" || !tree) return undefined;
-  if (model.kind === "Reranked") return `Shown is ${nameOf(model, tree)} that find labels for this model. A second ranker orders them and gives the scores in the list, without saying why.`;
+  if (model.kind === "Reranked") return `Shown is ${nameOf(model, tree)}, with the scores it gives by itself. It finds labels for a second ranker, which gives the scores in the list and does not say why.`;
   return `Shown is ${nameOf(model, tree)}, with the scores it gives by itself. Those in the list are of all members together.`;
 }
 

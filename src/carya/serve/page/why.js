@@ -40,7 +40,7 @@ export function showWhy(why, text, known, modelName) {
     el("p", { class: "sum" },
       "Score ", el("strong", {}, scoreText(why.score)),
       why.chance !== null && ["; suggestions of such a score are right in ", el("strong", {}, percent(why.chance)), " of cases"]),
-    chain, body,
+    steps.length > 2 ? chain : "", body,
   );
   turn(0);
   return panel;
