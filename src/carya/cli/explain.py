@@ -95,7 +95,8 @@ def show(console: Console, why: dict[str, Any], terms: int, tree: int | None = N
 
     in_logs = why["in_logs"]
     name = why["name"] if why["name"] == why["label"] else f"{why['name']} ({why['label']})"
-    chance = "" if why["chance"] is None else f"; labels of such a score are right in {why['chance']:.0%} of cases"
+    known = why["chance"] is not None and why["terms"]
+    chance = f"; labels of such a score are right in {why['chance']:.0%} of cases" if known else ""
     say(f"{name}: {why['score']:.4f}{'' if tree is None else f' by tree {tree}'}{chance}")
     if not why["terms"]:
         say("no term of the text changes this score: it is that of a text without any known term")
