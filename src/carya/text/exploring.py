@@ -148,8 +148,7 @@ class Explorer:
         text = None if self.known.texts is None else self.known.texts[label]
         if not self._trees:
             return Card(note, self.known.n_texts, text)
-        view = self.tree(tree)
-        return Card(note, self.known.n_texts, text, view.places(label), view.nearest(label))
+        return Card(note, self.known.n_texts, text, *self.tree(tree).label(label))
 
 
 def compare(one: Explorer, other: Explorer, text: str, *, top_k: int = 10) -> tuple[Compared, ...]:

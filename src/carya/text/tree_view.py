@@ -35,7 +35,8 @@ class TreeView:
     >>> view = TreeView(ranker, ranker.trees_[0])
     >>> [one.name for one in view.branch(0, 0).labels]
     ['car', 'fruit']
-    >>> view.places(1)[0].words_for[0][0]
+    >>> places, nearest = view.label(1)
+    >>> places[0].words_for[0][0]
     'apple'
     """
 
@@ -125,9 +126,9 @@ class TreeView:
         *above, cluster = self.path(level, node)
         return Branch(cluster, tuple(above), children.size, clusters, labels)
 
-    def places(self, label: int) -> tuple[Place, ...]:
-        """Where a label is, and the words for and against it there."""
-        places = []
+    def label(self, label: int) -> tuple[tuple[Place, ...], tuple[tuple[LabelNote, float], ...]]:
+        """Where a label is, with the words for and against it there; and the labels nearest to it, and how near."""
+        places, own = [], []
         for leaf in self._tree.leaves(label):
             weights = self._namer.weights(self._tree.depth, leaf)
             order = np.argsort(weights, kind="stable")
@@ -135,14 +136,9 @@ class TreeView:
             most = [one for one in order[: -4 * _WORDS - 1 : -1].tolist() if weights[one] > 0]
             least = [one for one in order[: 4 * _WORDS].tolist() if weights[one] < 0]
             places.append(Place(above, self._terms(most, weights), self._terms(least, weights)))
-        return tuple(places)
-
-    def nearest(self, label: int) -> tuple[tuple[LabelNote, float], ...]:
-        """The labels nearest to a label, and how near they are."""
-        leaves = self._tree.leaves(label)
-        weights = np.mean([self._namer.weights(self._tree.depth, leaf) for leaf in leaves], axis=0)
-        found = nearest(self.model, label, weights, _NEAREST)
-        return tuple((LabelNote.of(self._known, other), alike) for other, alike in found)
+            own.append(weights)
+        near = nearest(self.model, label, np.mean(own, axis=0), _NEAREST)
+        return tuple(places), tuple((LabelNote.of(self._known, other), alike) for other, alike in near)
 
     def _terms(self, features: list[int], weights: NDArray[np.float32]) -> tuple[tuple[str, float], ...]:
         by_term = {self._vectorizer.term(one): weights.item(one) for one in features}
