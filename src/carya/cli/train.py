@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from carya.cli import reading
-from carya.cli.flags import flags_of, lazily, values_of
+from carya.cli.commands import lazily
+from carya.cli.flags import flags_of, values_of
 from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -245,11 +246,11 @@ def _command() -> Callable[..., None]:
     """The command with a flag for every parameter."""
     from carya.models.xr_linear import XRLinear
     from carya.text.tfidf import Tfidf
-    from carya.transformer.xr_transformer import XRTransformer
+    from carya.transformer.settings import TransformerParameters
 
     own = inspect.signature(_train, eval_str=True)
     mine = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    flags = flags_of(Tfidf, XRLinear, XRTransformer)
+    flags = flags_of(Tfidf=Tfidf, XRLinear=XRLinear, XRTransformer=TransformerParameters)
 
     def command(**arguments: Any) -> None:
         _train(**arguments)

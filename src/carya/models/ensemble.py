@@ -21,7 +21,6 @@ from carya.models.saving import KIND as TREE_KIND
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
 from carya.search import COMBINATIONS, combine_rankings, predict_combined, ranking, ranking_of
-from carya.version import __version__
 
 KIND = "ensemble"
 
@@ -247,7 +246,7 @@ class Ensemble(Parameterised):
 
     def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
         """Write all members to one folder, in one step."""
-        store.save(path, self.to_saved(precision=precision), version=__version__)
+        store.save(path, self.to_saved(precision=precision))
 
     def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""

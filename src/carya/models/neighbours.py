@@ -26,7 +26,6 @@ from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Parsed, Real, parameter, plain
 from carya.progress import Bars, Progress
 from carya.ranking import LinearRanker
-from carya.version import __version__
 
 #: What is looked at where nothing else is said, chosen on held-out rows (docs/neighbours.md).
 _NEIGHBOURS = {"labels": 100, "rows": 50}
@@ -244,7 +243,7 @@ class NearestNeighbours(Parameterised):
         precision : {"float32", "float16", "int8"}, optional
             Keep sparse weights otherwise than the model does.
         """
-        store.save(path, self.to_saved(precision=precision), version=__version__)
+        store.save(path, self.to_saved(precision=precision))
 
     def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""

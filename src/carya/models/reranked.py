@@ -28,7 +28,6 @@ from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
 from carya.ranking.pool import Pool
 from carya.ranking.rankers import Ranker
-from carya.version import __version__
 
 _TREES = 2
 _RUN = 20  # rows side by side that are held out together, and the least number of such runs
@@ -227,7 +226,7 @@ class Reranked(Parameterised):
 
     def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
         """Write the model to a folder, in one step; `precision` is how the weights of trees are kept."""
-        store.save(path, self.to_saved(precision=precision), version=__version__)
+        store.save(path, self.to_saved(precision=precision))
 
     def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""

@@ -43,7 +43,6 @@ from carya.progress import Bars, Progress
 from carya.ranking import LinearRanker
 from carya.search import Searcher
 from carya.tree import LabelTree
-from carya.version import __version__
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -383,7 +382,7 @@ class XRLinear(Parameterised):
         precision : {"float32", "float16", "int8"}, optional
             Keep the weights otherwise than the model does.
         """
-        store.save(path, self.to_saved(precision=precision), version=__version__)
+        store.save(path, self.to_saved(precision=precision))
 
     def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""

@@ -22,7 +22,6 @@ from carya.text.explaining import TextExplanation
 from carya.text.labels import LabelSet, label_matrix
 from carya.text.saving import pack, unpack
 from carya.text.tfidf import Tfidf
-from carya.version import __version__
 
 
 class Suggestion(NamedTuple):
@@ -227,7 +226,7 @@ class TextRanker(Parameterised):
         """Write the ranker to a folder, in one step: a reader sees the old one or the new one, never half of it."""
         vectorizer, model, labels = self._ready()
         saved = pack(vectorizer, labels, model.to_saved(precision=precision), self.calibration_)
-        store.save(path, saved, version=__version__)
+        store.save(path, saved)
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:
