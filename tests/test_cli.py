@@ -137,6 +137,7 @@ def test_help_ends_with_examples(verb: str) -> None:
         (["predict", "--help"], set()),
         (["data", "synth", "--help"], set()),
         (["data", "synth", "world", "--scale", "0.01", "--seed", "3"], {"numpy", "scipy"}),
+        (["train", "texts", "-o", "model", "--threads", "2", "--negatives", "teacher"], {"numpy"}),
     ],
     ids=" ".join,
 )
@@ -145,6 +146,10 @@ def test_commands_load_no_more_than_they_need(arguments: list[str], loaded: set[
         "import atexit, sys; from carya.cli import main; heavy = {'numpy', 'scipy', 'pydantic', 'sklearn'}; "
         "atexit.register(lambda: print(*(heavy & set(sys.modules)), file=sys.stderr)); main()"
     )
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "train.texts.txt").write_text("a red apple\na green apple\na green pear\n")
+    (tmp_path / "texts" / "label_names.txt").write_text("apple\npear\n")
+    sp.save_npz(tmp_path / "texts" / "train.labels.npz", sp.csr_array(np.array([[1, 0], [1, 0], [0, 1]], np.float32)))
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60)
     assert set(done.stderr.split()) == loaded
