@@ -182,7 +182,7 @@ def test_models_that_do_not_count_or_name_terms(ranker: carya.TextRanker, tmp_pa
     ranker.save(tmp_path / "model")
     saved = store.load(tmp_path / "model")
     del saved.arrays["labels.counts"], saved.shape["texts"]
-    store.save(tmp_path / "older", saved, version="0")
+    store.save(tmp_path / "older", saved)
     older = Explorer(carya.load(tmp_path / "older"))
     assert older.label("chess").label.count is None
     assert len(older.tree().clusters(1, [0])[0].labels) == 4

@@ -15,7 +15,6 @@ from carya.errors import NotFittedError
 from carya.matrices import Csr, Features
 from carya.models.kinds import Rankings
 from carya.progress import Bars, Progress
-from carya.version import __version__
 
 Learned = TypeVar("Learned")
 
@@ -96,7 +95,7 @@ class Verbs(Generic[Learned]):
         precision : {"float32", "float16", "int8"}, optional
             Keep the weights of trees otherwise than the model does.
         """
-        store.save(path, self.to_saved(precision=precision), version=__version__)
+        store.save(path, self.to_saved(precision=precision))
 
     def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""

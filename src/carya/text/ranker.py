@@ -11,18 +11,18 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from carya import metrics, store
+from carya import checks, metrics, store
 from carya import sparse as sp
 from carya.errors import InputError, ModelFormatError, NotFittedError
+from carya.matrices import Csr, Features
 from carya.models.kinds import Model, fresh, open_saved
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Instance, Parameterised, parameter
 from carya.text.calibration import Calibration
 from carya.text.explaining import TextExplanation
-from carya.text.labels import LabelSet, label_matrix
+from carya.text.labels import LabelRows, LabelSet, label_matrix
 from carya.text.saving import pack, unpack
 from carya.text.tfidf import Tfidf
-from carya.version import __version__
 
 
 class Suggestion(NamedTuple):
@@ -79,7 +79,7 @@ class TextRanker(Parameterised):
     def fit(
         self,
         texts: Iterable[str],
-        labels: Iterable[Iterable[str]],
+        labels: Iterable[Iterable[str]] | LabelRows,
         *,
         names: Mapping[str, str] | None = None,
         label_texts: Mapping[str, str] | None = None,
@@ -100,11 +100,12 @@ class TextRanker(Parameterised):
         self.check_parameters()
         vectorizer = Tfidf() if self.vectorizer is None else Tfidf(**self.vectorizer.get_params(deep=False))
         model = XRLinear() if self.model is None else fresh(self.model)
-        X = vectorizer.fit_transform(texts)
-        Y, ids = label_matrix(labels)
+        rows = vectorizer.fit_rows(texts)
+        X = Features.of(Csr.of_triple(rows, vectorizer.n_features_))
+        Y, ids = _rows_of(labels)
         known = LabelSet.of(ids, names, label_texts)
-        if X.shape[0] != Y.shape[0]:
-            raise InputError(f"there are {X.shape[0]} texts but labels for {Y.shape[0]}")
+        if X.rows != Y.rows:
+            raise InputError(f"there are {X.rows} texts but labels for {Y.rows}")
         if not ids:
             raise InputError("no text has a label: there is nothing to learn")
         about: dict[str, Any] = {}
@@ -112,7 +113,7 @@ class TextRanker(Parameterised):
             raise InputError(f"{model!r} needs label_texts")
         if model.uses_label_features:
             about["label_features"] = vectorizer.transform(known.texts or known.names or known.ids)
-        model.fit(X, Y, **about)
+        model.fit_checked(*checks.training_pair(X, Y), **about)
         self._set_learned(vectorizer, model, known.counted(Y))
         return self
 
@@ -241,7 +242,7 @@ class TextRanker(Parameterised):
         """Write the ranker to a folder, in one step: a reader sees the old one or the new one, never half of it."""
         vectorizer, model, labels = self._ready()
         saved = pack(vectorizer, labels, model.to_saved(precision=precision), self.calibration_)
-        store.save(path, saved, version=__version__)
+        store.save(path, saved)
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:
@@ -300,3 +301,10 @@ def _trees(model: Any) -> Iterator[XRLinear]:
     else:
         for member in getattr(model, "members_", ()):
             yield from _trees(member)
+
+
+def _rows_of(labels: Iterable[Iterable[str]] | LabelRows) -> tuple[Csr, list[str]]:
+    if isinstance(labels, LabelRows):
+        return labels.used()
+    matrix, ids = label_matrix(labels)
+    return Csr.of_scipy(matrix), ids

@@ -22,7 +22,6 @@ from carya.text.tfidf import Tfidf
 from carya.transformer.given import Labels, Texts, checked, checked_dev
 from carya.transformer.rankers import Inputs, Rankers, alike, mixed, report, threads_of
 from carya.transformer.settings import TransformerParameters, need_torch
-from carya.version import __version__
 
 if TYPE_CHECKING:
     from carya.transformer.encoder import Encoder
@@ -213,7 +212,7 @@ class TransformerRanker(TransformerParameters):
 
         fitted = self._ready()
         saved = pack(fitted, self, precision=precision)
-        store.save(path, saved, version=__version__, others=lambda folder: fitted.encoder.save(folder / "encoder"))
+        store.save(path, saved, others=lambda folder: fitted.encoder.save(folder / "encoder"))
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:
