@@ -222,7 +222,9 @@ def test_a_log_that_nobody_reads_stalls_nothing(tmp_path: Path) -> None:
                 assert client.get("/healthz").status_code == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
-        assert process.stderr.read().count(b"\n") > 200
+        written = process.stderr.read().splitlines()  # as many as the pipe holds, of which the system may have few
+        assert all(json.loads(line)["path"] == "/healthz" for line in written)
+        assert 0 < len(written) < 1000
     finally:
         if process.poll() is None:
             process.kill()
