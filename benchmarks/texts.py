@@ -17,7 +17,8 @@ from typing import Any
 
 from launch import run_script
 
-TEACHER = ("--negatives", "teacher", "--transform", "l3-hinge")
+# As libpecos trains, but with smaller weights kept: chosen on rows held out of training, where all precisions gain.
+TEACHER = ("--negatives", "teacher", "--transform", "l3-hinge", "--threshold", "0.05")
 
 
 def alternate(rounds: int, runs: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -41,6 +41,9 @@ struct LaneProblem {
     float* weights;
     float* dense_weights;
     float* alpha;
+
+    // Bit l of wanted[r] says that lane l is to visit row r; a pass takes the bits off that are settled.
+    std::uint16_t* wanted;
 };
 
 // What one pass over the rows hands to the next, per lane. `offset` is the bias as it enters a score.
@@ -51,7 +54,10 @@ struct alignas(64) LaneState {
     float old_anchor[kMaxLanes];
     float stiffness[kMaxLanes];  // of this pass so far
     float anchor[kMaxLanes];
+    float settled_stiffness[kMaxLanes];  // the same of rows that passes to come leave out
+    float settled_anchor[kMaxLanes];
     float gain[kMaxLanes];         // of the dual objective in this pass
+    float enough[kMaxLanes];       // the gain that keeps a row from being settled
     std::int32_t live[kMaxLanes];  // -1 while the lane is being solved, else 0
 };
 

@@ -5,7 +5,7 @@
 //     min over w, o   |w|^2 / 2 + o^2 / (2 bias^2) + sum_i C_i loss(y_i (w.x_i + o))
 //
 // and its dual in alpha is climbed one row at a time (Hsieh et al. 2008 for the hinges, Yu et al. 2011 for logistic),
-// with w = sum_i y_i alpha_i x_i kept up to date. Two things differ from the textbook:
+// with w = sum_i y_i alpha_i x_i kept up to date. Three things differ from the textbook:
 //
 // * Siblings share their rows. w is kept feature by feature, its lanes side by side, so one feature of a row loads one
 //   cache line and does one multiply-add for all the lanes. A lane never looks at another: its result does not depend
@@ -23,6 +23,10 @@
 //   The two sums are `anchor` and `stiffness`; rows not yet visited in this pass count with the last pass's sums.
 //   Three passes then reach what the textbook reaches in ten. Under the plain hinge a row answers all or nothing, there
 //   is no such slope to follow, and the offset stays the textbook's feature.
+//
+// * Rows settle. A row that gained a lane less than its share of what ends the descent is left out of that lane's next
+//   passes: most rows are settled after the third. They keep their part in the two sums above, as rows that would
+//   answer if they were asked.
 //
 // A feature that only one row has adds y alpha x^2 to that row's own score and to no other: it needs no weight during
 // the descent, only its square in `unshared`.
@@ -133,20 +137,34 @@ void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, st
     Float sum = L::at(state.sum);
     Float stiffness = L::at(state.stiffness);
     Float anchor = L::at(state.anchor);
+    Float settled_stiffness = L::at(state.settled_stiffness);
+    Float settled_anchor = L::at(state.settled_anchor);
     Float gain = L::at(state.gain);
+    const Float enough = L::at(state.enough);
+    const std::uint32_t live_lanes = L::gather(live);
     const Float one = L::same(1.0F);
     const Float zero = L::same(0.0F);
     const float ridge = p.bias > 0.0F ? 1.0F / (p.bias * p.bias) : 0.0F;
 
-    for (std::int64_t k = begin; k < end; ++k) {
-        if (!offset_is_feature(loss) && k % kOffsetEvery == 0 && p.bias > 0.0F) {
-            const float ahead = 1.0F - static_cast<float>(k) / static_cast<float>(rows);
+    const auto next_wanted = [&](std::int64_t k) {
+        while (k < end && !(p.wanted[order[k]] & live_lanes)) ++k;
+        return k;
+    };
+    std::int64_t offset_at = -1;
+    std::int64_t upcoming = 0;
+    for (std::int64_t k = next_wanted(begin); k < end; k = upcoming) {
+        // Where the offset moves depends on the places of the rows, not on which of them other lanes want.
+        const std::int64_t place = k - k % kOffsetEvery;
+        if (!offset_is_feature(loss) && place > offset_at && p.bias > 0.0F) {
+            offset_at = place;
+            const float ahead = 1.0F - static_cast<float>(place) / static_cast<float>(rows);
             const Float moved = (sum + anchor + ahead * old_anchor) / (ridge + stiffness + ahead * old_stiffness);
             offset = live ? moved : offset;
         }
         const std::uint32_t r = order[k];
-        if (k + 1 < end) {  // the weights are read at random: ask for the next row's while this one is worked on
-            const std::uint32_t next = order[k + 1];
+        upcoming = next_wanted(k + 1);
+        if (upcoming < end) {  // the weights are read at random: ask for the next row's while this one is worked on
+            const std::uint32_t next = order[upcoming];
             __builtin_prefetch(p.alpha + std::int64_t{next} * N, 1, 3);
             for (std::int64_t e = p.offsets[next]; e < p.offsets[next + 1]; ++e)
                 __builtin_prefetch(p.weights + std::int64_t{p.columns[e]} * N, 1, 2);
@@ -175,7 +193,8 @@ void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, st
         const Float score = (a0 + a1) + (a2 + a3);
 
         const Mask positive = L::spread(p.positive[r]);
-        const Mask seen = p.member ? live & L::spread(p.member[r]) : live;
+        const std::uint32_t wanted = p.wanted[r] & live_lanes;
+        const Mask seen = L::spread(p.member ? wanted & p.member[r] : wanted);
         const Float y = positive ? one : -one;
         Row<N> row;
         row.margin = y * score;
@@ -188,8 +207,13 @@ void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, st
         stiffness += give;
         anchor += give * offset;
         const Float delta = seen ? step.alpha - row.alpha : zero;
+        const Float gains = step.curvature * delta * delta * 0.5F;
+        const Mask keeps = gains >= enough;
+        p.wanted[r] = static_cast<std::uint16_t>(wanted & L::gather(keeps));
+        settled_stiffness += keeps ? zero : give;
+        settled_anchor += keeps ? zero : give * offset;
         if (!L::any(delta != zero)) continue;
-        gain += step.curvature * delta * delta * 0.5F;
+        gain += gains;
         L::at(p.alpha + std::int64_t{r} * N) = row.alpha + delta;
         const Float signed_delta = y * delta;
         sum += signed_delta;
@@ -201,6 +225,8 @@ void pass(const LaneProblem& p, LaneState& state, const std::uint32_t* order, st
     L::at(state.sum) = sum;
     L::at(state.stiffness) = stiffness;
     L::at(state.anchor) = anchor;
+    L::at(state.settled_stiffness) = settled_stiffness;
+    L::at(state.settled_anchor) = settled_anchor;
     L::at(state.gain) = gain;
 }
 

@@ -115,10 +115,24 @@ void BlockSolver::descend(const Block& block) {
     const auto rows = static_cast<std::int64_t>(positive_.size());
     const float ridge = options_.bias > 0.0F ? 1.0F / (options_.bias * options_.bias) : 0.0F;
     constexpr std::int64_t slice = 1 << 14;  // rows between looks at the stop flag
+    constexpr int all_rows_every = 8;        // passes: what has settled is looked at again
     order_.resize(rows);
     std::iota(order_.begin(), order_.end(), 0U);
     float gained[kMaxLanes] = {};
     for (int pass = 0; pass < options_.max_passes; ++pass) {
+        const bool all_rows = pass % all_rows_every == 0;
+        if (all_rows) wanted_.assign(rows, 0xFFFF);
+        problem_.wanted = wanted_.data();
+        for (int l = 0; l < lanes_; ++l) {
+            if (all_rows) {
+                state_.old_stiffness[l] += state_.settled_stiffness[l];
+                state_.old_anchor[l] += state_.settled_anchor[l];
+                state_.settled_stiffness[l] = state_.settled_anchor[l] = 0.0F;
+            }
+            state_.stiffness[l] = state_.settled_stiffness[l];
+            state_.anchor[l] = state_.settled_anchor[l];
+            state_.enough[l] = options_.tolerance * gained[l] / static_cast<float>(rows);  // 0 at first: all stay
+        }
         Random(options_.seed, block.stream, static_cast<std::uint64_t>(pass))
             .shuffle(order_.data(), static_cast<std::uint32_t>(rows));
         for (std::int64_t begin = 0; begin < rows && !stop_.load(std::memory_order_relaxed); begin += slice)
@@ -128,11 +142,11 @@ void BlockSolver::descend(const Block& block) {
             if (!state_.live[l]) continue;
             if (options_.bias > 0.0F && options_.loss != Loss::hinge)
                 state_.offset[l] = (state_.sum[l] + state_.anchor[l]) / (ridge + state_.stiffness[l]);
-            state_.old_stiffness[l] = state_.stiffness[l];
-            state_.old_anchor[l] = state_.anchor[l];
+            state_.old_stiffness[l] = state_.stiffness[l] - state_.settled_stiffness[l];
+            state_.old_anchor[l] = state_.anchor[l] - state_.settled_anchor[l];
             gained[l] += state_.gain[l];
             if (state_.gain[l] <= options_.tolerance * gained[l]) state_.live[l] = 0;
-            state_.stiffness[l] = state_.anchor[l] = state_.gain[l] = 0.0F;
+            state_.gain[l] = 0.0F;
             any_live |= state_.live[l] != 0;
         }
         if (!any_live || stop_.load(std::memory_order_relaxed)) break;

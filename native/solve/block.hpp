@@ -74,6 +74,7 @@ private:
     Buffer<float> alpha_;
     Buffer<float> costs_;
     std::vector<std::uint16_t> positive_;
+    std::vector<std::uint16_t> wanted_;
     std::vector<std::uint16_t> member_;
     std::vector<std::uint16_t> masks_;
     std::vector<std::uint32_t> order_;

@@ -34,7 +34,9 @@ public:
     void gather(const Features& all, std::span<const std::int32_t> row_ids, LocalRows& out);
 
 private:
-    Buffer<std::uint32_t> number_;  // how many rows have the feature, then its number; zero between calls
+    Buffer<std::uint64_t> met_;
+    Buffer<std::uint64_t> met_again_;
+    Buffer<std::uint32_t> number_;  // of a feature, plus 1; zero between calls
     std::int64_t known_ = 0;
 };
 
