@@ -310,7 +310,7 @@ def test_wrong_input(world: World, reranked: carya.Reranked) -> None:
     with pytest.raises(InputError, match="label_features have 3 rows, there are 150 labels"):
         carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, label_features=world.X[:3])
     about = {"label_features": world.X[:150]}
-    with pytest.raises(InputError, match="columns must be .*, got 0"):
+    with pytest.raises(InputError, match=r"columns must be .*, got 0"):
         carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, **about, columns=0)
     with pytest.raises(InputError, match=r"columns is \d+, X has \d+ sparse columns"):
         carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, **about, columns=world.X.shape[1] + 1)
