@@ -19,7 +19,7 @@ from carya.matrices import Csr, Features
 from carya.models.ensemble import Ensemble
 from carya.models.evidence import Asked, Evidence
 from carya.models.reranked_saving import pack, unpack
-from carya.models.views import views
+from carya.models.views import first
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
 from carya.progress import Bars, Progress, Report
@@ -152,14 +152,18 @@ class Reranked(Parameterised):
         own = None if label_features is None else checks.features(label_features, "label_features")
         if own is not None and own.rows != labels.cols:
             raise InputError(f"label_features have {own.rows} rows, there are {labels.cols} labels")
-        first = features.widths[0] if columns is None else _first(columns, features, own)
+        comparable = own is not None and own.widths == features.widths
+        count = features.widths[0] if columns is None else _columns(columns, features.widths[0], comparable)
+        rows = first(features, count)  # what is behind only matters for rows held out
+        about = own if comparable else None  # those of another kind are for trees alone
+        for_trees = None if own is None else (first(own, count) if comparable else own).as_given()
         ranker = self.ranker or AveragedRanker([BoostedRanker(n_jobs=self.n_jobs), NeuralRanker()])
         ranker = copy.deepcopy(ranker)
         parts, relevance = [], []
         with self._progress() as progress:
             for held in self._held_out(labels.rows, groups):
                 seen = np.setdiff1d(np.arange(labels.rows), held)
-                evidence = self._evidence(features.take(seen), labels.take(seen), own, first)
+                evidence = self._evidence(rows.take(seen), labels.take(seen), for_trees, about)
                 some = features.take(held)
                 with progress.stage("look at rows held out") as report:
                     for begin, pairs, pool in self._pairs(evidence, some, None, report):
@@ -168,7 +172,7 @@ class Reranked(Parameterised):
                         parts.append(pairs)
             with progress.stage("train the ranker"):
                 ranker.fit(Pairs.joined(parts), np.concatenate(relevance))
-        self._set_learned(self._evidence(features, labels, own, first), ranker)
+        self._set_learned(self._evidence(rows, labels, for_trees, about), ranker)
         return self
 
     def predict(
@@ -288,20 +292,14 @@ class Reranked(Parameterised):
         width = None if beam_width is None else checks.positive_int(beam_width, "beam_width")
         return Asked(int(self.pool), int(self.neighbours), int(self.extra), width)
 
-    def _evidence(self, features: Features, labels: Csr, label_features: Features | None, columns: int) -> Evidence:
-        """Train fresh models; an ensemble of them shares what it can."""
-        comparable = label_features is not None and label_features.widths == features.widths
-        seen = views(features, columns).trees
+    def _evidence(self, features: Features, labels: Csr, for_trees: Any, about: Features | None) -> Evidence:
+        """Train fresh models, maybe with features of labels; an ensemble of them shares what it can."""
         base = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_TREES) if self.base is None else self.base
         # Of an ensemble only the trees count: the ranker weighs what they say.
         trees = base if isinstance(base, Ensemble) else Ensemble(_list(base))
         ensemble = Ensemble(trees.members, n_trees=trees.n_trees)
-        own = None
-        if label_features is not None:
-            own = views(label_features, columns if comparable else label_features.widths[0]).trees.as_given()
-        ensemble.fit_checked(seen, labels, label_features=own)
-        about = label_features if comparable else None  # those of another kind are for trees alone
-        return Evidence.of(ensemble.members_, seen, labels, about, n_jobs=self.n_jobs)
+        ensemble.fit_checked(features, labels, label_features=for_trees)
+        return Evidence.of(ensemble.members_, features, labels, about, n_jobs=self.n_jobs)
 
     def _held_out(self, rows: int, groups: ArrayLike | None) -> list[NDArray[np.int64]]:
         """The rows held out in each round; those of a group go together."""
@@ -364,12 +362,12 @@ class Reranked(Parameterised):
         return labels, scores
 
 
-def _first(columns: object, features: Features, label_features: Features | None) -> int:
+def _columns(columns: object, width: int, comparable: bool) -> int:
     """The number of columns for trees, if that can be."""
     count = checks.positive_int(columns, "columns")
-    if count > features.widths[0]:
-        raise InputError(f"columns is {count}, X has {features.widths[0]} sparse columns")
-    if label_features is None or label_features.widths != features.widths:
+    if count > width:
+        raise InputError(f"columns is {count}, X has {width} sparse columns")
+    if not comparable:
         raise InputError("columns needs label_features that have the columns of X")
     return count
 

@@ -42,12 +42,18 @@ def views(features: Features, columns: int) -> Views:
     array([[0. , 0. , 0.8, 0.6],
            [0. , 0. , 0. , 0. ]], dtype=float32)
     """
-    if features.widths[0] == columns:
+    trees = first(features, columns)
+    if trees is features:
         directed = unit(features)
         return Views(features, directed, directed)
-    X = features.sparse.to_scipy()
-    first = unit(Features.of(Csr.of_scipy(X[:, :columns]), features.dense))
-    rest = X.copy()
+    rest = features.sparse.to_scipy().copy()
     rest.data[rest.indices < columns] = 0
     rest.eliminate_zeros()
-    return Views(first, first, unit(Features.of(Csr.of_scipy(rest), features.dense)))
+    return Views(trees, trees, unit(Features.of(Csr.of_scipy(rest), features.dense)))
+
+
+def first(features: Features, columns: int) -> Features:
+    """What trees see: the same if these are all sparse columns, else those alone, of length 1."""
+    if features.widths[0] == columns:
+        return features
+    return unit(Features.of(Csr.of_scipy(features.sparse.to_scipy()[:, :columns]), features.dense))
