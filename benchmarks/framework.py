@@ -37,9 +37,8 @@ def table(group: str, results: dict[str, dict[str, dict[str, Any]]], names: list
                 recall = f"{one['R@10']:.1f}" if "R@10" in one else "–"
                 propensity = " / ".join(f"{one[f'PSP@{k}']:.1f}" for k in (1, 3, 5)) if "PSP@1" in one else "–"
                 precision = " / ".join(f"{one[f'P@{k}']:.2f}" for k in (1, 3, 5))
-                lines.append(
-                    f"| {name} | {precision} | {recall} | {propensity} | {one['train_s']:.1f} | {one['batch_ms']:.3f} |"
-                )
+                times = f"{one['train_s']:.1f} | {one['batch_ms']:.3f}" if "train_s" in one else "– | –"
+                lines.append(f"| {name} | {precision} | {recall} | {propensity} | {times} |")
         lines.append("")
     return "\n".join(lines)
 
