@@ -30,7 +30,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _LEAST_POOL = 20
-_BEAM_SHARE = 2 / 3  # of a tree's own beam: what one tree misses, another finds
+_BEAM_SHARE = 1 / 2  # of a tree's own beam: what one tree misses, another finds
 
 
 class _Members(Rule):
@@ -133,8 +133,8 @@ class Ensemble(Parameterised):
     ) -> sp.csr_array:
         """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
 
-        Without `beam_width`, several trees search with two thirds of their own beams each: what one misses, another
-        finds. With `min_score`, labels below it are left out.
+        Without `beam_width`, several trees search with half of their own beams each: what one misses, another finds.
+        With `min_score`, labels below it are left out.
         """
         models, _ = self._ready()
         inputs = self._inputs(X, len(models))
