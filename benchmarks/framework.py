@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,14 @@ def table(group: str, results: dict[str, dict[str, dict[str, Any]]], names: list
         for name in names:
             if name in found:
                 one = found[name]
+                if "over_s" in one:
+                    lines.append(f"| {name} | not within {one['over_s'] / 60:.0f} minutes | | | | |")
+                    continue
                 recall = f"{one['R@10']:.1f}" if "R@10" in one else "–"
                 propensity = " / ".join(f"{one[f'PSP@{k}']:.1f}" for k in (1, 3, 5)) if "PSP@1" in one else "–"
                 precision = " / ".join(f"{one[f'P@{k}']:.2f}" for k in (1, 3, 5))
-                lines.append(
-                    f"| {name} | {precision} | {recall} | {propensity} | {one['train_s']:.1f} | {one['batch_ms']:.3f} |"
-                )
+                times = f"{one['train_s']:.1f} | {one['batch_ms']:.3f}" if "train_s" in one else "– | –"
+                lines.append(f"| {name} | {precision} | {recall} | {propensity} | {times} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -47,6 +50,7 @@ def main() -> None:
     parser.add_argument("--peer-python")
     parser.add_argument("--features", type=Path)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--limit", type=float, help="seconds after which a configuration of ours is given up")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     groups = run_script(sys.executable, "run_framework.py", arguments.data[0])
@@ -66,7 +70,18 @@ def main() -> None:
                         arguments.peer_python, "run_framework_peer.py", features, name, "--threads", arguments.threads
                     )
                 else:
-                    made = run_script(sys.executable, "run_framework.py", data, name, "--threads", arguments.threads)
+                    try:
+                        made = run_script(
+                            sys.executable,
+                            "run_framework.py",
+                            data,
+                            name,
+                            "--threads",
+                            arguments.threads,
+                            limit=arguments.limit,
+                        )
+                    except subprocess.TimeoutExpired:
+                        made = {"over_s": arguments.limit}
                 found[name] = made
                 print(f"{data.name}, {name}: {json.dumps(made)}", file=sys.stderr, flush=True)
                 file.write_text(json.dumps(found, indent=1) + "\n")

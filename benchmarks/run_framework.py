@@ -1,7 +1,8 @@
 """One configuration of the framework on a folder of texts: python run_framework.py DATA NAME; without NAME, all names.
 
-Features are those of carya.Tfidf, the reference features of the other runs; texts of labels are their names. Prints
-JSON: P@1/3/5, R@10, PSP@1/3/5 on the test part, seconds of training, and milliseconds a row of ranking in batch.
+Features are those of carya.Tfidf, the reference features of the other runs; Reranked has characters too, which only the
+names of labels are compared with. Texts of labels are their names. Prints JSON: P@1/3/5, R@10, PSP@1/3/5 on the test
+part, seconds of training, and milliseconds a row of ranking in batch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import carya
 from carya.models.presets import PRESETS
 from carya.ranking import BoostedRanker, NeuralRanker
+from carya.text.suited import about_columns, suited
 
 import measure
 
@@ -93,13 +95,14 @@ def main() -> None:
         measure.emit({group: list(rows) for group, rows in ROWS.items()})
         return
     jobs, data = arguments.threads, arguments.data
-    make = next(rows[arguments.name] for rows in ROWS.values() if arguments.name in rows)
-    texts = carya.Tfidf(n_jobs=jobs)
+    model = next(rows[arguments.name] for rows in ROWS.values() if arguments.name in rows)(jobs)
+    texts = suited(model, n_jobs=jobs)
     X = texts.fit_transform(measure.read_texts(data, "train"))
     Xt = texts.transform(measure.read_texts(data, "test"))
     Y, Yt = (measure.read(data, f"{part}.labels.npz") for part in ("train", "test"))
-    model = make(jobs)
-    about = {"label_features": texts.transform(measure.label_names(data))} if model.uses_label_features else {}
+    about: dict[str, Any] = about_columns(model, texts)
+    if model.uses_label_features:
+        about["label_features"] = texts.transform(measure.label_names(data))
     started = time.perf_counter()
     model.fit(X, Y, **about)
     result: dict[str, Any] = {"train_s": time.perf_counter() - started}

@@ -1,7 +1,8 @@
 """One run of carya.Reranked on a folder of texts: python run_reranked.py DATA [--no-label-texts] [--ranker neural]
 
-Features are those of carya.Tfidf, which are the reference features of the other runs; texts of labels are their names.
-Prints JSON: precision of the trees alone and reranked, seconds, and seconds of all threads together.
+Features are those of carya.Tfidf, which are the reference features of the other runs, and, unless --words is told, of
+characters, which only the names of labels are compared with. Prints JSON: precision of the trees alone and reranked,
+seconds, and seconds of all threads together.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import carya
+from carya.models.views import views
 from carya.ranking import AveragedRanker, BoostedRanker, NeuralRanker
+from carya.text.suited import about_columns, suited
 
 import measure
 
@@ -28,6 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--no-label-texts", action="store_true")
+    parser.add_argument("--words", action="store_true", help="features of words alone")
     parser.add_argument("--trees", type=int, default=2)
     parser.add_argument("--ranker", choices=RANKERS, default="averaged")
     parser.add_argument("--rounds", type=int, default=1)
@@ -36,18 +41,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="test", help="what is ranked: test, or dev")
     arguments = parser.parse_args()
+    arguments.words |= arguments.no_label_texts
     data, jobs = arguments.data, arguments.threads
-    texts = carya.Tfidf(n_jobs=jobs)
-    X = texts.fit_transform(measure.read_texts(data, "train"))
-    Xt = texts.transform(measure.read_texts(data, arguments.part))
-    Y, Yt = (measure.read(data, f"{part}.labels.npz") for part in ("train", arguments.part))
-    about = None if arguments.no_label_texts else texts.transform(measure.label_names(data))
     trees = [carya.XRLinear(n_jobs=jobs, seed=arguments.seed + tree) for tree in range(arguments.trees)]
     ranker = RANKERS[arguments.ranker](jobs)
     training = {"rounds": arguments.rounds, "ranker_rows": arguments.rows, "seed": arguments.seed}
     model = carya.Reranked(trees, ranker, n_jobs=jobs, **training)
+    texts = suited(model, n_jobs=jobs, **({"analyzer": "word"} if arguments.words else {}))
+    X = texts.fit_transform(measure.read_texts(data, "train"))
+    Xt = texts.transform(measure.read_texts(data, arguments.part))
+    Y, Yt = (measure.read(data, f"{part}.labels.npz") for part in ("train", arguments.part))
+    about: dict[str, Any] = {}
+    if not arguments.no_label_texts:
+        about = {"label_features": texts.transform(measure.label_names(data)), **about_columns(model, texts)}
     started, worked = time.perf_counter(), time.process_time()
-    model.fit(X, Y, label_features=about)
+    model.fit(X, Y, **about)
     result = {"fit_s": time.perf_counter() - started, "fit_cpu_s": time.process_time() - worked}
     with tempfile.TemporaryDirectory() as folder:
         model.save(f"{folder}/model")
@@ -59,8 +67,9 @@ def main() -> None:
         result["batch_ms"] = (time.perf_counter() - started) / Xt.shape[0] * 1e3
         result["batch_cpu_ms"] = (time.process_time() - worked) / Xt.shape[0] * 1e3
         result |= measure.precision(Yt, S)
+        seen = views(carya.checks.features(Xt), about.get("columns", Xt.shape[1])).trees.as_given()
         for number, tree in enumerate(model.members_):
-            alone = measure.precision(Yt, tree.predict(Xt, top_k=measure.TOP_K))
+            alone = measure.precision(Yt, tree.predict(seen, top_k=measure.TOP_K))
             result |= {f"tree {number} {name}": value for name, value in alone.items()}
         result |= measure.latency(lambda row: model.rank(Xt[[row]], top_k=measure.TOP_K), Xt.shape[0], count=300)
     measure.emit(result)

@@ -191,6 +191,19 @@ def test_presets_and_trees(jsonl: Path, tmp_path: Path) -> None:
     assert "did you mean 'fast'" in unknown.stderr
 
 
+def test_the_accurate_preset_looks_at_characters_too(jsonl: Path, tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    data, accurate = str(jsonl / "train.jsonl"), ["--preset", "accurate", "--min-df", "1"]
+    done = run("train", data, "-o", str(tmp_path / "model"), *accurate)
+    assert done.returncode == 0, done.stderr
+    opened = carya.load(tmp_path / "model")
+    assert list(opened.vectorizer_.analyzer) == ["word", "char_wb"]
+    assert opened.model_.members_[0].widths_ == (opened.vectorizer_.widths_[0], 0)
+    words = run("train", data, "-o", str(tmp_path / "words"), *accurate, "--analyzer", "word")
+    assert words.returncode == 0, words.stderr
+    assert carya.load(tmp_path / "words").vectorizer_.analyzer == "word"
+
+
 def test_inspect(model: Path) -> None:
     assert "Tfidf(" in run("inspect", str(model)).stdout
     assert json.loads(run("inspect", str(model), "--json").stdout)["texts"]["terms"][0] > 20

@@ -156,6 +156,32 @@ def test_label_texts_bring_labels_that_nothing_else_finds() -> None:
         model.fit(X[: labels // 2], own[: labels // 2])
 
 
+def test_columns_behind_are_only_for_the_texts_of_labels(world: World, tmp_path: Path) -> None:
+    """Trees and neighbours do as without them, and names are looked for in nothing else."""
+    letters = sp.csr_array((np.random.default_rng(0).random((1500, 30)) < 0.2).astype(np.float32))
+    names = sp.csr_array((np.random.default_rng(1).random((150, 30)) < 0.2).astype(np.float32))
+    words = sp.csr_array(world.X / sp.linalg.norm(world.X, axis=1)[:, None])
+    X = sp.csr_array(sp.hstack([words, letters], format="csr"))
+    about = sp.csr_array(sp.hstack([sp.csr_array(np.ones((150, world.X.shape[1]), np.float32)), names], format="csr"))
+    model = carya.Reranked(TREE, ByOneFeature("text"))
+    model.fit(X, world.Y, label_features=about, columns=world.X.shape[1])
+    plain = carya.Reranked(TREE, ByOneFeature("votes")).fit(words, world.Y)
+    assert model.members_[0].widths_ == (world.X.shape[1], 0)
+    assert model.widths_ == (X.shape[1], 0)
+    (pairs, labels), (alone, found) = model.pairs(X[:40]), plain.pairs(words[:40])
+    at = {key: number for number, key in enumerate(zip(pairs.queries, labels, strict=True))}
+    same_pair = [at[key] for key in zip(alone.queries, found, strict=True)]  # there are more, which names add
+    for name in ("tree0.score", "votes", "centre", "features"):
+        assert pairs.column(name)[same_pair] == pytest.approx(alone.column(name), rel=1e-3, abs=1e-3), name
+    cosines = (letters[:40] / sp.linalg.norm(letters[:40], axis=1)[:, None]) @ names.T
+    cosines = cosines.toarray() / np.maximum(sp.linalg.norm(names, axis=1), 1e-9)
+    assert pairs.column("text") == pytest.approx(cosines[pairs.queries, labels], abs=2e-3)
+    model.save(tmp_path / "model")
+    again = carya.load(tmp_path / "model")
+    assert same(again.predict(X), model.predict(X))
+    assert np.array_equal(again.rank(X[[3]])[0], model.predict(X[[3]]).indices)
+
+
 @pytest.mark.parametrize("form", ["sparse", "dense", "pair"])
 def test_what_models_promise(world: World, pair: Any, form: str, tmp_path: Path) -> None:
     X = {"sparse": world.X, "dense": pair[1], "pair": pair}[form]
@@ -283,6 +309,13 @@ def test_wrong_input(world: World, reranked: carya.Reranked) -> None:
         carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, groups=np.zeros(1500))
     with pytest.raises(InputError, match="label_features have 3 rows, there are 150 labels"):
         carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, label_features=world.X[:3])
+    about = {"label_features": world.X[:150]}
+    with pytest.raises(InputError, match=r"columns must be .*, got 0"):
+        carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, **about, columns=0)
+    with pytest.raises(InputError, match=r"columns is \d+, X has \d+ sparse columns"):
+        carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, **about, columns=world.X.shape[1] + 1)
+    with pytest.raises(InputError, match="columns needs label_features"):
+        carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, columns=5)
     broken = carya.Reranked(TREE, ByOneFeature("votes")).fit(world.X, world.Y)
     broken.ranker_.score = lambda pairs: np.full(len(pairs), np.nan)  # type: ignore[method-assign]
     with pytest.raises(InputError, match="'by one feature' must give a finite score"):

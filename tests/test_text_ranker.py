@@ -17,6 +17,7 @@ from sklearn.base import clone
 import carya
 from carya.errors import InputError, ModelFormatError, NotFittedError, UnknownParameterError
 from carya.matrices import Csr
+from carya.ranking import NeuralRanker
 from carya.strings import Strings
 from carya.text.labels import LabelRows, label_matrix
 
@@ -258,6 +259,24 @@ def test_many_threads_may_ask(ranker: carya.TextRanker) -> None:
     for thread in threads:
         thread.join()
     assert got == [want] * 4
+
+
+def test_rerankers_find_names_within_words(tmp_path: Path) -> None:
+    """Words that no text had before: only their characters tell which names are in them."""
+    rng = np.random.default_rng(0)
+    names = ["".join(rng.choice(list("abcdefghijklmnop"), 6)) for _ in range(150)]
+    texts = [f"{end} for {name}{end}" for end in ("tool", "lore", "less") for name in names]
+    labels = [[name] for _ in range(3) for name in names]
+    new = [f"{name}ware for me" for name in names]
+    model = carya.Reranked(carya.XRLinear(max_leaf=20), NeuralRanker())
+    found = carya.TextRanker(model=model).fit(texts, labels)
+    assert found.vectorizer_.analyzer == ["word", "char_wb"]
+    assert found.model_.members_[0].widths_ == (found.vectorizer_.widths_[0], 0)
+    assert found.score(new, labels[:150]) > 0.9
+    with pytest.raises(InputError, match="no pair is relevant"):  # words alone say nothing of words held out
+        carya.TextRanker(carya.Tfidf(min_df=1), model).fit(texts, labels)
+    found.save(tmp_path / "model")
+    assert carya.load(tmp_path / "model").suggest(new[0]) == found.suggest(new[0])
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=10))

@@ -133,10 +133,11 @@ def _fit_texts(
     data: Corpus, threads: int, preset: str | None, trees: int | None, given: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     from carya.text.ranker import TextRanker
+    from carya.text.suited import suited
     from carya.text.tfidf import Tfidf
 
-    vectorizer = Tfidf(n_jobs=threads, verbose=True, **values_of(Tfidf, given))
     model = _model(threads, preset, trees, given)
+    vectorizer = suited(model, n_jobs=threads, verbose=True, **values_of(Tfidf, given))
     vectorizer.check_parameters()  # before a long file is read
     model.check_parameters()
     texts, labels = _taken_apart(data)

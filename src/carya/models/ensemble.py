@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -28,6 +29,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _LEAST_POOL = 20
+_BEAM_SHARE = 1 / 2  # of a tree's own beam: what one tree misses, another finds
 
 
 class _Members(Rule):
@@ -130,6 +132,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
     ) -> sp.csr_array:
         """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
 
+        Without `beam_width`, several trees search with half of their own beams each: what one misses, another finds.
         With `min_score`, labels below it are left out.
         """
         models, _ = self._ready()
@@ -140,7 +143,8 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         else:
             pool = self._pool(checks.positive_int(top_k, "top_k"))
             found = [
-                model.predict(one, top_k=pool, beam_width=beam_width) for model, one in zip(models, inputs, strict=True)
+                model.predict(one, top_k=pool, beam_width=beam)
+                for model, one, beam in zip(models, inputs, self._beams(beam_width), strict=True)
             ]
             answer = self._combine([ranking_of(S) for S in found], top_k, min_score)
         indptr, labels, scores = answer
@@ -158,8 +162,8 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         models, _ = self._ready()
         pool = self._pool(checks.positive_int(top_k, "top_k"))
         found = [
-            model.rank(one, top_k=pool, beam_width=beam_width)
-            for model, one in zip(models, self._inputs(x, len(models)), strict=True)
+            model.rank(one, top_k=pool, beam_width=beam)
+            for model, one, beam in zip(models, self._inputs(x, len(models)), self._beams(beam_width), strict=True)
         ]
         return self._combine_one(found, top_k, min_score)
 
@@ -179,7 +183,10 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
             queries = checks.sparse_rows(indptr, features, values, self.widths_)
             return self._search(queries, top_k, beam_width, min_score)
         pool = self._pool(checks.positive_int(top_k, "top_k"))
-        found = [model.rank_rows(indptr, features, values, top_k=pool, beam_width=beam_width) for model in models]
+        found = [
+            model.rank_rows(indptr, features, values, top_k=pool, beam_width=beam)
+            for model, beam in zip(models, self._beams(beam_width), strict=True)
+        ]
         rankings = [ranking(ends, labels, scores, self.n_labels_) for ends, labels, scores in found]
         return self._combine(rankings, top_k, min_score)
 
@@ -195,7 +202,10 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         """What :meth:`rank` says, for the sparse features of a query as they are in a row of a CSR matrix."""
         models, _ = self._ready()
         pool = self._pool(checks.positive_int(top_k, "top_k"))
-        found = [model.rank_sparse(features, values, top_k=pool, beam_width=beam_width) for model in models]
+        found = [
+            model.rank_sparse(features, values, top_k=pool, beam_width=beam)
+            for model, beam in zip(models, self._beams(beam_width), strict=True)
+        ]
         return self._combine_one(found, top_k, min_score)
 
     def _searched_as_one(self, beam_width: int | None) -> bool:
@@ -203,7 +213,17 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         models, _ = self._ready()
         if not all(isinstance(model, XRLinear) for model in models):
             return False
-        return len({(beam_width or model.beam_width, model.widths_) for model in models}) == 1
+        return len({(beam, model.widths_) for beam, model in zip(self._beams(beam_width), models, strict=True)}) == 1
+
+    def _beams(self, beam_width: int | None) -> list[int | None]:
+        """The beam of each member: as asked, or of several trees a share of their own; None for what has no beam."""
+        models, _ = self._ready()
+        if beam_width is not None:
+            return [beam_width] * len(models)
+        own = [model.beam_width if isinstance(model, XRLinear) else None for model in models]
+        if sum(beam is not None for beam in own) < 2:
+            return own
+        return [None if beam is None else math.ceil(beam * _BEAM_SHARE) for beam in own]
 
     def _search(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
         models, weights = self._ready()
@@ -212,7 +232,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
             [model.search() for model in models],
             queries,
             top_k=count,
-            beam_width=checks.positive_int(beam_width or models[0].beam_width, "beam_width"),
+            beam_width=checks.positive_int(self._beams(beam_width)[0], "beam_width"),
             pool=self._pool(count),
             combine=self.combine,
             weights=weights,

@@ -15,6 +15,7 @@ from carya import sparse as sp
 from carya.indexing.representations import pifa, unit
 from carya.matrices import Csr, Features
 from carya.models.similarity import similarity
+from carya.models.views import views
 from carya.models.xr_linear import XRLinear
 from carya.ranking.pairs import Pairs
 from carya.ranking.pool import Pool, Votes
@@ -64,7 +65,8 @@ class Evidence:
     company : Csr, labels x labels
         The share of a label's rows that have another label too; of each, the largest.
     texts, words : XRLinear, optional
-        Of the labels' own features, if they are columns of X too: as they are, and each feature counting alike.
+        Of the labels' own features, if they are columns of X too: as they are, and each feature counting alike. They
+        may have columns that the other parts do not see, behind theirs.
     """
 
     members: Sequence[XRLinear]
@@ -85,14 +87,14 @@ class Evidence:
         *,
         n_jobs: int,
     ) -> Self:
-        """From trained trees and the rows they were trained on."""
+        """From trained trees and the rows they were trained on; `label_features` may have columns behind theirs."""
         threads = _core.thread_count(n_jobs)
         ones = labels.with_values(1)
         centres = unit(pifa(features, ones, keep=_CENTRE_FEATURES, threads=threads))
         made = {"n_jobs": n_jobs, "threads": threads}
         texts = words = None
-        if label_features is not None and label_features.widths == features.widths:
-            own = unit(label_features)
+        if label_features is not None:
+            own = views(label_features, features.widths[0]).texts
             counts = np.repeat(np.diff(own.sparse.indptr), np.diff(own.sparse.indptr))
             shares = Csr.of(own.sparse.indptr, own.sparse.indices, (1 / counts).astype(np.float32), own.sparse.cols)
             texts, words = similarity(own, **made), similarity(Features.of(shares, own.dense), **made)
@@ -112,7 +114,7 @@ class Evidence:
     @property
     def widths(self) -> tuple[int, int]:
         """How many features of a query are sparse, how many dense."""
-        return self.near.widths_
+        return self.near.widths_ if self.texts is None else self.texts.widths_
 
     @cached_property
     def frequency(self) -> NDArray[np.float32]:
@@ -127,20 +129,21 @@ class Evidence:
 
     def pairs(self, queries: Features, asked: Asked, *, threads: int) -> tuple[Pairs, Pool]:
         """The candidates of some queries and what is known of each pair; a query without features has none."""
-        directed = unit(queries)
+        queries, directed, about = views(queries, self.near.widths_[0])
         neighbours = self.near.search().predict(directed, top_k=asked.neighbours, beam_width=1, threads=threads)
         voters, cosines = _owners(neighbours[0]), np.maximum(neighbours[2], 0)
         votes = Votes.of(voters, neighbours[1], cosines, self.labels)
         found = [self._found(queries, asked, threads)]
         if asked.extra:
             found.append(votes.best(queries.rows, self.n_labels, asked.extra))
-            for near in (self.centres, self.texts):
-                if near is not None:
-                    found.append(self._nearest(near.search(), directed, asked.extra, threads))
+            found.append(self._nearest(self.centres.search(), directed, asked.extra, threads))
+            if self.texts is not None:
+                found.append(self._nearest(self.texts.search(), about, asked.extra, threads))
         pool = Pool.of(np.concatenate(found), queries.rows, self.n_labels)
         columns = self._of_trees(queries, pool, threads)
         columns |= _of_votes(votes, pool, voters, cosines)
         columns |= self._of_labels(queries, directed, pool, threads)
+        columns |= self._of_texts(about, pool, threads)
         columns["company"] = self._of_company(pool, columns["trees.gap"], columns["trees.rank"])
         values = np.column_stack(list(columns.values())).astype(np.float32)
         return Pairs(np.ascontiguousarray(values), tuple(columns), pool.offsets), pool
@@ -199,17 +202,27 @@ class Evidence:
     ) -> dict[str, NDArray[np.float32]]:
         wanted = pool.matrix()
         near = self.centres.search().selected(directed, wanted, threads=threads)
-        columns = {
+        return {
             "centre": near,
             "centre.rank": pool.ranks(near),
             "frequency": self.frequency[pool.labels],
             "features": np.log1p(np.diff(queries.sparse.indptr)).astype(np.float32)[pool.queries],
         }
-        if self.texts is not None and self.words is not None:
-            columns["text"] = self.texts.search().selected(directed, wanted, threads=threads)
-            present = Features.of(queries.sparse.with_values(1), directed.dense)
-            columns["text.share"] = self.words.search().selected(present, wanted, threads=threads)
-        return columns
+
+    def _of_texts(self, about: Features, pool: Pool, threads: int) -> dict[str, NDArray[np.float32]]:
+        if self.texts is None or self.words is None:
+            return {}
+        wanted = pool.matrix()
+        present = Features.of(about.sparse.with_values(1), about.dense)
+        near = self.texts.search().selected(about, wanted, threads=threads)
+        share = self.words.search().selected(present, wanted, threads=threads)
+        return {
+            "text": near,
+            "text.rank": pool.ranks(near),
+            "text.share": share,
+            "text.share.rank": pool.ranks(share),
+            "text.share.gap": pool.gaps(share),
+        }
 
     def _of_company(self, pool: Pool, gaps: NDArray[np.float32], places: NDArray[np.float32]) -> NDArray[np.float32]:
         """How often a label comes with the best other candidates of its query, these weighed by their scores."""

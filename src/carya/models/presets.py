@@ -81,7 +81,8 @@ PRESETS: dict[str, Preset] = {
     ),
     "small": Preset("half the bytes of the default", {"threshold": 0.2}),
     "accurate": Preset(
-        "trees and neighbours find candidates, boosted trees and a network order them (needs lightgbm to train)",
+        "trees, neighbours and names of labels find candidates, boosted trees and a network order them (needs "
+        "lightgbm to train)",
         trees=2,
         kind="reranked",
     ),

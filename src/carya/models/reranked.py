@@ -19,6 +19,7 @@ from carya.models.evidence import Asked, Evidence
 from carya.models.kinds import Rankings
 from carya.models.reranked_saving import pack, unpack
 from carya.models.verbs import Verbs
+from carya.models.views import first
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
 from carya.progress import Report
@@ -112,6 +113,7 @@ class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
         *,
         label_features: FeaturesLike | None = None,
         groups: ArrayLike | None = None,
+        columns: int | None = None,
     ) -> Self:
         """Train the ranker on rows that are held out, and the models on all.
 
@@ -124,10 +126,13 @@ class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
             Rows that belong together, such as parts of one document, are held out together: else the ranker sees
             neighbours that a new query will not have. Without, rows that stand side by side are, up to 20 of them: what
             comes from one source often stands together.
+        columns : int, optional
+            Only the first so many sparse columns of X are for trees and neighbours, such as words; those behind are
+            only compared with label_features, such as characters, which find a name within a longer word.
         """
         self.check_parameters()
         features, labels = checks.training_pair(X, Y)
-        return self.fit_checked(features, labels, label_features=label_features, groups=groups)
+        return self.fit_checked(features, labels, label_features=label_features, groups=groups, columns=columns)
 
     def fit_checked(
         self,
@@ -136,19 +141,25 @@ class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
         *,
         label_features: FeaturesLike | None = None,
         groups: ArrayLike | None = None,
+        columns: int | None = None,
     ) -> Self:
         """The same with matrices that came through the door."""
         self.check_parameters()
         own = None if label_features is None else checks.features(label_features, "label_features")
         if own is not None and own.rows != labels.cols:
             raise InputError(f"label_features have {own.rows} rows, there are {labels.cols} labels")
+        comparable = own is not None and own.widths == features.widths
+        count = features.widths[0] if columns is None else _columns(columns, features.widths[0], comparable)
+        rows = first(features, count)  # what is behind only matters for rows held out
+        about = own if comparable else None  # those of another kind are for trees alone
+        for_trees = None if own is None else (first(own, count) if comparable else own).as_given()
         ranker = self.ranker or AveragedRanker([BoostedRanker(n_jobs=self.n_jobs), NeuralRanker()])
         ranker = copy.deepcopy(ranker)
         parts, relevance = [], []
         with self._progress() as progress:
             for held in self._held_out(labels.rows, groups):
                 seen = np.setdiff1d(np.arange(labels.rows), held)
-                evidence = self._evidence(features.take(seen), labels.take(seen), own)
+                evidence = self._evidence(rows.take(seen), labels.take(seen), for_trees, about)
                 some = features.take(held)
                 with progress.stage("look at rows held out") as report:
                     for begin, pairs, pool in self._pairs(evidence, some, None, report):
@@ -157,7 +168,7 @@ class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
                         parts.append(pairs)
             with progress.stage("train the ranker"):
                 ranker.fit(Pairs.joined(parts), np.concatenate(relevance))
-        self._set_learned(self._evidence(features, labels, own), ranker)
+        self._set_learned(self._evidence(rows, labels, for_trees, about), ranker)
         return self
 
     def pairs(self, X: FeaturesLike, *, beam_width: int | None = None) -> tuple[Pairs, NDArray[np.int32]]:
@@ -208,15 +219,14 @@ class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
         width = None if beam_width is None else checks.positive_int(beam_width, "beam_width")
         return Asked(int(self.pool), int(self.neighbours), int(self.extra), width)
 
-    def _evidence(self, features: Features, labels: Csr, label_features: Features | None) -> Evidence:
-        """Train fresh models; an ensemble of them shares what it can."""
+    def _evidence(self, features: Features, labels: Csr, for_trees: Any, about: Features | None) -> Evidence:
+        """Train fresh models, maybe with features of labels; an ensemble of them shares what it can."""
         base = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_TREES) if self.base is None else self.base
         # Of an ensemble only the trees count: the ranker weighs what they say.
         trees = base if isinstance(base, Ensemble) else Ensemble(_list(base))
         ensemble = Ensemble(trees.members, n_trees=trees.n_trees)
-        own = None if label_features is None else label_features.as_given()
-        ensemble.fit_checked(features, labels, label_features=own)
-        return Evidence.of(ensemble.members_, features, labels, label_features, n_jobs=self.n_jobs)
+        ensemble.fit_checked(features, labels, label_features=for_trees)
+        return Evidence.of(ensemble.members_, features, labels, about, n_jobs=self.n_jobs)
 
     def _held_out(self, rows: int, groups: ArrayLike | None) -> list[NDArray[np.int64]]:
         """The rows held out in each round; those of a group go together."""
@@ -263,6 +273,16 @@ class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
                 labels.append(best.labels)
                 scores.append(said[chosen])
         return np.cumsum(np.concatenate(lengths)), np.concatenate(labels), np.concatenate(scores)
+
+
+def _columns(columns: object, width: int, comparable: bool) -> int:
+    """The number of columns for trees, if that can be."""
+    count = checks.positive_int(columns, "columns")
+    if count > width:
+        raise InputError(f"columns is {count}, X has {width} sparse columns")
+    if not comparable:
+        raise InputError("columns needs label_features that have the columns of X")
+    return count
 
 
 def _scores(ranker: Ranker, pairs: Pairs) -> NDArray[np.float32]:

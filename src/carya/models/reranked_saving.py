@@ -82,8 +82,11 @@ def _check(evidence: Evidence) -> None:
     of_labels = [*evidence.members, evidence.centres, evidence.texts, evidence.words]
     if any(one.tree_.n_labels != n_labels for one in of_labels if one is not None):
         raise InputError("parts differ in the number of labels")
-    if any(one.widths_ != widths for one in of_labels if one is not None):
+    seen = evidence.near.widths_  # the first columns of all
+    if any(one.widths_ != seen for one in (*evidence.members, evidence.centres)):
         raise InputError("parts differ in the number of features")
+    if seen[0] > widths[0] or seen[1] != widths[1] or (evidence.words is not None and evidence.words.widths_ != widths):
+        raise InputError("the texts of labels do not have the features of the other parts")
     if evidence.near.tree_.n_labels != evidence.labels.rows or evidence.company.rows != n_labels:
         raise InputError("parts differ in the number of rows")
     if (evidence.texts is None) != (evidence.words is None):

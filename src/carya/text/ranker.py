@@ -22,6 +22,7 @@ from carya.text.calibration import Calibration
 from carya.text.explaining import TextExplanation
 from carya.text.labels import LabelRows, LabelSet, label_matrix
 from carya.text.saving import pack, unpack
+from carya.text.suited import about_columns, suited
 from carya.text.tfidf import Tfidf
 
 
@@ -70,7 +71,9 @@ class TextRanker(Parameterised):
     """
 
     vectorizer: Tfidf | None = parameter(
-        None, Either(Instance(Tfidf, "a Tfidf"), Choice(None)), "how texts become features; None is Tfidf()"
+        None,
+        Either(Instance(Tfidf, "a Tfidf"), Choice(None)),
+        "how texts become features; None is Tfidf(), or words and characters for a Reranked",
     )
     model: Model | None = parameter(
         None, Either(Instance(Model, "a model such as XRLinear"), Choice(None)), "what ranks them; None is XRLinear()"
@@ -98,8 +101,8 @@ class TextRanker(Parameterised):
             pairs look for it in texts; those do with names, or the labels themselves, if there is nothing else.
         """
         self.check_parameters()
-        vectorizer = Tfidf() if self.vectorizer is None else Tfidf(**self.vectorizer.get_params(deep=False))
         model = XRLinear() if self.model is None else fresh(self.model)
+        vectorizer = suited(model) if self.vectorizer is None else Tfidf(**self.vectorizer.get_params(deep=False))
         rows = vectorizer.fit_rows(texts)
         X = Features.of(Csr.of_triple(rows, vectorizer.n_features_))
         Y, ids = _rows_of(labels)
@@ -113,7 +116,7 @@ class TextRanker(Parameterised):
             raise InputError(f"{model!r} needs label_texts")
         if model.uses_label_features:
             about["label_features"] = vectorizer.transform(known.texts or known.names or known.ids)
-        model.fit_checked(*checks.training_pair(X, Y), **about)
+        model.fit_checked(*checks.training_pair(X, Y), **about, **about_columns(model, vectorizer))
         self._set_learned(vectorizer, model, known.counted(Y))
         return self
 

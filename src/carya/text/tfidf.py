@@ -217,6 +217,12 @@ class Tfidf(Parameterised):
             names += [prefix + raw[begin:end].decode() for begin, end in itertools.pairwise([0, *ends.tolist()])]
         return np.array(names, dtype=object)
 
+    @property
+    def widths_(self) -> list[int]:
+        """How many features each analyzer has; they stand side by side in that order."""
+        self._ready()
+        return [self.buckets or ends.size for _, ends, _ in self.terms_]
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "terms_")
 
