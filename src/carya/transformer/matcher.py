@@ -22,6 +22,7 @@ from carya.transformer.account import Account, Examples, Settings
 from carya.transformer.checkpoints import Checkpoints
 from carya.transformer.curriculum import stages
 from carya.transformer.encoder import Encoder
+from carya.transformer.given import LabelTexts
 from carya.transformer.heads import Heads, Targets
 from carya.transformer.loop import Training
 from carya.transformer.losses import TRANSFORMS
@@ -82,6 +83,7 @@ def fine_tuned(
     *,
     dev: tuple[Sequence[str], Csr] | None,
     stop_after: Sequence[int] | None,
+    about: LabelTexts | None = None,
     progress: Progress,
     purpose: str,
 ) -> Matcher:
@@ -93,6 +95,8 @@ def fine_tuned(
         The levels to train, coarse to fine.
     stop_after : sequence of int, optional
         The epochs of each stage, as found before.
+    about : LabelTexts, optional
+        What is written about labels, to be learned too.
     purpose : str
         What this training is for, so that checkpoints of another are not mistaken for its own.
     """
@@ -102,7 +106,12 @@ def fine_tuned(
     with progress.stage("tokenise") as report:
         tokens = Tokens.of(texts, encoder.tokenizer, max_length=settings.max_length, report=report)
     costs = "induce" if settings.cost_sensitive else "none"
-    examples = Examples(tokens, _targets(labels, tree, costs))
+    written = None if about is None else Tokens.of(about.texts, encoder.tokenizer, max_length=settings.max_length)
+    read, wanted = tokens, labels
+    if about is not None and written is not None and settings.label_text_passes:
+        read = tokens.joined(*[written] * settings.label_text_passes)
+        wanted = _below(labels, about.targets(settings.label_text_passes))
+    examples = Examples(read, _targets(wanted, tree, costs))
     seen = None
     if dev is not None:
         dev_tokens = Tokens.of(dev[0], encoder.tokenizer, max_length=settings.max_length)
@@ -116,7 +125,7 @@ def fine_tuned(
         parent = tree.parents[level - 1] if inherits else None
         heads.begin(level, parent, shares, bias=settings.objective in ("bce", "softmax"))
         if settings.bootstrap == "linear":
-            _solve(settings, encoder, heads, tokens, labels, tree, level)
+            _solve(settings, encoder, heads, read, wanted, tree, level)
 
     training = Training(
         encoder,
@@ -127,13 +136,17 @@ def fine_tuned(
         dev=seen,
         begin=begin,
         stop_after=stop_after,
-        checkpoints=_checkpoints(settings, tokens, labels, purpose),
+        checkpoints=_checkpoints(settings, read, wanted, purpose),
         progress=progress,
     )
     account = training.run()
     with progress.stage("encode") as report:
         vectors = encoder.encode(tokens, max_length=settings.max_length, report=report)
     last = plan[-1].level
+    if about is not None and written is not None and last == tree.depth and settings.label_text_weight:
+        likeness = encoder.encode(written, max_length=settings.max_length)
+        likeness -= likeness.mean(axis=0)  # what all have in common tells no label from another
+        heads.add(last, about.columns, likeness * np.float32(settings.label_text_weight))
     head = _head(settings, heads, tree, last, vectors, everything=training.trains_all(last))
     return Matcher(encoder, head, vectors, account)
 
@@ -176,6 +189,16 @@ def _targets(labels: Csr, tree: LabelTree, costs: str) -> list[Targets]:
         Targets(one.indptr, one.indices, one.values, one.cols)
         for one in matching.level_targets(labels, tree, costs=matching.Costs(costs))
     ]
+
+
+def _below(first: Csr, second: Csr) -> Csr:
+    """The rows of one matrix, then those of another."""
+    return Csr.of(
+        np.concatenate([first.indptr, first.indptr[-1] + second.indptr[1:]]),
+        np.concatenate([first.indices, second.indices]),
+        np.concatenate([first.values, second.values]),
+        first.cols,
+    )
 
 
 def _settings(settings: TransformerParameters) -> Settings:

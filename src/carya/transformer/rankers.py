@@ -1,5 +1,6 @@
-"""The three rankers of a transformer model, all of them native: its heads on the encoder's vectors, a linear ranker on
-TF-IDF and vectors side by side, and one on TF-IDF alone. What they find is mixed as dev texts say.
+"""The rankers of a transformer model, all of them native: its heads on the encoder's vectors, a linear ranker on TF-IDF
+and vectors side by side, one on TF-IDF alone, and votes of texts with near vectors. What they find is mixed as dev
+texts say.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from carya.errors import InputError
 from carya.layer import Layer, Transform, Weights
 from carya.matrices import Csr
 from carya.models.mixing import best_weights
+from carya.models.neighbours import NearestNeighbours
 from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
 from carya.search import combine_rankings, ranking_of
 from carya.tree import LabelTree
 
 #: The rankers by name.
-NAMES = ("head", "concatenated", "linear")
+NAMES = ("head", "concatenated", "linear", "neighbours")
+#: What a ranker is.
+Model = XRLinear | NearestNeighbours
+_SHARPNESS = 7.0  # of the votes of neighbours; chosen on dev texts of debian-deps and tibkat-en
 _POOL = 50  # labels that each ranker suggests
 
 
@@ -39,7 +44,7 @@ class Inputs:
         """What the ranker of that name takes."""
         if name == "concatenated":
             return self.sparse, self.vectors * np.float32(self.weight)
-        return self.vectors if name == "head" else self.sparse
+        return self.sparse if name == "linear" else self.vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +53,18 @@ class Rankers:
 
     Attributes
     ----------
-    models : dict of str to XRLinear
+    models : dict of str to model
     weights : dict of str to float
         Of the same names; they add up to 1.
     """
 
-    models: Mapping[str, XRLinear]
+    models: Mapping[str, Model]
     weights: Mapping[str, float]
 
     @property
     def n_labels(self) -> int:
         """How many labels they rank."""
-        return next(iter(self.models.values())).tree_.n_labels
+        return int(next(iter(self.models.values())).n_labels_)
 
     def predict(
         self, inputs: Inputs, *, top_k: int, beam_width: int | None = None, using: str | None = None, threads: int
@@ -68,29 +73,38 @@ class Rankers:
         if using is not None:
             if using not in self.models:
                 raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}")
-            return self.models[using].predict(inputs.of(using), top_k=top_k, beam_width=beam_width)
+            return self._ask(using, inputs, top_k, beam_width)
         names = [name for name in self.models if self.weights[name] > 0]
         if len(names) == 1:
-            return self.models[names[0]].predict(inputs.of(names[0]), top_k=top_k, beam_width=beam_width)
-        found = [
-            ranking_of(self.models[name].predict(inputs.of(name), top_k=max(top_k, _POOL), beam_width=beam_width))
-            for name in names
-        ]
+            return self._ask(names[0], inputs, top_k, beam_width)
+        found = [ranking_of(self._ask(name, inputs, max(top_k, _POOL), beam_width)) for name in names]
         weights = np.array([self.weights[name] for name in names], np.float32)
         indptr, labels, scores = combine_rankings(found, combine="mean", weights=weights, top_k=top_k, threads=threads)
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels))
 
+    def _ask(self, name: str, inputs: Inputs, top_k: int, beam_width: int | None) -> sp.csr_array:
+        about = {} if name == "neighbours" else {"beam_width": beam_width}
+        return self.models[name].predict(inputs.of(name), top_k=top_k, **about)
 
-def mixed(models: Mapping[str, XRLinear], inputs: Inputs, truth: sp.csr_array, *, threads: int) -> Rankers:
+
+def mixed(models: Mapping[str, Model], inputs: Inputs, truth: sp.csr_array, *, threads: int) -> Rankers:
     """Rankers with the weights that rank texts best which they were not trained on."""
     found = [ranking_of(model.predict(inputs.of(name), top_k=_POOL)) for name, model in models.items()]
     weights = best_weights(found, truth, combine="mean", threads=threads)
     return Rankers(models, dict(zip(models, (weights / weights.sum()).tolist(), strict=True)))
 
 
-def alike(models: Mapping[str, XRLinear]) -> Rankers:
+def alike(models: Mapping[str, Model]) -> Rankers:
     """Rankers that count equally, when no texts can tell."""
     return Rankers(models, dict.fromkeys(models, 1 / len(models)))
+
+
+def by_neighbours(vectors: NDArray[np.float32], labels: Csr, *, neighbours: int, n_jobs: int) -> NearestNeighbours:
+    """Votes of the texts with the nearest vectors for their labels."""
+    votes = NearestNeighbours(
+        over="rows", ranker=None, search="exact", neighbours=neighbours, sharpness=_SHARPNESS, n_jobs=n_jobs
+    )
+    return votes.fit(vectors, labels.to_scipy())
 
 
 def head_ranker(

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from carya.errors import CaryaError, ModelFormatError
+from carya.models.neighbours import NearestNeighbours
+from carya.models.neighbours_saving import KIND as NEIGHBOURS_KIND
 from carya.models.saving import KIND as MODEL_KIND
 from carya.models.xr_linear import XRLinear
 from carya.params import from_json, to_json
@@ -13,7 +15,7 @@ from carya.store import Saved
 from carya.text.saving import pack as pack_texts
 from carya.text.saving import unpack as unpack_texts
 from carya.transformer.encoder import Encoder
-from carya.transformer.rankers import NAMES, Rankers
+from carya.transformer.rankers import NAMES, Model, Rankers
 
 if TYPE_CHECKING:
     from carya.transformer.ranker import Fitted, TransformerRanker
@@ -26,7 +28,7 @@ def pack(fitted: Fitted, model: TransformerRanker, *, precision: str | None) -> 
     """The content of the folder but for the encoder."""
     parts = {
         # What heads learned is kept as it is: there is no threshold on it, and it is small.
-        name: one.to_saved(precision=None if name == "head" else precision)
+        name: one.to_saved(precision=None if name in ("head", "neighbours") else precision)
         for name, one in fitted.rankers.models.items()
     }
     own = {name: to_json(value) for name, value in model.plain_parameters().items() if name not in _OF_THE_WORK}
@@ -51,16 +53,17 @@ def unpack(saved: Saved, cls: type[TransformerRanker]) -> tuple[Fitted, dict[str
     vectorizer, labels, _, rest = unpack_texts(saved)
     try:
         weights = {name: float(value) for name, value in rest.parameters["weights"].items()}
-        models = {
-            name: XRLinear.from_saved(rest.part(name, MODEL_KIND, own, rest.shape[name]))
-            for name, own in rest.parameters["rankers"].items()
-        }
+        models: dict[str, Model] = {}
+        for name, own in rest.parameters["rankers"].items():
+            near = name == "neighbours"
+            part = rest.part(name, NEIGHBOURS_KIND if near else MODEL_KIND, own, rest.shape[name])
+            models[name] = NearestNeighbours.from_saved(part) if near else XRLinear.from_saved(part)
         parameters = {name: from_json(value) for name, value in rest.parameters["own"].items()}
         made = cls(**parameters)
         made.check_parameters()
         if not models or set(models) != set(weights) or not set(models) <= set(NAMES) or not sum(weights.values()) > 0:
             raise ValueError(f"the rankers are {sorted(models)}, with weights for {sorted(weights)}")
-        if any(model.tree_.n_labels != len(labels) for model in models.values()):
+        if any(model.n_labels_ != len(labels) for model in models.values()):
             raise ValueError("rankers and labels differ in size")
         if saved.place is None:
             raise ValueError("there is no encoder")
@@ -70,6 +73,7 @@ def unpack(saved: Saved, cls: type[TransformerRanker]) -> tuple[Fitted, dict[str
             "head": (0, encoder.width),
             "concatenated": (vectorizer.n_features_, encoder.width),
             "linear": (vectorizer.n_features_, 0),
+            "neighbours": (0, encoder.width),
         }
         if any(model.widths_ != expected[name] for name, model in models.items()):
             raise ValueError("rankers, terms and the encoder differ in size")

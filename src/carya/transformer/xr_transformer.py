@@ -15,7 +15,7 @@ from carya.matrices import Csr, Features
 from carya.progress import Progress
 from carya.transformer.given import Texts
 from carya.transformer.ranker import TransformerRanker
-from carya.transformer.rankers import threads_of
+from carya.transformer.rankers import by_neighbours, threads_of
 from carya.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class XRTransformer(TransformerRanker):
                 levels,
                 dev=data.dev if self.patience is not None else None,
                 stop_after=stop_after,
+                about=data.about,
                 progress=progress,
                 purpose=purpose,
             )
@@ -77,6 +78,10 @@ class XRTransformer(TransformerRanker):
         costs = {"relevance": "induce"} if self.cost_sensitive else {}
         models["concatenated"] = self.make_ranker(**costs).fit_checked(both, labels)
         models["linear"] = self.make_ranker(**costs).fit_checked(features, labels)
+        if self.neighbours:
+            models["neighbours"] = by_neighbours(
+                matcher.vectors, labels, neighbours=self.neighbours, n_jobs=self.n_jobs
+            )
         return matcher, models
 
 
