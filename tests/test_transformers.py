@@ -16,6 +16,8 @@ from carya.errors import InputError, ModelFormatError, NotFittedError, Parameter
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from carya.transformer.mixture import Mixture  # noqa: E402
+
 import tiny_encoders  # noqa: E402
 
 torch.set_num_threads(1)
@@ -187,6 +189,49 @@ def test_labels_are_learned_from_what_is_written_about_them(bert: Path) -> None:
     gained = (after.dense - before.dense)[np.argsort(after.order)]
     vectors = likened.encode([written[str(at)] for at in range(24)])
     assert np.allclose(gained, 50 * (vectors - vectors.mean(0)), atol=1e-3)
+
+
+def test_a_mixture_is_learned_from_what_rankers_say_together() -> None:
+    rng = np.random.default_rng(0)
+    rows, labels, right = 400, 30, rng.integers(30, size=400)
+    truth = sp.csr_array((np.ones(rows), (np.arange(rows), right)), shape=(rows, labels))
+    # Two rankers suggest the right label beside wrong ones; only what both suggest is right.
+    found = {}
+    for name in ("one", "other"):
+        S = np.zeros((rows, labels), np.float32)
+        S[np.arange(rows), right] = 0.5
+        wrong = (right + rng.integers(1, 10, size=rows) + (10 if name == "one" else 0)) % labels
+        S[np.arange(rows), wrong] = 0.8
+        found[name] = sp.csr_array(S)
+    frequency = np.zeros(labels, np.float32)
+    half = {name: one[:200] for name, one in found.items()}
+    mixture = Mixture.learned(half, truth[:200], frequency, seed=0)
+    S = mixture.rank({name: one[200:] for name, one in found.items()}, top_k=2)
+    assert carya.metrics.precision(truth[200:], S, k=1) == 1
+    assert carya.metrics.precision(truth[200:], found["one"][200:], k=1) == 0
+    assert np.diff(S.indptr).tolist() == [2] * 200
+    assert (S.data[::2] > S.data[1::2]).all()
+    whole = mixture.rank({name: one[200:] for name, one in found.items()}, top_k=9)
+    assert np.allclose(np.add.reduceat(whole.data, whole.indptr[:-1]), 1)
+    nothing = {name: sp.csr_array((3, labels), dtype=np.float32) for name in found}
+    assert mixture.rank(nothing, top_k=2).nnz == 0
+
+
+def test_a_model_with_a_learned_mixture(bert: Path, tmp_path: Path) -> None:
+    few = settings(bert, epochs=(1, 1), mixture="learned")
+    written = {f"l{label:02d}": f"w{5 * label} w{5 * label + 1}" for label in range(24)}
+    model = carya.XRTransformer(**few).fit(TEXTS, LABELS, dev=tiny_encoders.corpus(120, seed=3), label_texts=written)
+    assert set(model.dev_) == {"head", "concatenated", "linear", "neighbours", "label_texts", "mixed"}
+    assert model.weights_["label_texts"] == 0
+    assert model.dev_["mixed"]["P@1"] > 0.8  # of texts that the mixture was not learned from
+    S = model.predict(TEXTS[:20], top_k=3)
+    assert (np.diff(S.indptr) == 3).all()
+    assert (S.data > 0).all()
+    assert np.array_equal(S.indices, model.predict(TEXTS[:20], top_k=10).indices.reshape(20, 10)[:, :3].ravel())
+    model.save(tmp_path / "model")
+    assert same(carya.load(tmp_path / "model").predict(TEXTS[:20], top_k=3), S)
+    again = carya.XRTransformer(**few | {"refit": True}).fit(TEXTS, LABELS, dev=np.arange(60), label_texts=written)
+    assert again.score(*tiny_encoders.corpus(60, seed=5)) > 0.8
 
 
 def test_x_transformer_finds_clusters_then_labels(bert: Path, tmp_path: Path) -> None:

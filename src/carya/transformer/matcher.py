@@ -44,12 +44,15 @@ class Matcher:
     vectors : ndarray of float32
         Of the training texts.
     account : Account
+    about : XRLinear or None
+        Ranks labels by the cosine of their texts' vectors.
     """
 
     encoder: Encoder
     head: XRLinear | None
     vectors: NDArray[np.float32]
     account: Account = field(default_factory=Account)
+    about: XRLinear | None = None
 
 
 def device_of(name: str) -> torch.device:
@@ -143,12 +146,14 @@ def fine_tuned(
     with progress.stage("encode") as report:
         vectors = encoder.encode(tokens, max_length=settings.max_length, report=report)
     last = plan[-1].level
-    if about is not None and written is not None and last == tree.depth and settings.label_text_weight:
-        likeness = encoder.encode(written, max_length=settings.max_length)
-        likeness -= likeness.mean(axis=0)  # what all have in common tells no label from another
-        heads.add(last, about.columns, likeness * np.float32(settings.label_text_weight))
+    likened = None
+    if about is not None and written is not None and last == tree.depth:
+        of_labels = encoder.encode(written, max_length=settings.max_length)
+        likened = _likened(settings, about, of_labels)
+        of_labels -= of_labels.mean(axis=0)  # what all have in common tells no label from another
+        heads.add(last, about.columns, of_labels * np.float32(settings.label_text_weight))
     head = _head(settings, heads, tree, last, vectors, everything=training.trains_all(last))
-    return Matcher(encoder, head, vectors, account)
+    return Matcher(encoder, head, vectors, account, likened)
 
 
 def frozen(settings: TransformerParameters, texts: Sequence[str], *, progress: Progress) -> Matcher:
@@ -249,6 +254,19 @@ def _solve(
     dense, offsets = np.empty_like(layer.dense), np.empty_like(layer.offsets)
     dense[layer.order], offsets[layer.order] = layer.dense, layer.offsets
     heads.set_level(level, dense, np.maximum(offsets, -10))  # of a node without texts it is far below all others
+
+
+def _likened(settings: TransformerParameters, about: LabelTexts, vectors: NDArray[np.float32]) -> XRLinear:
+    """Labels ranked by the likeness of their texts; one without a text is like nothing."""
+    dense = np.zeros((about.n_labels, vectors.shape[1]), np.float32)
+    dense[about.columns] = vectors
+    return head_ranker(
+        [(dense, np.zeros(about.n_labels, np.float32))],
+        LabelTree.flat(about.n_labels),
+        transform="noop",
+        beam_width=settings.head_beam,
+        n_jobs=settings.n_jobs,
+    )
 
 
 def _head(

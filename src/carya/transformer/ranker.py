@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from carya.text.labels import LabelSet, label_matrix
 from carya.text.ranker import Suggestion
 from carya.text.tfidf import Tfidf
 from carya.transformer.given import Labels, LabelTexts, Texts, checked, checked_dev
-from carya.transformer.rankers import Inputs, Rankers, alike, mixed, report, threads_of
+from carya.transformer.rankers import Inputs, Rankers, alike, frequency_of, mixed, threads_of
 from carya.transformer.settings import TransformerParameters, need_torch
 from carya.version import __version__
 
@@ -93,16 +93,21 @@ class TransformerRanker(TransformerParameters):
         X = vectorizer.fit_transform(data.texts)
         matcher, models = self._train(data, X, epochs or None, progress, purpose)
         if chosen is not None:
-            return (vectorizer, Rankers(models, chosen.weights)), matcher
+            mixture = chosen.mixture and replace(chosen.mixture, frequency=frequency_of(data.labels))
+            return (vectorizer, Rankers(models, chosen.weights, mixture)), matcher
         if data.dev is None:
             return (vectorizer, alike(models)), matcher
         inputs = self._inputs(vectorizer, matcher.encoder, data.dev[0])
-        truth, threads = data.dev[1].to_scipy(), threads_of(self.n_jobs)
-        rankers = mixed(models, inputs, truth, threads=threads)
-        self.dev_ = {
-            name: report(truth, rankers.predict(inputs, top_k=5, using=name, threads=threads)) for name in models
-        }
-        self.dev_["mixed"] = report(truth, rankers.predict(inputs, top_k=5, threads=threads))
+        with progress.stage("mix the rankers"):
+            rankers, self.dev_ = mixed(
+                models,
+                inputs,
+                data.dev[1].to_scipy(),
+                frequency_of(data.labels),
+                how=self.mixture,
+                seed=self.seed,
+                threads=threads_of(self.n_jobs),
+            )
         return (vectorizer, rankers), matcher
 
     def _train(
@@ -148,7 +153,7 @@ class TransformerRanker(TransformerParameters):
 
         Parameters
         ----------
-        using : {"head", "concatenated", "linear", "neighbours"}, optional
+        using : {"head", "concatenated", "linear", "neighbours", "label_texts"}, optional
             Ask one of the rankers only, instead of their mixture.
         """
         fitted = self._ready()
@@ -209,7 +214,7 @@ class TransformerRanker(TransformerParameters):
 
     @property
     def weights_(self) -> dict[str, float]:
-        """How much each ranker counts in the mixture."""
+        """How much each ranker counts in a sum of scores; a mixture that is learned goes its own way."""
         return dict(self._ready().rankers.weights)
 
     @property

@@ -1,12 +1,12 @@
 """The rankers of a transformer model, all of them native: its heads on the encoder's vectors, a linear ranker on TF-IDF
-and vectors side by side, one on TF-IDF alone, and votes of texts with near vectors. What they find is mixed as dev
-texts say.
+and vectors side by side, one on TF-IDF alone, votes of texts with near vectors, and labels whose own texts have near
+vectors. What they find is mixed as dev texts say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,16 @@ from carya.models.neighbours import NearestNeighbours
 from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
 from carya.search import combine_rankings, ranking_of
+from carya.transformer.mixture import CANDIDATES, Found, Mixture
 from carya.tree import LabelTree
 
 #: The rankers by name.
-NAMES = ("head", "concatenated", "linear", "neighbours")
+NAMES = ("head", "concatenated", "linear", "neighbours", "label_texts")
 #: What a ranker is.
 Model = XRLinear | NearestNeighbours
 _SHARPNESS = 7.0  # of the votes of neighbours; chosen on dev texts of debian-deps and tibkat-en
 _POOL = 50  # labels that each ranker suggests
+_FEW_TEXTS = 500  # too few to learn a mixture from
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +58,13 @@ class Rankers:
     models : dict of str to model
     weights : dict of str to float
         Of the same names; they add up to 1.
+    mixture : Mixture or None
+        What mixes them instead of a sum with these weights.
     """
 
     models: Mapping[str, Model]
     weights: Mapping[str, float]
+    mixture: Mixture | None = None
 
     @property
     def n_labels(self) -> int:
@@ -74,6 +79,10 @@ class Rankers:
             if using not in self.models:
                 raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}")
             return self._ask(using, inputs, top_k, beam_width)
+        if self.mixture is not None:
+            most = max(top_k, CANDIDATES)
+            said = {name: self._ask(name, inputs, most, beam_width) for name in self.models}
+            return self.mixture.rank(said, top_k=top_k)
         names = [name for name in self.models if self.weights[name] > 0]
         if len(names) == 1:
             return self._ask(names[0], inputs, top_k, beam_width)
@@ -87,16 +96,74 @@ class Rankers:
         return self.models[name].predict(inputs.of(name), top_k=top_k, **about)
 
 
-def mixed(models: Mapping[str, Model], inputs: Inputs, truth: sp.csr_array, *, threads: int) -> Rankers:
-    """Rankers with the weights that rank texts best which they were not trained on."""
-    found = [ranking_of(model.predict(inputs.of(name), top_k=_POOL)) for name, model in models.items()]
-    weights = best_weights(found, truth, combine="mean", threads=threads)
-    return Rankers(models, dict(zip(models, (weights / weights.sum()).tolist(), strict=True)))
+def mixed(
+    models: Mapping[str, Model],
+    inputs: Inputs,
+    truth: sp.csr_array,
+    frequency: NDArray[np.float32],
+    *,
+    how: str,
+    seed: int,
+    threads: int,
+) -> tuple[Rankers, dict[str, dict[str, float]]]:
+    """Rankers mixed as ranks texts best that they were not trained on, and how good each and the mixture is.
+
+    Parameters
+    ----------
+    frequency : array
+        As :class:`Mixture` has it.
+    how : {"auto", "learned", "weights"}
+        A network that is learned, or weights; auto is what ranks texts better that it was not learned from.
+    """
+    found = {name: model.predict(inputs.of(name), top_k=_POOL) for name, model in models.items()}
+    summed = [name for name in models if name != "label_texts"]  # of which the head has its part already
+    weights = best_weights([ranking_of(found[name]) for name in summed], truth, combine="mean", threads=threads)
+    by_name = dict.fromkeys(models, 0.0) | dict(zip(summed, (weights / weights.sum()).tolist(), strict=True))
+    rankers = Rankers(models, by_name)
+    reports = {name: report(truth, one) for name, one in found.items()}
+    reports["mixed"] = report(truth, rankers.predict(inputs, top_k=5, threads=threads))
+    if how == "weights" or (how == "auto" and truth.shape[0] < _FEW_TEXTS):
+        return rankers, reports
+    few = {name: _best(one, CANDIDATES) for name, one in found.items()}
+    tried = _tried(few, truth, frequency, seed)
+    if how == "auto" and sum(tried.values()) <= sum(reports["mixed"].values()):
+        return rankers, reports
+    return replace(rankers, mixture=Mixture.learned(few, truth, frequency, seed=seed)), reports | {"mixed": tried}
+
+
+def _tried(found: Found, truth: sp.csr_array, frequency: NDArray[np.float32], seed: int) -> dict[str, float]:
+    """How well a network mixes that is learned from one half of the texts, on the other half, and the other way."""
+    order = np.random.default_rng([seed, 2]).permutation(truth.shape[0])
+    halves = np.array_split(order, 2)
+    total: dict[str, float] = {}
+    for learned_from, asked in (halves, halves[::-1]):
+        mixture = Mixture.learned(
+            {name: one[learned_from] for name, one in found.items()}, truth[learned_from], frequency, seed=seed
+        )
+        S = mixture.rank({name: one[asked] for name, one in found.items()}, top_k=5)
+        for name, value in report(truth[asked], S).items():
+            total[name] = total.get(name, 0.0) + value * asked.size / order.size
+    return total
+
+
+def _best(found: sp.csr_array, count: int) -> sp.csr_array:
+    """The first of every row, which are the best."""
+    sizes = np.diff(found.indptr)
+    place = np.arange(found.indices.size) - np.repeat(found.indptr[:-1], sizes)
+    kept = place < count
+    indptr = np.concatenate([[0], np.cumsum(np.minimum(sizes, count))])
+    return sp.csr_array((found.data[kept], found.indices[kept], indptr), shape=found.shape)
+
+
+def frequency_of(labels: Csr) -> NDArray[np.float32]:
+    """Of each label the logarithm of one more than its texts."""
+    return np.log1p(np.bincount(labels.indices, minlength=labels.cols)).astype(np.float32)
 
 
 def alike(models: Mapping[str, Model]) -> Rankers:
     """Rankers that count equally, when no texts can tell."""
-    return Rankers(models, dict.fromkeys(models, 1 / len(models)))
+    summed = [name for name in models if name != "label_texts"]
+    return Rankers(models, dict.fromkeys(models, 0.0) | dict.fromkeys(summed, 1 / len(summed)))
 
 
 def by_neighbours(vectors: NDArray[np.float32], labels: Csr, *, neighbours: int, n_jobs: int) -> NearestNeighbours:

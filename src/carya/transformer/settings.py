@@ -117,6 +117,12 @@ class TransformerParameters(Parameterised):
     neighbours: int = parameter(
         50, Integer(0), "training texts with the nearest vectors that vote for their labels; 0 is no such ranker"
     )
+    mixture: str = parameter(
+        "auto",
+        Choice("auto", "learned", "weights"),
+        "how rankers are mixed: by a small network learned from dev texts, or by weights; auto is what proves better, "
+        "and weights for fewer than 500 texts",
+    )
     held_out: float = parameter(
         0.1, Real(0, most=0.9), "the share of texts that rankers are mixed by, if fit is given no dev texts; 0 is none"
     )

@@ -82,6 +82,8 @@ class XRTransformer(TransformerRanker):
             models["neighbours"] = by_neighbours(
                 matcher.vectors, labels, neighbours=self.neighbours, n_jobs=self.n_jobs
             )
+        if matcher.about is not None:
+            models["label_texts"] = matcher.about
         return matcher, models
 
 
