@@ -16,7 +16,7 @@ from carya.errors import InputError, ModelFormatError, NotFittedError, Parameter
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from carya.transformer.mixture import Mixture  # noqa: E402
+from carya.transformer.mixture import Mixture, Said, crossed, keyed, pool_of  # noqa: E402
 
 import tiny_encoders  # noqa: E402
 
@@ -194,27 +194,33 @@ def test_labels_are_learned_from_what_is_written_about_them(bert: Path) -> None:
 def test_a_mixture_is_learned_from_what_rankers_say_together() -> None:
     rng = np.random.default_rng(0)
     rows, labels, right = 400, 30, rng.integers(30, size=400)
-    truth = sp.csr_array((np.ones(rows), (np.arange(rows), right)), shape=(rows, labels))
-    # Two rankers suggest the right label beside wrong ones; only what both suggest is right.
-    found = {}
-    for name in ("one", "other"):
+    truth = sp.csr_array((np.ones(rows, np.float32), (np.arange(rows), right)), shape=(rows, labels))
+    # Two rankers suggest the right label below a wrong one; only what both suggest is right.
+    found = []
+    for gap in (1, 15):
         S = np.zeros((rows, labels), np.float32)
         S[np.arange(rows), right] = 0.5
-        wrong = (right + rng.integers(1, 10, size=rows) + (10 if name == "one" else 0)) % labels
-        S[np.arange(rows), wrong] = 0.8
-        found[name] = sp.csr_array(S)
+        S[np.arange(rows), (right + gap + rng.integers(10, size=rows)) % labels] = 0.8
+        found.append(sp.csr_array(S))
+
+    def said(some: slice) -> Said:
+        pool = pool_of([one[some] for one in found])
+        return Said(pool, {f"ranker {at}": pool.lookup(*keyed(one[some])) for at, one in enumerate(found)})
+
     frequency = np.zeros(labels, np.float32)
-    half = {name: one[:200] for name, one in found.items()}
-    mixture = Mixture.learned(half, truth[:200], frequency, seed=0)
-    S = mixture.rank({name: one[200:] for name, one in found.items()}, top_k=2)
+    first, second = said(slice(0, 200)), said(slice(200, 400))
+    mixture = Mixture.learned(first, first.relevant(truth[:200]), frequency, seed=0)
+    S = mixture.rank(second, top_k=2)
     assert carya.metrics.precision(truth[200:], S, k=1) == 1
-    assert carya.metrics.precision(truth[200:], found["one"][200:], k=1) == 0
+    assert carya.metrics.precision(truth[200:], found[0][200:], k=1) == 0
     assert np.diff(S.indptr).tolist() == [2] * 200
     assert (S.data[::2] > S.data[1::2]).all()
-    whole = mixture.rank({name: one[200:] for name, one in found.items()}, top_k=9)
+    whole = mixture.rank(second, top_k=9)
     assert np.allclose(np.add.reduceat(whole.data, whole.indptr[:-1]), 1)
-    nothing = {name: sp.csr_array((3, labels), dtype=np.float32) for name in found}
-    assert mixture.rank(nothing, top_k=2).nnz == 0
+    assert carya.metrics.precision(truth[:200], crossed(first, first.relevant(truth[:200]), frequency, 0), k=1) > 0.95
+    nothing = pool_of([sp.csr_array((3, labels), dtype=np.float32)] * 2)
+    none = np.zeros(0, np.float32)
+    assert mixture.rank(Said(nothing, {"ranker 0": none, "ranker 1": none}), top_k=2).nnz == 0
 
 
 def test_a_model_with_a_learned_mixture(bert: Path, tmp_path: Path) -> None:

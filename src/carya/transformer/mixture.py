@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +18,8 @@ from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
 from carya.ranking.pool import Pool
 
-CANDIDATES = 30  # labels that each ranker suggests
-_LEAST = 1e-4  # a score as good as none
-_BLOCK = 8192  # texts whose pairs are in memory at once
-
-#: What each ranker found, texts x labels.
-Found = Mapping[str, sp.csr_array]
+_LEAST = 1e-6  # a score as good as none
+_KINDS = ("", ".log", ".share", ".place")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,60 +37,96 @@ class Mixture:
     frequency: NDArray[np.float32]
 
     @classmethod
-    def learned(cls, found: Found, truth: sp.csr_array, frequency: NDArray[np.float32], *, seed: int) -> Self:
-        """From what rankers found for texts that they were not trained on."""
-        pairs, pool = pairs_of(found, frequency)
-        known = sp.csr_array(truth)
-        known.sort_indices()
-        rows = np.repeat(np.arange(known.shape[0], dtype=np.int64), np.diff(known.indptr))
-        relevant = pool.lookup(rows * pool.n_labels + known.indices, (known.data > 0).astype(np.float32))
-        return cls(NeuralRanker(seed=seed).fit(pairs, relevant), frequency)
+    def learned(cls, said: Said, relevant: NDArray[np.float32], frequency: NDArray[np.float32], seed: int) -> Mixture:
+        """From what rankers say of texts that they were not trained on."""
+        return cls(_network(seed).fit(said.pairs(frequency), relevant), frequency)
 
-    def rank(self, found: Found, *, top_k: int) -> sp.csr_array:
+    def rank(self, said: Said, *, top_k: int) -> sp.csr_array:
         """The best labels of every text, best first; scores are shares, which add up to 1 over all candidates."""
-        n_rows, n_labels = next(iter(found.values())).shape
-        parts = []
-        for first in range(0, n_rows, _BLOCK):
-            some = {name: one[first : first + _BLOCK] for name, one in found.items()}
-            parts.append(self._ranked(*pairs_of(some, self.frequency), top_k))
-        indptr = np.concatenate([[0], np.cumsum(np.concatenate([part[0] for part in parts]))])
-        labels, scores = (np.concatenate([part[at] for part in parts]) for at in (1, 2))
-        return sp.csr_array((scores, labels, indptr), shape=(n_rows, n_labels))
+        return ranked(said.pool, self.ranker.score(said.pairs(self.frequency)), top_k)
 
-    def _ranked(
-        self, pairs: Pairs, pool: Pool, top_k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        raised = np.exp(pool.gaps(self.ranker.score(pairs)))
-        total = np.bincount(pool.queries, raised, minlength=pool.offsets.size - 1)
-        shares = (raised / total[pool.queries]).astype(np.float32)
-        order = np.lexsort((pool.labels, -shares, pool.queries))
-        place = np.arange(order.size) - np.repeat(pool.offsets[:-1], np.diff(pool.offsets))
-        kept = order[place < top_k]
-        return np.minimum(np.diff(pool.offsets), top_k), pool.labels[kept], shares[kept]
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What rankers say of candidates.
+
+    Attributes
+    ----------
+    pool : Pool
+        The candidates.
+    scores : dict of str to ndarray
+        For each ranker the score of every candidate.
+    """
+
+    pool: Pool
+    scores: Mapping[str, NDArray[np.float32]]
+
+    def pairs(self, frequency: NDArray[np.float32]) -> Pairs:
+        """What a network sees of the candidates."""
+        columns: list[NDArray[np.float32]] = []
+        for scores in self.scores.values():
+            best = scores - self.pool.gaps(scores)
+            columns += [
+                scores,
+                np.log(np.maximum(scores, _LEAST)),
+                scores / np.maximum(best, _LEAST),
+                (1 / (1 + self.pool.ranks(scores))).astype(np.float32),
+            ]
+        values = np.column_stack([*columns, frequency[self.pool.labels]]).astype(np.float32)
+        return Pairs(np.ascontiguousarray(values), feature_names(list(self.scores)), self.pool.offsets)
+
+    def relevant(self, truth: sp.csr_array) -> NDArray[np.float32]:
+        """Which candidates are right."""
+        return (self.pool.lookup(*keyed(truth)) > 0).astype(np.float32)
 
 
 def feature_names(rankers: Sequence[str]) -> tuple[str, ...]:
-    """What a network sees of a pair if these rankers are mixed: of each the score, its logarithm, share of the best."""
-    return (*(f"{name}{kind}" for name in rankers for kind in ("", ".log", ".share")), "frequency")
+    """What a network sees of these rankers: the score, its logarithm, its share of the best, and the place."""
+    return (*(f"{name}{kind}" for name in rankers for kind in _KINDS), "frequency")
 
 
-def pairs_of(found: Found, frequency: NDArray[np.float32]) -> tuple[Pairs, Pool]:
-    """All that is suggested for some texts, and what each ranker says of it."""
-    n_rows, n_labels = next(iter(found.values())).shape
-    keyed = {name: _keyed(one) for name, one in found.items()}
-    pool = Pool.of(np.concatenate([keys for keys, _ in keyed.values()]), n_rows, n_labels)
-    columns: list[NDArray[np.float32]] = []
-    for keys, scores in keyed.values():
-        said = pool.lookup(keys, scores)
-        best = said - pool.gaps(said)
-        columns += [said, np.log(np.maximum(said, _LEAST)), said / np.maximum(best, _LEAST)]
-    values = np.column_stack([*columns, frequency[pool.labels]]).astype(np.float32)
-    return Pairs(np.ascontiguousarray(values), feature_names(list(found)), pool.offsets), pool
+def pool_of(found: Sequence[sp.csr_array]) -> Pool:
+    """All that rankers found for some texts."""
+    return Pool.of(np.concatenate([keyed(one)[0] for one in found]), *found[0].shape)
 
 
-def _keyed(found: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def keyed(found: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Row · labels + label of what was found, ascending, and the scores."""
     rows = np.repeat(np.arange(found.shape[0], dtype=np.int64), np.diff(found.indptr))
     keys = rows * found.shape[1] + found.indices
     order = np.argsort(keys)
     return keys[order], found.data[order].astype(np.float32)
+
+
+def crossed(said: Said, relevant: NDArray[np.float32], frequency: NDArray[np.float32], seed: int) -> sp.csr_array:
+    """What networks rank highest for texts that they were not learned from: each for one half, from the other."""
+    pairs, n_texts = said.pairs(frequency), said.pool.offsets.size - 1
+    half = np.random.default_rng([seed, 2]).permutation(n_texts) % 2
+    scores = np.zeros(len(pairs), np.float32)
+    for turn in range(2):
+        asked = half[said.pool.queries] == turn
+        network = _network(seed).fit(_some(pairs, ~asked, half != turn), relevant[~asked])
+        scores[asked] = network.score(_some(pairs, asked, half == turn))
+    return ranked(said.pool, scores, 5)
+
+
+def ranked(pool: Pool, scores: NDArray[np.float32], top_k: int) -> sp.csr_array:
+    """The candidates of every text with the highest scores, best first, with exp(score) shared out among them."""
+    raised = np.exp(pool.gaps(scores))
+    total = np.bincount(pool.queries, raised, minlength=pool.offsets.size - 1)
+    shares = (raised / total[pool.queries]).astype(np.float32)
+    order = np.lexsort((pool.labels, -shares, pool.queries))
+    sizes = np.diff(pool.offsets)
+    kept = order[np.arange(order.size) - np.repeat(pool.offsets[:-1], sizes) < top_k]
+    indptr = np.concatenate([[0], np.cumsum(np.minimum(sizes, top_k))])
+    return sp.csr_array((shares[kept], pool.labels[kept], indptr), shape=(sizes.size, pool.n_labels))
+
+
+def _network(seed: int) -> NeuralRanker:
+    return NeuralRanker(width=64, batch=32, seed=seed)
+
+
+def _some(pairs: Pairs, kept: NDArray[np.bool_], texts: NDArray[np.bool_]) -> Pairs:
+    """The pairs of some texts."""
+    offsets = np.concatenate([[0], np.cumsum(np.diff(pairs.offsets)[texts])]).astype(np.int64)
+    return Pairs(pairs.values[kept], pairs.names, offsets)

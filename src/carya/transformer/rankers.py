@@ -5,7 +5,7 @@ vectors. What they find is mixed as dev texts say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from carya.models.neighbours import NearestNeighbours
 from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
 from carya.search import combine_rankings, ranking_of
-from carya.transformer.mixture import CANDIDATES, Found, Mixture
+from carya.transformer.mixture import Mixture, Said, crossed, keyed, pool_of
 from carya.tree import LabelTree
 
 #: The rankers by name.
@@ -31,7 +31,9 @@ NAMES = ("head", "concatenated", "linear", "neighbours", "label_texts")
 Model = XRLinear | NearestNeighbours
 _SHARPNESS = 7.0  # of the votes of neighbours; chosen on dev texts of debian-deps and tibkat-en
 _POOL = 50  # labels that each ranker suggests
-_FEW_TEXTS = 500  # too few to learn a mixture from
+_CANDIDATES = 30  # of each ranker, if a network mixes them
+_FEW_TEXTS, _MANY_TEXTS = 500, 20_000  # fewer are too few to learn a mixture from, more teach nothing new
+_BLOCK = 8192  # texts whose candidates are in memory at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,15 @@ class Inputs:
         if name == "concatenated":
             return self.sparse, self.vectors * np.float32(self.weight)
         return self.sparse if name == "linear" else self.vectors
+
+    @property
+    def rows(self) -> int:
+        """How many texts."""
+        return len(self.vectors)
+
+    def take(self, rows: slice | NDArray[np.int64]) -> Inputs:
+        """Of some texts."""
+        return replace(self, sparse=self.sparse[rows], vectors=self.vectors[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +91,14 @@ class Rankers:
                 raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}")
             return self._ask(using, inputs, top_k, beam_width)
         if self.mixture is not None:
-            most = max(top_k, CANDIDATES)
-            said = {name: self._ask(name, inputs, most, beam_width) for name in self.models}
-            return self.mixture.rank(said, top_k=top_k)
+            parts = []
+            for first in range(0, inputs.rows, _BLOCK):
+                block = inputs.take(slice(first, first + _BLOCK))
+                said = self.said(
+                    block, [self._ask(name, block, max(top_k, _CANDIDATES), beam_width) for name in self.models]
+                )
+                parts.append(self.mixture.rank(said, top_k=top_k))
+            return sp.csr_array(sp.vstack(parts, format="csr")) if len(parts) > 1 else parts[0]
         names = [name for name in self.models if self.weights[name] > 0]
         if len(names) == 1:
             return self._ask(names[0], inputs, top_k, beam_width)
@@ -90,6 +106,18 @@ class Rankers:
         weights = np.array([self.weights[name] for name in names], np.float32)
         indptr, labels, scores = combine_rankings(found, combine="mean", weights=weights, top_k=top_k, threads=threads)
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels))
+
+    def said(self, inputs: Inputs, found: Sequence[sp.csr_array]) -> Said:
+        """What every ranker says of all that they found."""
+        pool = pool_of(found)
+        wanted = pool.matrix().to_scipy()
+        scores = {}
+        for (name, model), own in zip(self.models.items(), found, strict=True):
+            if isinstance(model, XRLinear):
+                scores[name] = model.predict_selected(inputs.of(name), wanted).data
+            else:  # what nobody near votes for has no votes
+                scores[name] = pool.lookup(*keyed(own))
+        return Said(pool, scores)
 
     def _ask(self, name: str, inputs: Inputs, top_k: int, beam_width: int | None) -> sp.csr_array:
         about = {} if name == "neighbours" else {"beam_width": beam_width}
@@ -124,33 +152,19 @@ def mixed(
     reports["mixed"] = report(truth, rankers.predict(inputs, top_k=5, threads=threads))
     if how == "weights" or (how == "auto" and truth.shape[0] < _FEW_TEXTS):
         return rankers, reports
-    few = {name: _best(one, CANDIDATES) for name, one in found.items()}
-    tried = _tried(few, truth, frequency, seed)
+    some = np.sort(np.random.default_rng([seed, 3]).permutation(truth.shape[0])[:_MANY_TEXTS])
+    said = rankers.said(inputs.take(some), [_best(one, _CANDIDATES)[some] for one in found.values()])
+    relevant = said.relevant(truth[some])
+    tried = report(truth[some], crossed(said, relevant, frequency, seed))
     if how == "auto" and sum(tried.values()) <= sum(reports["mixed"].values()):
         return rankers, reports
-    return replace(rankers, mixture=Mixture.learned(few, truth, frequency, seed=seed)), reports | {"mixed": tried}
-
-
-def _tried(found: Found, truth: sp.csr_array, frequency: NDArray[np.float32], seed: int) -> dict[str, float]:
-    """How well a network mixes that is learned from one half of the texts, on the other half, and the other way."""
-    order = np.random.default_rng([seed, 2]).permutation(truth.shape[0])
-    halves = np.array_split(order, 2)
-    total: dict[str, float] = {}
-    for learned_from, asked in (halves, halves[::-1]):
-        mixture = Mixture.learned(
-            {name: one[learned_from] for name, one in found.items()}, truth[learned_from], frequency, seed=seed
-        )
-        S = mixture.rank({name: one[asked] for name, one in found.items()}, top_k=5)
-        for name, value in report(truth[asked], S).items():
-            total[name] = total.get(name, 0.0) + value * asked.size / order.size
-    return total
+    return replace(rankers, mixture=Mixture.learned(said, relevant, frequency, seed)), reports | {"mixed": tried}
 
 
 def _best(found: sp.csr_array, count: int) -> sp.csr_array:
     """The first of every row, which are the best."""
     sizes = np.diff(found.indptr)
-    place = np.arange(found.indices.size) - np.repeat(found.indptr[:-1], sizes)
-    kept = place < count
+    kept = np.arange(found.indices.size) - np.repeat(found.indptr[:-1], sizes) < count
     indptr = np.concatenate([[0], np.cumsum(np.minimum(sizes, count))])
     return sp.csr_array((found.data[kept], found.indices[kept], indptr), shape=found.shape)
 
