@@ -30,8 +30,8 @@ class XRTransformer(TransformerRanker):
 
     The encoder learns to find clusters of labels, then smaller ones, then labels: easy tasks first, on short pieces of
     the texts. Then the label tree is built anew on TF-IDF and the encoder's vectors side by side, and a linear ranker
-    trained on them. The model's answer is the mixture of the encoder's own head, that ranker and one on TF-IDF alone
-    that is best on dev texts.
+    trained on them. The model's answer is a mixture of the encoder's own head, that ranker, one on TF-IDF alone and the
+    votes of near texts, learned from dev texts. With `label_texts` the encoder learns from the names of labels too.
 
     It needs ``pip install 'carya[transformer]'``; docs/transformers.md is the guide.
 
