@@ -18,4 +18,4 @@ def forge(source: Path, place: Path, seed: int) -> None:
     flat = arrays[name].reshape(-1)
     at = rng.integers(flat.size)
     flat[at] = np.array(rng.choice([-1, 0, 2**31 - 1, 7, flat.size])).astype(flat.dtype)
-    store.save(place, store.Saved(saved.kind, saved.parameters, saved.shape, arrays), version="0")
+    store.save(place, store.Saved(saved.kind, saved.parameters, saved.shape, arrays))

@@ -87,7 +87,7 @@ def test_parts_that_do_not_fit_are_refused(ranker: carya.TextRanker, tmp_path: P
     carya.load(tmp_path / "bare").calibrate(*corpus(100, seed=2)).save(tmp_path / "model")
     saved = store.load(tmp_path / "model")
     change(saved.arrays)
-    store.save(tmp_path / "model", saved, version="0")
+    store.save(tmp_path / "model", saved)
     with pytest.raises(ModelFormatError, match="do not fit together"):
         carya.load(tmp_path / "model")
 
@@ -103,7 +103,7 @@ def test_labels_are_counted_and_older_folders_open(ranker: carya.TextRanker, tmp
     assert opened.known().n_texts == len(labels)
     saved = store.load(tmp_path / "model")
     del saved.arrays["labels.counts"], saved.shape["texts"]
-    store.save(tmp_path / "older", saved, version="0")
+    store.save(tmp_path / "older", saved)
     older = carya.load(tmp_path / "older")
     assert older.label_counts_ is None
     assert older.known().n_texts is None

@@ -58,6 +58,7 @@ def test_import_pecos(tmp_path: Path) -> None:
         (["inspect", "nowhere"], "carya: nowhere is not a Carya model"),
         (["demo", "--seed", "many"], "'--seed'"),
         (["demo", "--seed", "-5"], "'--seed'"),
+        (["data", "synth", "--scale", "nan"], "carya: "),
         (["dem"], "demo"),
         (["evaluate", "nowhere", "x.npz", "y.npz"], "carya: nowhere is not a Carya model"),
     ],
@@ -127,3 +128,28 @@ def test_help_ends_with_examples(verb: str) -> None:
     assert done.returncode == 0
     assert f"carya {verb}" in done.stdout
     assert "Examples:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loaded"),
+    [
+        (["train", "--help"], {"numpy"}),
+        (["predict", "--help"], set()),
+        (["data", "synth", "--help"], set()),
+        (["data", "synth", "world", "--scale", "0.01", "--seed", "3"], {"numpy", "scipy"}),
+        (["train", "texts", "-o", "model", "--threads", "2", "--negatives", "teacher"], {"numpy"}),
+    ],
+    ids=" ".join,
+)
+def test_commands_load_no_more_than_they_need(arguments: list[str], loaded: set[str], tmp_path: Path) -> None:
+    code = (
+        "import atexit, sys; from carya.cli import main; heavy = {'numpy', 'scipy', 'pydantic', 'sklearn'}; "
+        "atexit.register(lambda: print(*(heavy & set(sys.modules)), file=sys.stderr)); main()"
+    )
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "train.texts.txt").write_text("a red apple\na green apple\na green pear\n")
+    (tmp_path / "texts" / "label_names.txt").write_text("apple\npear\n")
+    sp.save_npz(tmp_path / "texts" / "train.labels.npz", sp.csr_array(np.array([[1, 0], [1, 0], [0, 1]], np.float32)))
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60)
+    assert set(done.stderr.split()) == loaded

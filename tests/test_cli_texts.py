@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import signal
 import subprocess
@@ -134,9 +135,37 @@ def test_explain(model: Path) -> None:
     told = json.loads(run("explain", str(model), TEXT, "--label", "astronomy", "--json").stdout)
     assert told["label"] == "astronomy"
     assert {"telescope", "planet"} <= {one["term"] for one in told["terms"]}
-    shown = run("explain", str(model), TEXT)
-    assert "level 1" in shown.stdout
-    assert "×" in shown.stdout
+    shown = run("explain", str(model), TEXT).stdout
+    best = carya.load(model).suggest(TEXT, top_k=1)[0]
+    why = carya.load(model).explain(TEXT, best.label)
+    assert shown.startswith(f"{best.name}: {why.score:.4f}")
+    assert f"all levels: {why.score:.4f}" in shown
+    assert shown.count("level ") == len(why.levels)
+    assert shown.count("cluster of") == len(why.levels) - 1, "clusters have names"
+    assert f"×{math.exp(why.terms[0].share):.3g}  {why.terms[0].term}" in shown
+    none = run("explain", str(model), "", "--label", "chess").stdout
+    assert "that of a text without any known term" in none
+    command = [sys.executable, "-c", "from carya.cli import main; main()", "explain", str(model), "-", "--json"]
+    read = subprocess.run(command, input=TEXT.encode(), capture_output=True, check=True)
+    assert json.loads(read.stdout) == json.loads(json.dumps(why.to_dict()))
+    bad = subprocess.run(command, input=b"bad \xff", capture_output=True, check=False)
+    assert (bad.returncode, bad.stderr) == (2, b"carya: standard input: not UTF-8 (byte 5)\n")
+
+
+def test_explain_a_model_of_several_trees(jsonl: Path, model: Path, tmp_path: Path) -> None:
+    ranker = carya.load(model)
+    texts, labels = corpus(100)
+    several = carya.Ensemble(carya.XRLinear(max_leaf=8, n_jobs=1), n_trees=2)
+    carya.TextRanker(ranker.vectorizer, several).fit(texts, labels).save(tmp_path / "two")
+    carya.TextRanker(ranker.vectorizer, carya.NearestNeighbours()).fit(texts, labels).save(tmp_path / "none")
+    refused = run("explain", str(tmp_path / "two"), TEXT)
+    assert refused.returncode == 2
+    assert "of its 2 trees can: give --tree 1 to --tree 2" in refused.stderr
+    shown = run("explain", str(tmp_path / "two"), TEXT, "--tree", "2", "--label", "astronomy").stdout
+    score = carya.load(tmp_path / "two").explain(TEXT, "astronomy", tree=1).score
+    assert shown.startswith(f"astronomy: {score:.4f} by tree 2")
+    assert "--tree is 3, the model has 2 trees" in run("explain", str(tmp_path / "two"), TEXT, "--tree", "3").stderr
+    assert "NearestNeighbours, which has no label tree" in run("explain", str(tmp_path / "none"), TEXT).stderr
 
 
 def test_a_saved_model_is_quiet(model: Path) -> None:

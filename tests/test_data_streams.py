@@ -46,6 +46,25 @@ def test_a_text_that_begins_with_a_mark_keeps_it(tmp_path: Path) -> None:
     assert list(read_lines(tmp_path / "a.txt")) == ["\ufeffone"]
 
 
+@pytest.mark.parametrize("at_once", [2, 3, 7, 1000])
+def test_lines_are_the_same_however_many_bytes_come_at_once(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("carya.data.compressed._BUFFER", at_once)
+    path = tmp_path / "a.txt"
+    for text in ("", "\n", "a", "a\n", "\r\n\r\n", "zwölf\r\n€uro\r\n\nend\r", "a\r\rb\n\r"):
+        path.write_bytes(text.encode())
+        ended = text.split("\n")
+        want = [line.removesuffix("\r") for line in ended[:-1]] + ([ended[-1]] if ended[-1] else [])
+        assert list(read_lines(path)) == want
+        assert "".join(read_lines(path, ends=True)) == text
+    path.write_bytes(b"one\ntwo\nth\xffree\nfour\n")
+    lines = read_lines(path)
+    assert [next(lines), next(lines)] == ["one", "two"]
+    with pytest.raises(InputError, match=r"a\.txt, line 3: not UTF-8: byte 0xff at position 3"):
+        next(lines)
+
+
 @pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
 def test_truncated_and_foreign_files_are_named(compression: str, tmp_path: Path) -> None:
     content = os.urandom(300_000)

@@ -235,7 +235,7 @@ def test_texts_are_ranked_by_several_models(tmp_path: Path) -> None:
         assert best == ranker.suggest_all(texts[:1], top_k=4)[0]
         ranker.save(tmp_path / "model")
         assert carya.load(tmp_path / "model").suggest(texts[0], top_k=4) == best
-        with pytest.raises(InputError, match="only XRLinear explains"):
+        with pytest.raises(InputError, match="each of its trees_ explains its own"):
             ranker.explain(texts[0], labels[0][0])
 
 

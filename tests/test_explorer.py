@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 import carya
+from carya.ranking import NeuralRanker
 from carya.text.exploring import Explorer
 
-from topics import TOPICS, corpus
+from topics import TOPICS, corpus, overlapping_tree
 
 pytest.importorskip("starlette")
 pytest.importorskip("msgspec")
@@ -52,6 +53,28 @@ def rankers(folders: dict[str, Path]) -> dict[str, carya.TextRanker]:
     return {name: carya.load(folder) for name, folder in folders.items()}
 
 
+@pytest.fixture(scope="module")
+def other_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Models that are not one plain tree."""
+    place = tmp_path_factory.mktemp("others")
+    texts, labels = corpus(200)
+    base = carya.XRLinear(max_leaf=6, branching=2)
+    made = {
+        "ensemble": carya.Ensemble(base, n_trees=3),
+        "neighbours": carya.NearestNeighbours(),
+        "votes": carya.NearestNeighbours(over="rows"),
+        "reranked": carya.Reranked(base, NeuralRanker()),
+        "overlapping": carya.XRLinear(tree=overlapping_tree(sorted({label for row in labels for label in row}))),
+        "unlike": carya.XRLinear(max_leaf=6, transform=("l3-hinge", "log-sigmoid")),
+    }
+    for name, model in made.items():
+        ranker = carya.TextRanker(None, model).fit(texts, labels)
+        if name in ("neighbours", "overlapping"):
+            ranker.calibrate(*corpus(100, seed=1))
+        ranker.save(place / name)
+    return {name: place / name for name in made}
+
+
 class Asking:
     """Asks an application in this process."""
 
@@ -80,11 +103,11 @@ def test_the_models(ask: Asking, rankers: dict[str, carya.TextRanker]) -> None:
     first, second = said["models"]
     assert first == {
         "name": "topics",
+        "kind": "XRLinear",
         "labels": len(rankers["topics"].labels_),
         "terms": rankers["topics"].vectorizer_.n_features_,
         "texts": 400,
-        "levels": [4, len(rankers["topics"].labels_)],
-        "beam_width": 10,
+        "trees": [{"levels": [4], "beam_width": 10, "overlaps": False, "explains": True}],
         "calibrated": True,
     }
     assert (second["name"], second["calibrated"]) == ("coarse", False)
@@ -114,8 +137,41 @@ def test_answers_are_those_of_the_explorer(ask: Asking, rankers: dict[str, carya
     assert [one["label"] for one in branch["labels"]] == [one.label for one in mine.branch(1, 2).labels]
     card = ask("/v1/explore/label", params={"label": "Chess"}).json()
     assert card["label"]["label"] == "chess"
-    assert card["words_for"] == [list(one) for one in mine.label("chess").words_for]
+    assert card["places"][0]["words_for"] == [list(one) for one in mine.label("chess").places[0].words_for]
     assert ask("/v1/explore/tree?model=coarse").json()["n_children"] == other.branch().n_children
+
+
+def test_models_that_are_not_one_tree(other_folders: dict[str, Path]) -> None:
+    ask = Asking(other_folders)
+    notes = {one["name"]: one for one in ask("/v1/explore/models").json()["models"]}
+    assert {name: len(note["trees"]) for name, note in notes.items()} == {
+        "ensemble": 3,
+        "neighbours": 0,
+        "votes": 0,
+        "reranked": 1,
+        "overlapping": 1,
+        "unlike": 1,
+    }
+    assert [name for name, note in notes.items() if any(tree["overlaps"] for tree in note["trees"])] == ["overlapping"]
+    assert [name for name, note in notes.items() if not all(tree["explains"] for tree in note["trees"])] == ["unlike"]
+    for name, note in notes.items():
+        ranker = carya.load(other_folders[name])
+        walk = ask(f"/v1/explore/text?model={name}", {"text": TEXT, "top_k": 4}).json()
+        assert [one["label"]["label"] for one in walk["found"]] == [one.label for one in ranker.suggest(TEXT, top_k=4)]
+        assert (
+            ask(f"/v1/explore/label?model={name}&label=chess").json()["label"]["count"]
+            == ranker.label_counts_[ranker.known().number("chess")]
+        )
+        for number, tree in enumerate(note["trees"]):
+            branch = ask(f"/v1/explore/tree?model={name}&tree={number}").json()
+            assert branch["cluster"]["n_labels"] == len(ranker.labels_)
+            why = ask(f"/v1/explore/explain?model={name}&tree={number}", {"text": TEXT, "label": "chess"})
+            assert why.status_code == (200 if tree["explains"] else 400)
+        if not note["trees"]:
+            refused = ask(f"/v1/explore/tree?model={name}")
+            assert (refused.status_code, "no label tree to look at" in refused.text) == (400, True)
+        rows = ask(f"/v1/explore/compare?model={name}&other=votes", {"text": TEXT, "top_k": 3})
+        assert all(row["known"] == [True, True] for row in rows.json())
 
 
 @pytest.mark.parametrize(
@@ -133,6 +189,8 @@ def test_answers_are_those_of_the_explorer(ask: Asking, rankers: dict[str, carya
         ("/v1/explore/tree?level=1&node=99", None, 400, "node must be between 0 and 3, got 99"),
         ("/v1/explore/tree?level=-1", None, 400, "level is '-1'; it must be a whole number"),
         ("/v1/explore/label", None, 404, "there is no label ''"),
+        ("/v1/explore/tree?tree=1", None, 400, "tree must be between 0 and 0, got 1"),
+        ("/v1/explore/text?tree=1", {"text": "a"}, 400, "tree must be between 0 and 0, got 1"),
         ("/page/..%2fexplorer.py", None, 404, ""),
         ("/page/%2e%2e%2fapp.py", None, 404, ""),
         ("/page/none.js", None, 404, "there is no such page"),
@@ -225,15 +283,19 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def addresses(folders: dict[str, Path]) -> Iterator[tuple[str, str]]:
-    """A server that everybody may ask, and one that wants a token."""
+def addresses(folders: dict[str, Path], other_folders: dict[str, Path]) -> Iterator[tuple[str, str, str]]:
+    """A server that everybody may ask, one that wants a token, and one with models that are not one tree."""
     uvicorn = pytest.importorskip("uvicorn")
     servers, threads, found = [], [], []
-    for settings in (Settings(log="error"), Settings(log="error", tokens=("sesame",))):
+    for settings, models in (
+        (Settings(log="error"), folders),
+        (Settings(log="error", tokens=("sesame",)), folders),
+        (Settings(log="error"), other_folders),
+    ):
         sock = socket.socket()
         sock.bind(("127.0.0.1", 0))
         found.append(f"http://127.0.0.1:{sock.getsockname()[1]}/")
-        server = uvicorn.Server(uvicorn.Config(create_app(folders, settings), log_level="error", ws="none"))
+        server = uvicorn.Server(uvicorn.Config(create_app(models, settings), log_level="error", ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
         thread.start()
         servers.append(server)
@@ -241,7 +303,7 @@ def addresses(folders: dict[str, Path]) -> Iterator[tuple[str, str]]:
     until = time.monotonic() + 30
     while not all(server.started for server in servers) and time.monotonic() < until:
         time.sleep(0.02)
-    yield found[0], found[1]
+    yield found[0], found[1], found[2]
     for server in servers:
         server.should_exit = True
     for thread in threads:
@@ -249,8 +311,18 @@ def addresses(folders: dict[str, Path]) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def page(browser: Any, addresses: tuple[str, str]) -> Iterator[Any]:
+def page(browser: Any, addresses: tuple[str, str, str]) -> Iterator[Any]:
     """A page that is open; whatever the browser complains of fails the test."""
+    yield from opened_page(browser, addresses[0], 2)
+
+
+@pytest.fixture
+def other_page(browser: Any, addresses: tuple[str, str, str]) -> Iterator[Any]:
+    """The same of the server with models that are not one tree."""
+    yield from opened_page(browser, addresses[2], 6)
+
+
+def opened_page(browser: Any, address: str, models: int) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     opened = context.new_page()
     complaints: list[str] = []
@@ -258,12 +330,12 @@ def page(browser: Any, addresses: tuple[str, str]) -> Iterator[Any]:
     opened.on("pageerror", lambda error: complaints.append(str(error)))
     opened.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
     opened.on("request", lambda request: asked.append(request.url))
-    opened.goto(addresses[0])
-    until(opened, "document.getElementById('model').options.length === 2")
+    opened.goto(address)
+    until(opened, f"document.getElementById('model').options.length === {models}")
     yield opened
     context.close()
     assert not complaints
-    assert all(url.startswith(addresses[0]) for url in asked), "it asks nobody else"
+    assert all(url.startswith(address) for url in asked), "it asks nobody else"
 
 
 def until(page: Any, condition: str) -> None:
@@ -424,7 +496,84 @@ def test_two_models_side_by_side(page: Any, rankers: dict[str, carya.TextRanker]
     until(page, "document.querySelector('#why .why:last-child').textContent.includes('does not know the label')")
 
 
-def test_an_address_says_it_all(page: Any, addresses: tuple[str, str]) -> None:
+def test_a_member_of_an_ensemble(other_page: Any, other_folders: dict[str, Path]) -> None:
+    page, ranker = other_page, carya.load(other_folders["ensemble"])
+    write(page, TEXT)
+    assert options(page) == [one.label for one in ranker.suggest(TEXT, top_k=12)]
+    page.click("#found [data-label=chess]")
+    until(page, "document.getElementById('why-title').textContent === 'Why chess'")
+    for number in (0, 2):
+        page.select_option("#tree-number", str(number))
+        until(page, f"document.querySelector('#why .note').textContent.includes('tree {number + 1} of 3')")
+        assert f"{ranker.explain(TEXT, 'chess', tree=number).score:.4f}" in page.inner_text("#why .sum")
+        tree = ranker.trees_[number]
+        columns = page.locator(".beam .level")
+        assert columns.count() == tree.tree_.depth
+        found = tree.rank_sparse(*ranker.vectorizer_.row(TEXT), top_k=12)[0]
+        shown = columns.last.locator(".name").all_inner_texts()
+        assert shown == [ranker.labels_[label] for label in found]
+    page.click("nav a[data-view=tree]")
+    page.wait_for_selector("#view-tree .clusters li")
+    assert "tree=2" in page.url
+    assert page.locator("#tree-choice").is_visible()
+    page.select_option("#model", "reranked")
+    page.click("nav a[data-view=text]")
+    until(page, "document.querySelector('#why .note')?.textContent.includes('second ranker')")
+    assert page.locator("#tree-choice").is_hidden()
+    page.select_option("#model", "unlike")
+    until(page, "document.getElementById('why').textContent.includes('join their scores in different ways')")
+    assert page.locator("#beam-panel").is_visible()
+
+
+def test_a_model_without_a_tree_says_so(other_page: Any, addresses: tuple[str, str, str]) -> None:
+    page = other_page
+    page.select_option("#model", "neighbours")
+    page.fill("#text", TEXT)
+    page.wait_for_selector("#found:not([hidden]):not([aria-busy]) [role=option][aria-selected=true]")
+    until(page, "document.getElementById('why').textContent.includes('cannot tell which words spoke')")
+    assert "%" in page.locator("#found [role=option]").first.inner_text(), "it is calibrated"
+    assert page.locator("#beam-panel").is_hidden()
+    assert page.locator("nav a[data-view=tree]").is_hidden()
+    assert page.locator("#tree-choice").is_hidden()
+    page.select_option("#other", "votes")
+    page.wait_for_selector("#found.two [role=option]")
+    until(page, "document.querySelectorAll('#why .why').length === 2")
+    assert "not among its best" in page.inner_text("#found")
+    assert "does not know" not in page.inner_text("#found")
+    page.goto("about:blank")
+    page.goto(addresses[2] + "#view=label&label=chess&model=votes")
+    until(page, "document.getElementById('card').textContent.includes('no more to tell')")
+    assert "of 200" in page.inner_text("#card .facts")
+    assert page.locator("#card .weights, #card .near").count() == 0
+    page.goto("about:blank")
+    page.goto(addresses[2] + "#view=tree&model=votes")
+    until(page, "document.getElementById('tree').textContent.includes('no clusters to browse')")
+    page.select_option("#model", "ensemble")
+    page.wait_for_selector("#view-tree .clusters li")
+    assert page.locator("#trouble").is_hidden()
+
+
+def test_clusters_that_overlap(other_page: Any, other_folders: dict[str, Path]) -> None:
+    page, looked = other_page, Explorer(carya.load(other_folders["overlapping"]))
+    page.select_option("#model", "overlapping")
+    write(page, TEXT)
+    assert "A label may lie in several clusters" in page.inner_text("#beam-note")
+    assert page.locator(".lines path").count() == len(looked.walk(TEXT, top_k=12).reached)
+    page.click("nav a[data-view=label]")
+    page.fill("#search", "chess/queen")
+    page.wait_for_selector("#matches [role=option]")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelectorAll('#card .place').length === 2")
+    for place, told in zip(page.locator("#card .place").all(), looked.label("chess/queen").places, strict=True):
+        assert told.above[-1].labels[0].name in place.locator(".trail").inner_text()
+        assert place.locator(".weights.for li").first.inner_text().startswith(told.words_for[0][0])
+    page.locator("#card .place .trail a").last.click()
+    page.wait_for_selector("#view-tree:not([hidden]) .leaves")
+    assert "chess/queen" in page.inner_text(".leaves")
+    assert "A label may lie in several clusters" in page.inner_text("#tree")
+
+
+def test_an_address_says_it_all(page: Any, addresses: tuple[str, str, str]) -> None:
     page.goto(addresses[0] + "#text=a+telescope+%26+a+planet&label=astronomy&model=coarse")
     until(page, "document.getElementById('why-title').textContent === 'Why astronomy'")
     assert page.input_value("#text") == "a telescope & a planet"
@@ -468,7 +617,7 @@ def test_what_is_written_is_never_markup(page: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_phone(browser: Any, addresses: tuple[str, str], scheme: str) -> None:
+def test_on_a_phone(browser: Any, addresses: tuple[str, str, str], scheme: str) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme=scheme, has_touch=True)
     page = context.new_page()
     for place in ("#text=rook+pawn+queen", "#text=rook&with=coarse", "#view=tree", "#view=label&label=chess%2Frook"):
@@ -489,15 +638,36 @@ def test_on_a_phone(browser: Any, addresses: tuple[str, str], scheme: str) -> No
     context.close()
 
 
-def test_contrast_is_enough(page: Any) -> None:
+#: What can be reached by keys and has no name that a screen reader could say.
+NAMELESS = """() => [...document.querySelectorAll('a, button, input, select, textarea, [tabindex], [role=listbox]')]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => !one.labels?.length && !one.ariaLabel && !one.hasAttribute('aria-labelledby')
+    && !one.textContent.trim())
+  .map((one) => one.outerHTML)"""
+
+
+def test_contrast_is_enough_and_all_have_names(page: Any, other_page: Any, addresses: tuple[str, str, str]) -> None:
     """Of every text that is shown, against what is painted behind it, in light and dark."""
-    write(page, TEXT)
-    for _ in range(3):  # as the browser wants it, light, dark
-        assert page.evaluate(LOW_CONTRAST) == []
-        page.click("#theme")
+    one_tree = (
+        "#text=rook+zyx+pawn",
+        "#view=tree",
+        "#view=label",
+        "#view=label&label=chess%2Frook",
+        "#text=rook&with=coarse",
+    )
+    others = ("#text=rook+zyx+pawn&with=votes", "#model=overlapping&view=label&label=chess%2Fqueen")
+    for looked, address, places in ((page, addresses[0], one_tree), (other_page, addresses[2], others)):
+        for place in places:
+            looked.goto("about:blank")
+            looked.goto(address + place)
+            looked.wait_for_selector("#why .terms, .clusters li, #card .weights, .leaves li", timeout=5000)
+            assert looked.evaluate(NAMELESS) == []
+            for _ in range(3):  # as the browser wants it, light, dark
+                assert looked.evaluate(LOW_CONTRAST) == []
+                looked.click("#theme")
 
 
-def test_a_server_that_wants_a_token(browser: Any, addresses: tuple[str, str]) -> None:
+def test_a_server_that_wants_a_token(browser: Any, addresses: tuple[str, str, str]) -> None:
     context = browser.new_context()
     page = context.new_page()
     page.goto(addresses[1] + "#text=rook+pawn")

@@ -94,6 +94,12 @@ def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
     matrix *= rng.random(matrix.shape) < rng.choice([0, 0.02, 0.3, 1], (40, 1), p=[0.2, 0.3, 0.3, 0.2])
     layer = layer_of(matrix, sizes, "float32")
     assert (layer.unpacked().to_scipy().toarray() == matrix.astype(np.float32)).all()
+    for count in (1, 5, sum(sizes)):
+        some = np.sort(rng.choice(sum(sizes), min(count, sum(sizes)), replace=False)).astype(np.int32)
+        assert (layer.unpacked(some).to_scipy().toarray() == matrix.astype(np.float32)[:, some]).all()
+        assert (
+            layer.weights_at(np.arange(40, dtype=np.int32), int(some[-1])) == matrix.astype("f4")[:, some[-1]]
+        ).all()
     top = layer_of(rng.standard_normal((40, clusters)), [clusters], "float32")
     X = rng.standard_normal((30, 40)) * (rng.random((30, 40)) < 0.5)
     for width in (1, 3, 16, 17, clusters):
@@ -163,7 +169,26 @@ def test_damaged_blocks_are_harmless(seed: int, precision: str, shape: str, widt
     x = checks.features(sp.csr_array(np.ones((3, 6), np.float32)))
     _, _, scores = Searcher([top, bad]).predict(x, top_k=5, beam_width=width, threads=1)
     assert np.isfinite(scores).all()
-    try:
-        bad.unpacked()
-    except ModelFormatError as error:
-        assert "damaged" in str(error)  # noqa: PT017
+    some = np.unique(rng.integers(0, nodes, 3)).astype(np.int32)
+    for unpack in (
+        bad.unpacked,
+        lambda: bad.unpacked(some),
+        lambda: bad.weights_at(np.arange(6, dtype=np.int32), int(some[0])),
+    ):
+        try:
+            unpack()
+        except ModelFormatError as error:
+            assert "damaged" in str(error)  # noqa: PT017
+
+
+def test_positions_that_cannot_be() -> None:
+    layer = layer_of(np.ones((2, 5)), [3, 2], "int8")
+    assert layer.unpacked(np.zeros(0, np.int32)).to_scipy().shape == (2, 0)
+    for positions, message in (
+        ([5], "no such position"),
+        ([-1], "no such position"),
+        ([2, 1], "ascend"),
+        ([1, 1], "ascend"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            layer.native.unpack_at(np.array(positions, np.int32))

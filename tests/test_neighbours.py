@@ -444,7 +444,7 @@ def test_texts_can_be_ranked_by_neighbours(over: str, tmp_path: Path) -> None:
     assert isinstance(opened.model_, carya.NearestNeighbours)
     for text in asked:
         assert opened.suggest(text) == ranker.suggest(text)
-    with pytest.raises(InputError, match="only XRLinear explains"):
+    with pytest.raises(InputError, match="NearestNeighbours, which has no label tree"):
         opened.explain(asked[0], "graphics")
 
 

@@ -84,7 +84,7 @@ def test_saved_and_opened_it_scores_the_same(make: Any, tmp_path: Path) -> None:
     pairs, relevance = crossed(100, seed=0)
     ranker = make(seed=1).fit(pairs, relevance)
     parameters, arrays = ranker.to_saved()
-    store.save(tmp_path / "kept", store.Saved("ranker", parameters, {}, arrays), version="0")
+    store.save(tmp_path / "kept", store.Saved("ranker", parameters, {}, arrays))
     saved = store.load(tmp_path / "kept")
     opened = ranker_of(ranker.name).from_saved(saved.parameters, saved.arrays)
     assert repr(opened) == repr(ranker)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ from starlette.routing import Mount
 
 import carya
 from carya.errors import CaryaError, InputError, ModelFormatError, ParameterError
-from carya.serve import work
+from carya.serve import journal, work
 from carya.serve.app import create_app, watch
 from carya.serve.counters import Counters
 from carya.serve.errors import Unavailable
@@ -366,6 +368,30 @@ def test_refused_requests_take_no_place(folder: Path) -> None:
     assert asyncio.run(asyncio.wait_for(both(), 60)) == (200, 401)
 
 
+def test_long_answers_are_written_by_threads(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are what short ones are."""
+    from carya.serve import api, asking
+
+    texts = [f"{TEXT} {word}" for word in ("harbour", "flour", "nothing known: zzz", "rook")] * 8
+    message = {"texts": texts, "top_k": 7}
+    batch = {"documents": [{"text": text, "document_id": f"[] {at}"} for at, text in enumerate(texts)]}
+    form = {"data": {"text": TEXT, "limit": "7"}}
+    short = [client.post("/v1/suggest", message), client.post("/v1/projects/one/suggest-batch?limit=3", batch)]
+    short += [client.post("/v1/projects/one/suggest", **form), client.post("/v1/suggest", {"text": TEXT})]
+    monkeypatch.setattr(asking, "is_short", lambda *_: False)
+    wrote: list[str] = []
+    written = api._written
+    monkeypatch.setattr(
+        api, "_written", lambda *given: (wrote.append(threading.current_thread().name), written(*given))[1]
+    )
+    long = [client.post("/v1/suggest", message), client.post("/v1/projects/one/suggest-batch?limit=3", batch)]
+    long += [client.post("/v1/projects/one/suggest", **form), client.post("/v1/suggest", {"text": TEXT})]
+    assert [one.content for one in long] == [one.content for one in short]
+    assert all(one.status_code == 200 for one in long)
+    assert len(wrote) == 4
+    assert all(name.startswith("carya") for name in wrote)
+
+
 def test_a_fault_tells_no_secrets(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -381,6 +407,7 @@ def test_a_fault_tells_no_secrets(
     assert answer.headers["x-request-id"] == "mine-1"
     assert "secret" not in answer.text
     assert "Zero" not in answer.text
+    journal.flush()
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [line["event"] for line in lines] == ["fault", "request"]
     assert "ZeroDivisionError" in lines[0]["trace"]
@@ -398,7 +425,31 @@ def test_a_damaged_model_tells_no_path(
         answer = client.post("/v1/explain", {"text": TEXT})
     assert answer.status_code == 500
     assert "secret" not in answer.text
+    journal.flush()
     assert "secret" in capfd.readouterr().err  # the log says why
+
+
+def test_a_log_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for it; what is too much is dropped and counted, and the rest is whole when somebody reads."""
+    reading, writing = os.pipe()
+    monkeypatch.setattr(journal, "_MOST_WAITING", 300)
+    monkeypatch.setattr(journal, "_WRITER", journal._Writer())
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "wb") as writer:
+        monkeypatch.setattr(sys, "stderr", writer)
+        log = journal.Journal("info", 3)
+        for number in range(2000):
+            log.write("info", "request", number=number, path="/" * 200)
+            if number == 100:
+                journal.flush()
+        journal._WRITER.flush(0.05)  # gives up
+        lines: list[dict[str, Any]] = []
+        while not lines or "dropped" not in lines[-1]["event"]:
+            lines.append(json.loads(reader.readline()))
+    numbers = [line["number"] for line in lines[:-1]]
+    assert numbers == sorted(numbers)
+    assert numbers[:101] == list(range(101))
+    assert len(numbers) + lines[-1]["lines"] == 2000
+    assert all(line["worker"] == 3 for line in lines[:-1])
 
 
 def test_the_log(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -406,6 +457,7 @@ def test_the_log(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         with Client(create_app({"one": folder / "one"}, settings)) as client:
             client.post("/v1/suggest", {"texts": [TEXT, "a"]})
             client.get("/v1/labels?q=private")
+    journal.flush()
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [line["path"] for line in lines] == ["/v1/suggest", "/v1/labels"] * 2
     plain, _, with_texts, _ = lines

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -205,3 +208,26 @@ def test_carya_alone_loads_no_web_framework() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"starlette", "uvicorn", "msgspec", "uvloop", "httptools"} & set(loaded)
     assert carya.__version__
+
+
+def test_a_log_that_nobody_reads_stalls_nothing(tmp_path: Path) -> None:
+    saved(tmp_path / "model")
+    command = [sys.executable, "-c", "from carya.cli import main; main()", "serve", str(tmp_path / "model")]
+    process = subprocess.Popen([*command, "--port", "0"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        assert process.stderr is not None
+        url = json.loads(process.stderr.readline())["url"]
+        with httpx.Client(base_url=url, timeout=20) as client:
+            for _ in range(1000):  # of 200 bytes in the log; a pipe holds 65,536
+                assert client.get("/healthz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        written = process.stderr.read().splitlines()  # as many as the pipe holds, of which the system may have few
+        assert all(json.loads(line)["path"] == "/healthz" for line in written)
+        assert 0 < len(written) < 1000
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()

@@ -36,7 +36,7 @@ SAVED = store.Saved(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    store.save(tmp_path / "toy", SAVED, version="1.2.3")
+    store.save(tmp_path / "toy", SAVED)
     return tmp_path / "toy"
 
 
@@ -70,7 +70,7 @@ def test_the_format_byte_by_byte(folder: Path) -> None:
     """As docs/format.md says, read with nothing but the standard library and NumPy."""
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["format"] == 1
-    assert manifest["written_by"] == "carya 1.2.3"
+    assert manifest["written_by"] == f"carya {carya.__version__}"
     raw = (folder / "arrays.bin").read_bytes()
     [a, b, none, long] = manifest["arrays"]
     assert (a["name"], a["dtype"], a["shape"], a["offset"]) == ("a", "int32", [2, 3], 0)
@@ -282,7 +282,7 @@ def test_a_sealed_model_with_wrong_arrays_is_refused_or_safe(
 def test_parts_that_do_not_fit_are_refused(saved_model: Path, tmp_path: Path, change: Callable) -> None:
     saved = store.load(saved_model)
     change(saved)
-    store.save(tmp_path / "model", saved, version="0")
+    store.save(tmp_path / "model", saved)
     with pytest.raises(ModelFormatError, match="do not fit together"):
         carya.load(tmp_path / "model")
 

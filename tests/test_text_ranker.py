@@ -16,8 +16,9 @@ from sklearn.base import clone
 
 import carya
 from carya.errors import InputError, ModelFormatError, NotFittedError, UnknownParameterError
+from carya.matrices import Csr
 from carya.strings import Strings
-from carya.text.labels import label_matrix
+from carya.text.labels import LabelRows, label_matrix
 
 from forging import forge
 from topics import TOPICS, corpus
@@ -65,6 +66,19 @@ def test_saved_and_opened(ranker: carya.TextRanker, tmp_path: Path) -> None:
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
     ranker.save(tmp_path / "exact", precision="float32")
     assert carya.load(tmp_path / "exact").model_.layers_[0].weights.precision == "float32"
+
+
+def test_labels_in_a_matrix_are_as_in_lists(tmp_path: Path) -> None:
+    texts, labels = corpus(300)
+    ids = ["unused", *sorted({one for row in labels for one in row}, reverse=True)]
+    rows = LabelRows(Csr.of_scipy(label_matrix(labels, ids)[0]), ids)
+    settings = {"n_jobs": 2, "max_leaf": 2, "branching": 2}
+    for name, given_labels in (("lists", labels), ("matrix", rows)):
+        carya.TextRanker(model=carya.XRLinear(**settings)).fit(texts, given_labels).save(tmp_path / name)
+    for file in ("manifest.json", "arrays.bin"):
+        assert (tmp_path / "lists" / file).read_bytes() == (tmp_path / "matrix" / file).read_bytes()
+    with pytest.raises(InputError, match="there are 299 texts but labels for 300"):
+        carya.TextRanker().fit(texts[1:], rows)
 
 
 def test_a_model_with_everything(tmp_path: Path) -> None:
@@ -150,7 +164,7 @@ def test_every_transform_is_explained(transform: str) -> None:
 def test_what_does_not_add_up_is_not_explained() -> None:
     texts, labels = corpus()
     mixed = carya.TextRanker(None, carya.XRLinear(max_leaf=6, transform=("sigmoid", "noop"))).fit(texts, labels)
-    with pytest.raises(InputError, match="transforms are of different kinds"):
+    with pytest.raises(InputError, match="join their scores in different ways"):
         mixed.explain(texts[0], "chess")
 
 

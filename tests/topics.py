@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+import carya
+
 TOPICS = {
     "cooking": "recipe oven flour butter bake kitchen taste salt",
     "astronomy": "star planet telescope orbit galaxy moon light dust",
@@ -22,3 +24,11 @@ def corpus(rows: int = 300, seed: int = 0) -> tuple[list[str], list[list[str]]]:
         texts.append(" ".join(words))
         labels.append(some + [f"{topic}/{word}" for topic in some for word in TOPICS[topic].split() if word in words])
     return texts, labels
+
+
+def overlapping_tree(labels: list[str]) -> carya.LabelTree:
+    """A cluster for each topic; chess/queen lies in that of cooking too."""
+    topics = sorted(TOPICS)
+    places = [(at, topics.index(label.partition("/")[0])) for at, label in enumerate(labels)]
+    places = sorted([*places, (labels.index("chess/queen"), topics.index("cooking"))])
+    return carya.LabelTree([[0] * len(topics), [topic for _, topic in places]], [label for label, _ in places])

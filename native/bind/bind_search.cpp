@@ -145,8 +145,21 @@ void register_search(nb::module_& m) {
             },
             "The weights as (indptr, positions, values), feature by feature.")
         .def(
+            "unpack_at",
+            [](const LayerArrays& self, Array<std::int32_t> positions) {
+                Csr out;
+                {
+                    const nb::gil_scoped_release released;
+                    if (self.folder) self.folder->seal().need(self.data.data(), self.data.size());
+                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "the layer");
+                    out = unpack(self.packed(), span(self.chunks), span(positions));
+                }
+                return give(std::move(out));
+            },
+            "positions"_a.noconvert(), "The weights at some positions, ascending, as (indptr, which of them, values).")
+        .def(
             "weights_at",
-            [](const LayerArrays& self, Array<std::int32_t> features, std::int64_t position) {
+            [](const LayerArrays& self, Array<std::int32_t> features, std::int32_t position) {
                 std::vector<float> out;
                 {
                     const nb::gil_scoped_release released;

@@ -130,8 +130,39 @@ void write_block(const CsrView& weights, std::int64_t feature, const Chunking& c
     });
 }
 
-template <class Id, class Child, class Weight>
-void read_block(const PackedView& packed, std::int64_t feature, const Chunking& chunking, Csr& out) {
+// Every position, as it is.
+struct All {
+    bool wants(std::int64_t) const { return true; }
+    std::int32_t column(std::int64_t position) const { return static_cast<std::int32_t>(position); }
+};
+
+// Some positions, numbered in the order they are given in.
+class Some {
+public:
+    Some(const Chunking& chunking, std::span<const std::int32_t> positions)
+        : columns_(chunking.chunk_of().size(), -1), wanted_(chunking.chunks().size() - 1, 0) {
+        for (std::size_t at = 0; at < positions.size(); ++at) {
+            const std::int64_t position = positions[at];
+            if (position < 0 || position >= static_cast<std::int64_t>(columns_.size()))
+                throw std::invalid_argument("there is no such position");
+            if (at > 0 && position <= positions[at - 1]) throw std::invalid_argument("positions must ascend");
+            columns_[position] = static_cast<std::int32_t>(at);
+            wanted_[chunking.chunk_of()[position]] = 1;
+        }
+    }
+
+    bool wants(std::int64_t chunk) const { return wanted_[chunk] != 0; }
+    std::int32_t column(std::int64_t position) const { return columns_[position]; }
+
+private:
+    std::vector<std::int32_t> columns_;  // of each position, -1 if it is not wanted
+    std::vector<std::uint8_t> wanted_;   // of each chunk
+};
+
+// Adds the weights of a feature at the positions that are wanted. Chunks without any are passed over by their counts.
+template <class Id, class Child, class Weight, class Wanted>
+void read_block(const PackedView& packed, std::int64_t feature, const Chunking& chunking, const Wanted& wanted,
+                Csr& out) {
     const auto bad = [&] {
         throw std::invalid_argument("the packed weights of feature " + std::to_string(feature) + " are damaged");
     };
@@ -152,13 +183,20 @@ void read_block(const PackedView& packed, std::int64_t feature, const Chunking& 
         const std::int64_t chunk = block.chunk(i);
         const std::int64_t begin = at;
         if (chunk >= static_cast<std::int64_t>(chunks.size()) - 1) bad();
+        if (block.n >= kCounted && !wanted.wants(chunk)) {
+            at += block.count(i);
+            continue;
+        }
         const auto take = [&](std::int64_t child) {
             const std::int64_t position = chunks[chunk] + child;
             if (at >= block.m || position <= before || position >= chunks[chunk + 1]) bad();
             before = position;
-            out.indices.push_back(static_cast<std::int32_t>(position));
+            const std::int64_t here = at++;
+            const std::int32_t column = wanted.column(position);
+            if (column < 0) return;
             const float scale = packed.scales.empty() ? 1.0F : packed.scales[chunking.scaled_by()[position]];
-            out.values.push_back(block.weight(at++) * scale);
+            out.indices.push_back(column);
+            out.values.push_back(block.weight(here) * scale);
         };
         if (mapped) {
             for (std::int64_t line = 0; line < block.map_lines(); ++line)
@@ -271,23 +309,37 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
     return out;
 }
 
-Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks) {
+namespace {
+
+template <class Wanted>
+Csr unpack_wanted(const PackedView& packed, const Chunking& chunking, const Wanted& wanted, std::int64_t cols) {
     Csr out;
-    out.cols = chunks.back();
-    const Chunking chunking(packed.form, chunks);
+    out.cols = cols;
     for_form(packed.form, [&]<class Id, class Child, class Weight>() {
         for (std::int64_t f = 0; f < packed.features(); ++f) {
-            read_block<Id, Child, Weight>(packed, f, chunking, out);
+            read_block<Id, Child, Weight>(packed, f, chunking, wanted, out);
             out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
         }
     });
     return out;
 }
 
-std::vector<float> weights_at(const PackedView& packed, std::span<const std::int64_t> chunks,
-                              std::span<const std::int32_t> features, std::int64_t position) {
+}  // namespace
+
+Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks) {
+    return unpack_wanted(packed, Chunking(packed.form, chunks), All{}, chunks.back());
+}
+
+Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks, std::span<const std::int32_t> positions) {
     const Chunking chunking(packed.form, chunks);
-    if (position < 0 || position >= chunks.back()) throw std::invalid_argument("there is no such position");
+    const Some wanted(chunking, positions);
+    return unpack_wanted(packed, chunking, wanted, static_cast<std::int64_t>(positions.size()));
+}
+
+std::vector<float> weights_at(const PackedView& packed, std::span<const std::int64_t> chunks,
+                              std::span<const std::int32_t> features, std::int32_t position) {
+    const Chunking chunking(packed.form, chunks);
+    const Some wanted(chunking, {&position, 1});
     std::vector<float> out;
     out.reserve(features.size());
     for_form(packed.form, [&]<class Id, class Child, class Weight>() {
@@ -296,11 +348,8 @@ std::vector<float> weights_at(const PackedView& packed, std::span<const std::int
             if (feature < 0 || feature >= packed.features()) throw std::invalid_argument("there is no such feature");
             block.indices.clear();
             block.values.clear();
-            read_block<Id, Child, Weight>(packed, feature, chunking, block);
-            const auto at =
-                std::lower_bound(block.indices.begin(), block.indices.end(), static_cast<std::int32_t>(position));
-            const bool found = at != block.indices.end() && *at == position;
-            out.push_back(found ? block.values[at - block.indices.begin()] : 0.0F);
+            read_block<Id, Child, Weight>(packed, feature, chunking, wanted, block);
+            out.push_back(block.values.empty() ? 0.0F : block.values.front());
         }
     });
     return out;

@@ -124,9 +124,12 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
 // And back. Throws std::invalid_argument if a block is not as described above.
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks);
 
-// The weights of some features at one position, 0 where there is none. Throws std::invalid_argument as unpack does, and
-// for what is no feature or position.
+// Only some positions, ascending: features x those. Takes the time to pass over all blocks, and the memory of the
+// answer. Throws std::invalid_argument as unpack does, as far as it looks, and for what is no position.
+Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks, std::span<const std::int32_t> positions);
+
+// The weights of some features at one position, 0 where there is none. Throws as above, and for what is no feature.
 std::vector<float> weights_at(const PackedView& packed, std::span<const std::int64_t> chunks,
-                              std::span<const std::int32_t> features, std::int64_t position);
+                              std::span<const std::int32_t> features, std::int32_t position);
 
 }  // namespace carya

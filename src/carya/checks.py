@@ -39,6 +39,8 @@ def features(X: FeaturesLike, name: str = "X") -> Features:
     name : str
         What messages call it.
     """
+    if isinstance(X, Features):
+        return X
     if isinstance(X, list) and any(sp.issparse(block) for block in X):
         raise InputError(f"{name} is a list of matrices: a pair (sparse, dense) must be a tuple")
     if isinstance(X, tuple):
@@ -124,7 +126,7 @@ def labels(Y: LabelsLike, name: str = "Y") -> Csr:
 
     Explicit zeros are dropped; negative values are refused.
     """
-    matrix = _sparse(Y if sp.issparse(Y) else sp.csr_array(_dense(Y, name)), name)
+    matrix = Y if isinstance(Y, Csr) else _sparse(Y if sp.issparse(Y) else sp.csr_array(_dense(Y, name)), name)
     if matrix.values.size and matrix.values.min() <= 0:
         if matrix.values.min() < 0:
             raise InputError(f"{name} has negative values; a label is present (above 0) or absent")
@@ -172,9 +174,14 @@ def sparse_rows(
 ) -> Features:
     """Queries from the arrays of a CSR matrix, for a model of so many sparse and dense features."""
     queries = Features.of(Csr.of(indptr, features, values, widths[0], name="X"))
-    if widths[1]:
-        raise InputError(f"the model has {widths[1]} dense features, X has none")
+    no_dense(widths, "X")
     return queries
+
+
+def no_dense(widths: tuple[int, int], name: str) -> None:
+    """Refuse what has no dense features if the model has some."""
+    if widths[1]:
+        raise InputError(f"the model has {widths[1]} dense features, {name} has none")
 
 
 def candidates(given: LabelsLike, rows: int, n_labels: int) -> Csr:

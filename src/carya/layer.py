@@ -147,7 +147,8 @@ class Layer:
 
     def __getstate__(self) -> dict[str, Any]:
         self.verify()
-        return {name: value for name, value in self.__dict__.items() if name != "native"} | {"folder": None}
+        made = ("native", "positions")
+        return {name: value for name, value in self.__dict__.items() if name not in made} | {"folder": None}
 
     def verify(self) -> None:
         """Raise ModelFormatError if the file that the weights lie in has been altered."""
@@ -160,10 +161,22 @@ class Layer:
         """The number of nodes it scores."""
         return self.order.size
 
-    def unpacked(self) -> Csr:
-        """The weights as sparse features x positions; raises ModelFormatError if they are damaged."""
+    @cached_property
+    def positions(self) -> NDArray[np.int32]:
+        """The position of every node."""
+        positions = np.empty_like(self.order)
+        positions[self.order] = np.arange(self.order.size, dtype=np.int32)
+        return positions
+
+    def unpacked(self, positions: NDArray[np.int32] | None = None) -> Csr:
+        """The weights as sparse features x positions, or x some of them, ascending; raises ModelFormatError if damaged.
+
+        For some positions it takes the time to pass over all weights, but only the memory of the answer.
+        """
         try:
-            return Csr.of_triple(self.native.unpack(), self.order.size)
+            if positions is None:
+                return Csr.of_triple(self.native.unpack(), self.order.size)
+            return Csr.of_triple(self.native.unpack_at(positions), positions.size)
         except ValueError as error:
             raise ModelFormatError(f"the weights are damaged: {error}") from None
 
@@ -177,10 +190,8 @@ class Layer:
     def matrix(self) -> sp.csc_array:
         """All weights as one matrix, features x nodes, the sparse features first and the offsets in the last row."""
         self.verify()
-        position = np.empty_like(self.order)
-        position[self.order] = np.arange(self.order.size, dtype=np.int32)
         blocks = [self.unpacked().to_scipy(), sp.csr_array(self.dense.T), sp.csr_array(self.offsets[None, :])]
-        return sp.csc_array(sp.vstack(blocks, format="csc")[:, position])
+        return sp.csc_array(sp.vstack(blocks, format="csc")[:, self.positions])
 
     def with_precision(self, precision: str, *, threads: int = 1) -> Layer:
         """The same ranker with its weights kept otherwise."""

@@ -71,13 +71,13 @@ class Saved:
         return Saved(kind, dict(parameters), dict(shape), self.arrays_of(name), self.folder)
 
 
-def save(
-    path: str | os.PathLike[str], saved: Saved, *, version: str, others: Callable[[Path], None] | None = None
-) -> None:
+def save(path: str | os.PathLike[str], saved: Saved, *, others: Callable[[Path], None] | None = None) -> None:
     """Write a model folder, replacing one that is there; nothing else is ever replaced.
 
     `others` writes what else belongs to the model, in formats of its own, to the folder it is called with.
     """
+    from carya.version import __version__  # finding out takes a while, and most commands never ask
+
     place = Path(path)
     check_place(place)
     try:
@@ -93,7 +93,7 @@ def save(
             files = {"files": _described(beside)}
         manifest = {
             "format": FORMAT,
-            "written_by": f"carya {version}",
+            "written_by": f"carya {__version__}",
             "kind": saved.kind,
             "parameters": saved.parameters,
             "shape": saved.shape,

@@ -11,10 +11,10 @@ import typer
 from carya.cli import data
 from carya.cli.c_flags import c_flags
 from carya.cli.calibrate import calibrate
+from carya.cli.commands import LazyGroup, add
 from carya.cli.demo import demo
 from carya.cli.evaluate import evaluate
 from carya.cli.explain import explain
-from carya.cli.flags import LazyGroup, add
 from carya.cli.import_pecos import import_pecos
 from carya.cli.inspect import inspect
 from carya.cli.predict import predict

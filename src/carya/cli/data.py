@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from carya.cli.commands import LazyGroup, add
 from carya.cli.data_convert import convert
-from carya.cli.flags import add
 
 if TYPE_CHECKING:
     from carya.data.debian import Index
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from carya.progress import Progress
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Make data sets, from Debian or generated, and convert them."
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make data sets, from Debian or generated, and convert them.",
 )
 
 

@@ -184,6 +184,7 @@ def _what_next(console: Console, ranker: TextRanker, out: Path | None) -> None:
     name = out or "model/"
     console.print("Try next:")
     console.print(f"  carya explain {name} 'a small web server'     which words speak for a label", markup=False)
+    console.print(f"  carya serve {name}     a page to look at it, and an API", markup=False)
     console.print(f"  echo 'a small web server' | carya predict {name}", markup=False)
     console.print(
         "  carya data debian data/ && carya train data/ -o model/ && carya evaluate model/ data/", markup=False

@@ -1,4 +1,4 @@
-"""Command-line flags from the parameters of estimators, and commands that are made when they are called.
+"""Command-line flags from the parameters of estimators.
 
 The estimators take longer to import than most commands run, so only a command that needs their parameters loads them.
 """
@@ -6,11 +6,10 @@ The estimators take longer to import than most commands run, so only a command t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from carya.errors import ParameterError
 from carya.params import Choice, Integer, Parameterised, Real, Rule
@@ -19,17 +18,20 @@ from carya.params import Choice, Integer, Parameterised, Real, Rule
 NOT_FLAGS = frozenset({"tree", "verbose", "n_jobs", "tokens", "vectorizer", "ranker"})
 
 
-def flags_of(*kinds: type[Parameterised]) -> list[inspect.Parameter]:
-    """A flag for each parameter of some estimators; one that is not given is None, one that several have is of all."""
+def flags_of(**kinds: type[Parameterised]) -> list[inspect.Parameter]:
+    """A flag for each parameter of some estimators, by the names that are shown.
+
+    A flag that is not given is None, and one that several have is of all.
+    """
     made: list[inspect.Parameter] = []
-    for kind in kinds:
+    for called, kind in kinds.items():
         for field in kind.parameters():
             if field.name in NOT_FLAGS or field.name in {one.name for one in made}:
                 continue
             rule: Rule = field.metadata["rule"]
             switch = isinstance(rule, Choice) and set(rule.values) == {True, False}
             name = "--" + field.name.replace("_", "-")
-            about = f"{field.metadata['doc']} [{kind.__name__}; default: {_shown(field.default)}]"
+            about = f"{field.metadata['doc']} [{called}; default: {_shown(field.default)}]"
             option = typer.Option(
                 f"{name}/--no-{name[2:]}" if switch else name,
                 help=about,
@@ -106,36 +108,3 @@ def _shown(value: Any) -> str:
 
 def _metavar(rule: Rule) -> str:
     return "INTEGER" if isinstance(rule, Integer) else "NUMBER" if isinstance(rule, Real) else "VALUE"
-
-
-class LazyGroup(TyperGroup):
-    """Commands that were marked by :func:`lazily` are made when they are called."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command, with all of its flags."""
-        name, command, rest = super().resolve_command(ctx, args)
-        make = getattr(getattr(command, "callback", None), "make_command", None)
-        return (name, make(name), rest) if make else (name, command, rest)
-
-
-def add(app: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
-    """Register a command; the examples in its docstring end its help."""
-    about, _, examples = inspect.cleandoc(command.__doc__ or "").partition("\nExamples:\n")
-    lines = [line.strip() for line in examples.splitlines() if line.strip()]
-    ends = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines) if lines else None
-    app.command(name, help=about, epilog=ends)(command)
-
-
-def lazily(make: Callable[[], Callable[..., None]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Mark a function, whose first line is shown in the list of commands, as standing for what `make` gives."""
-
-    def marked(stub: Callable[..., None]) -> Callable[..., None]:
-        def make_command(name: str) -> Any:
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-            add(alone, make(), name)
-            return typer.main.get_command(alone)
-
-        stub.make_command = make_command  # type: ignore[attr-defined]
-        return stub
-
-    return marked

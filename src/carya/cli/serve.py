@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from carya.cli.flags import flags_of, lazily, values_of
+from carya.cli.commands import lazily
+from carya.cli.flags import flags_of, values_of
 from carya.errors import InputError
 
 _PACKAGES = ("starlette", "msgspec", "uvicorn", "httptools", "uvloop")
@@ -107,7 +108,7 @@ def _command() -> Callable[..., None]:
     def command(**arguments: Any) -> None:
         _serve(**arguments)
 
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in mine] + flags_of(Settings)
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in mine] + flags_of(Settings=Settings)
     command.__doc__ = _serve.__doc__
     vars(command)["__signature__"] = own.replace(parameters=parameters)
     command.__annotations__ = {one.name: one.annotation for one in parameters}

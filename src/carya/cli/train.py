@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from carya.cli import reading
-from carya.cli.flags import flags_of, lazily, values_of
+from carya.cli.commands import lazily
+from carya.cli.flags import flags_of, values_of
 from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Matrices, Vocabulary
+    from carya.text.labels import LabelRows
 
 _MODELS = ("xr-linear", "xr-transformer", "x-transformer")
 
@@ -137,25 +139,35 @@ def _fit_texts(
     model = _model(threads, preset, trees, given)
     vectorizer.check_parameters()  # before a long file is read
     model.check_parameters()
-    labels: list[tuple[str, ...]] = []
-
-    def texts() -> Iterator[str]:  # so that files are read while terms are counted
-        for example in data:
-            labels.append(example.labels)
-            yield example.text
-
+    texts, labels = _taken_apart(data)
     wants = model.needs_label_features
     names = _names(data.vocabulary)
     if wants and names is None:
         raise InputError(f"--representation {given['representation']} needs names of labels: give --vocabulary")
-    ranker = TextRanker(vectorizer, model).fit(texts(), labels, names=names, label_texts=names if wants else None)
+    ranker = TextRanker(vectorizer, model).fit(texts, labels, names=names, label_texts=names if wants else None)
     _be_quiet(ranker.vectorizer_, ranker.model_)
     return ranker, {
         "kind": "text-ranker",
-        "rows": len(labels),
+        "rows": ranker.known().n_texts,
         "features": ranker.vectorizer_.n_features_,
         "labels": len(ranker.labels_),
     }
+
+
+def _taken_apart(data: Corpus) -> tuple[Iterator[str], list[tuple[str, ...]] | LabelRows]:
+    """The texts, read while their terms are counted, and labels that are there when the texts have been read."""
+    if data.matrix is not None and data.vocabulary is not None:
+        from carya.text.labels import LabelRows
+
+        return data.texts(), LabelRows(data.matrix, data.vocabulary.ids)
+    labels: list[tuple[str, ...]] = []
+
+    def texts() -> Iterator[str]:
+        for example in data:
+            labels.append(example.labels)
+            yield example.text
+
+    return texts(), labels
 
 
 def _check_model(model: str, preset: str | None, trees: int | None, given: dict[str, Any]) -> None:
@@ -246,11 +258,11 @@ def _command() -> Callable[..., None]:
     """The command with a flag for every parameter."""
     from carya.models.xr_linear import XRLinear
     from carya.text.tfidf import Tfidf
-    from carya.transformer.xr_transformer import XRTransformer
+    from carya.transformer.settings import TransformerParameters
 
     own = inspect.signature(_train, eval_str=True)
     mine = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    flags = flags_of(Tfidf, XRLinear, XRTransformer)
+    flags = flags_of(Tfidf=Tfidf, XRLinear=XRLinear, XRTransformer=TransformerParameters)
 
     def command(**arguments: Any) -> None:
         _train(**arguments)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import itertools
 import lzma
 import os
 import secrets
@@ -59,19 +60,46 @@ def bare_name(path: PathLike) -> str:
 def read_lines(path: PathLike, *, ends: bool = False) -> Iterator[str]:
     """The lines of a text, one after the other, without what ends them; with it if `ends`.
 
-    A byte order mark at the start is no part of the text. Bytes that are no UTF-8 raise InputError with the line.
+    A byte order mark at the start is no part of the text. Bytes that are no UTF-8 raise InputError with the line. Lines
+    of a stream are given as soon as they have come.
     """
     with _opened(path) as stream:
-        for number, raw in enumerate(_pieces(path, stream.readline), 1):
-            if number == 1:
-                raw = raw.removeprefix(_BOM)  # noqa: PLW2901
-            if not ends:
-                raw = raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")  # noqa: PLW2901
-            try:
-                yield raw.decode()
-            except UnicodeDecodeError as error:
-                bad = f"byte 0x{raw[error.start]:02x} at position {error.start + 1}"
-                raise InputError(f"{shown(path)}, line {number}: not UTF-8: {bad}") from None
+        before = 0  # lines
+        begun: list[bytes] = []  # pieces of a line
+        mark = _BOM
+        for piece in itertools.chain(_pieces(path, lambda: stream.read1(_BUFFER)), [b""]):
+            end = piece.rfind(b"\n") + 1
+            if piece and not end:
+                begun.append(piece)
+                continue
+            block = b"".join([*begun, piece[:end]])
+            begun = [piece[end:]]
+            if block:
+                lines = _lines(block.removeprefix(mark), ends, path, before)
+                mark = b""
+                for lines_read in lines:
+                    before += len(lines_read)
+                    yield from lines_read
+
+
+def _lines(block: bytes, ends: bool, path: PathLike, before: int) -> Iterator[list[str]]:
+    """The lines of a block, all at once; if it is no UTF-8 those before the one that is wrong."""
+    bad = None
+    try:
+        text = block.decode()
+    except UnicodeDecodeError as error:
+        start = block.rfind(b"\n", 0, error.start) + 1
+        bad = f"not UTF-8: byte 0x{block[error.start]:02x} at position {error.start - start + 1}"
+        text = block[:start].decode()
+    lines = text.split("\n")
+    last = lines.pop()  # what follows the last end: nothing, unless the file ends without one
+    if ends:
+        lines = [line + "\n" for line in lines]
+    elif "\r" in text:
+        lines = [line.removesuffix("\r") for line in lines]
+    yield [*lines, last] if last else lines
+    if bad is not None:
+        raise InputError(f"{shown(path)}, line {before + len(lines) + 1}: {bad}")
 
 
 def read_blocks(path: PathLike, size: int = 1 << 19) -> Iterator[bytes]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from carya.errors import InputError
+
+if TYPE_CHECKING:
+    from carya.matrices import Csr
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,10 @@ class Corpus:
         The labels there are, if the source says so.
     once : bool
         It can be iterated only once, as standard input.
+    texts : callable, optional
+        Gives an iterator over the texts alone, for those who take the labels from `matrix`.
+    matrix : Csr, optional
+        The labels of all texts, if they come that way: texts x labels of the vocabulary.
 
     Examples
     --------
@@ -118,10 +125,14 @@ class Corpus:
         source: str,
         vocabulary: Vocabulary | None = None,
         once: bool = False,
+        texts: Callable[[], Iterator[str]] | None = None,
+        matrix: Csr | None = None,
     ) -> None:
         self._examples = examples
+        self._texts = texts
         self.source = source
         self.vocabulary = vocabulary
+        self.matrix = matrix
         self._left: int | None = 1 if once else None
 
     @classmethod
@@ -142,6 +153,10 @@ class Corpus:
                 raise InputError(f"{self.source} can be read only once")
             self._left -= 1
         return self._examples()
+
+    def texts(self) -> Iterator[str]:
+        """The texts without their labels."""
+        return (one.text for one in self) if self._texts is None else self._texts()
 
     def __repr__(self) -> str:
         return f"Corpus({self.source!r}, vocabulary={self.vocabulary!r})"

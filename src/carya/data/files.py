@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from carya import checks
+from carya import sparse as sp
 from carya.errors import InputError
+from carya.matrices import Csr
 
 
 def read_matrix(path: str | os.PathLike[str]) -> Any:
@@ -47,3 +49,25 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
     ) as error:
         raise InputError(f"{place} does not hold a matrix: {error}") from None
     raise InputError(f"{place}: matrices are read from .npz files of SciPy and .npy files of NumPy")
+
+
+def read_labels(path: str | os.PathLike[str]) -> Csr:
+    """Labels, rows x labels, from such a file; raises InputError if they are no labels."""
+    return _plain_ones(Path(path)) or checks.labels(read_matrix(path), os.fspath(path))
+
+
+def _plain_ones(place: Path) -> Csr | None:
+    """The matrix of a file that holds sorted rows of ones, as most do: SciPy takes longer to import than to read it."""
+    if place.suffix != ".npz":
+        return None
+    try:
+        with np.load(place, allow_pickle=False) as held:
+            if held["format"].item() != b"csr" or not (held["data"] == 1).all():
+                return None
+            indptr, indices = held["indptr"].astype(np.int64), held["indices"].astype(np.int32)
+            rows, cols = held["shape"].tolist()
+            if indptr.size != rows + 1 or not np.array_equal(indices, held["indices"]):
+                return None
+            return Csr.of(indptr, indices, np.ones(indices.size, np.float32), cols, str(place))
+    except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error):
+        return None  # whoever reads it in full says what is wrong

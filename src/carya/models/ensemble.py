@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -10,18 +9,18 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from carya import _core, checks, metrics, store
+from carya import _core, checks, store
 from carya import sparse as sp
 from carya.checks import FeaturesLike, LabelsLike
-from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
+from carya.errors import InputError, ModelFormatError, ParameterError
 from carya.matrices import Csr, Features
 from carya.models.kinds import Model, Rankings, fresh, open_saved
 from carya.models.mixing import best_weights
 from carya.models.saving import KIND as TREE_KIND
+from carya.models.verbs import Verbs
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
 from carya.search import COMBINATIONS, combine_rankings, predict_combined, ranking, ranking_of
-from carya.version import __version__
 
 KIND = "ensemble"
 
@@ -57,7 +56,7 @@ class _Weights(Rule):
 
 
 @dataclass(eq=False, repr=False)
-class Ensemble(Parameterised):
+class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
     """Models that rank together; they may differ in everything but the labels.
 
     Examples
@@ -241,14 +240,6 @@ class Ensemble(Parameterised):
         _, labels, scores = self._combine(rankings, top_k, min_score, one=True)
         return labels, scores
 
-    def score(self, X: FeaturesLike | list[FeaturesLike], Y: LabelsLike) -> float:
-        """P@1, what scikit-learn compares models by unless told otherwise."""
-        return metrics.precision(Y, self.predict(X, top_k=1), k=1)
-
-    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
-        """Write all members to one folder, in one step."""
-        store.save(path, self.to_saved(precision=precision), version=__version__)
-
     def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""
         models, weights = self._ready()
@@ -297,9 +288,6 @@ class Ensemble(Parameterised):
         """Whether `fit` takes label_features: whether a member does."""
         return any(one.uses_label_features for one in self._given())
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "members_")
-
     def _set_learned(self, models: list[Any], weights: NDArray[np.float32]) -> None:
         sizes = {model.n_labels_ for model in models}
         if len(sizes) != 1:
@@ -309,11 +297,6 @@ class Ensemble(Parameterised):
         self.weights_ = weights
         self.n_labels_ = sizes.pop()
         self.widths_ = models[0].widths_
-
-    def _ready(self) -> tuple[list[Any], NDArray[np.float32]]:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this Ensemble is not fitted yet: call fit first")
-        return self._fitted
 
     def _given(self) -> list[Any]:
         return list(self.members) if isinstance(self.members, (list, tuple)) else [self.members]

@@ -104,6 +104,12 @@ def explain(
     return max(paths, key=lambda path: path.score)
 
 
+def adds_up(layers: Sequence[Layer]) -> bool:
+    """Whether shares of features add up to the scores of a model, or to their logarithms."""
+    kinds = {layer.transform.kind for layer in layers}
+    return kinds <= set(_MULTIPLIED) or kinds <= set(_ADDED) or kinds == {"noop"}
+
+
 def _explain_leaf(
     learned: Learned,
     features: NDArray[np.int32],
@@ -116,9 +122,8 @@ def _explain_leaf(
     for parents in reversed(learned.tree.parents):
         path.append(node)
         node = int(parents[node])
-    kinds = {layer.transform.kind for layer in learned.layers}
-    in_logs = kinds <= set(_MULTIPLIED)
-    one_space = in_logs or kinds <= set(_ADDED) or kinds == {"noop"}
+    in_logs = {layer.transform.kind for layer in learned.layers} <= set(_MULTIPLIED)
+    one_space = adds_up(learned.layers)
     levels = []
     for at, (layer, here) in enumerate(zip(learned.layers, reversed(path), strict=True)):
         counts = layer.transform.kind != "noop" or at == len(learned.layers) - 1

@@ -16,13 +16,11 @@ from carya.matching.graph import Graph
 from carya.matching.neighbours import Neighbours, sorted_rows
 from carya.matching.votes import votes
 from carya.matrices import Csr, Features
+from carya.models.kinds import Rankings
 from carya.progress import Report
 from carya.search import Searcher
 
 _BLOCK = 8192  # rows whose neighbours and votes are in memory at once
-
-#: Row offsets, labels and scores, every row best first.
-Ranking = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +85,7 @@ class NeighbourSearch:
         # Labels in an inverted index and their rankers below are one beam search.
         self._one_walk = parts.labels is None and parts.graph is None
 
-    def predict(self, queries: Features, question: Question, *, threads: int, report: Report = None) -> Ranking:
+    def predict(self, queries: Features, question: Question, *, threads: int, report: Report = None) -> Rankings:
         """The best labels of every query."""
         if self._one_walk:
             return self._path.predict(
@@ -105,23 +103,11 @@ class NeighbourSearch:
                 report(first + block.rows, queries.rows)
         return _joined(rankings)
 
-    def rank(
-        self,
-        indices: NDArray[np.int32],
-        values: NDArray[np.float32],
-        dense: NDArray[np.float32],
-        question: Question,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The best labels of one query."""
-        sparse = Csr.of(np.array([0, indices.size], np.int64), indices, values, self.parts.widths[0], "x")
-        _, labels, scores = self.predict(Features.of(sparse, dense.reshape(1, -1), "x"), question, threads=1)
-        return labels, scores
-
     def selected(self, queries: Features, candidates: Csr, *, threads: int) -> NDArray[np.float32]:
         """The score of every candidate; over labels, where it depends on nothing but the two."""
         return self._path.selected(unit(queries), candidates, threads=threads)
 
-    def _rank(self, queries: Features, question: Question, threads: int) -> Ranking:
+    def _rank(self, queries: Features, question: Question, threads: int) -> Rankings:
         found = self._near.search(queries, count=question.neighbours, width=question.search_width, threads=threads)
         if self.parts.labels is None:
             candidates = sorted_rows(found, self.parts.n_labels)
@@ -159,7 +145,7 @@ def blocks(features: Features) -> Iterator[tuple[int, Features]]:
         yield first, Features.of(Csr.of_scipy(matrix[rows]), features.dense[rows])
 
 
-def _best(candidates: Csr, scores: NDArray[np.float32], question: Question) -> Ranking:
+def _best(candidates: Csr, scores: NDArray[np.float32], question: Question) -> Rankings:
     sizes = np.diff(candidates.indptr)
     row = np.repeat(np.arange(candidates.rows), sizes)
     order = np.lexsort((candidates.indices, -scores, row))
@@ -169,7 +155,7 @@ def _best(candidates: Csr, scores: NDArray[np.float32], question: Question) -> R
     return indptr.astype(np.int64), candidates.indices[order], scores[order]
 
 
-def _joined(rankings: Sequence[Ranking]) -> Ranking:
+def _joined(rankings: Sequence[Rankings]) -> Rankings:
     if len(rankings) == 1:
         return rankings[0]
     ends = np.cumsum([0] + [int(indptr[-1]) for indptr, _, _ in rankings])

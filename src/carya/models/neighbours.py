@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from carya import _core, checks, metrics, store
+from carya import _core, checks, store
 from carya import sparse as sp
 from carya.checks import FeaturesLike, LabelsLike
-from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
+from carya.errors import InputError, ModelFormatError, ParameterError
 from carya.indexing.representations import unit
 from carya.layer import NAMES as TRANSFORMS
 from carya.layer import PRECISIONS, Transform
 from carya.matrices import Csr, Features
-from carya.models.neighbour_search import NeighbourSearch, Parts, Question, Ranking
+from carya.models.kinds import Rankings
+from carya.models.neighbour_search import NeighbourSearch, Parts, Question
 from carya.models.neighbour_training import FEW_ITEMS, NeighbourTrainer
 from carya.models.neighbours_saving import pack, unpack
+from carya.models.verbs import Verbs
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Parsed, Real, parameter, plain
-from carya.progress import Bars, Progress
 from carya.ranking import LinearRanker
-from carya.version import __version__
 
 #: What is looked at where nothing else is said, chosen on held-out rows (docs/neighbours.md).
 _NEIGHBOURS = {"labels": 100, "rows": 50}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NearestNeighbours(Parameterised):
+class NearestNeighbours(Verbs[NeighbourSearch], Parameterised):
     """Ranks the labels that the nearest neighbours of a query suggest.
 
     Over labels, a label is where the rows that have it are (its centroid), and the labels nearest to the query are
@@ -162,65 +158,6 @@ class NearestNeighbours(Parameterised):
         self._set_learned(parts)
         return self
 
-    def predict(
-        self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
-    ) -> sp.csr_array:
-        """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
-
-        Parameters
-        ----------
-        beam_width : int, optional
-            Instead of `neighbours`.
-        min_score : float, optional
-            Labels below it are left out.
-        """
-        parts = self._ready().parts
-        queries = checks.features_like(X, parts.widths)
-        indptr, labels, scores = self._predict(queries, top_k, beam_width, min_score)
-        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, parts.n_labels))
-
-    def rank_rows(
-        self,
-        indptr: NDArray[np.int64],
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-    ) -> Ranking:
-        """The same from the arrays of a CSR matrix to those of another."""
-        parts = self._ready().parts
-        queries = checks.sparse_rows(indptr, features, values, parts.widths)
-        return self._predict(queries, top_k, beam_width, min_score)
-
-    def rank(
-        self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The `top_k` best labels of one query and their scores, best first; any number of threads may ask at once.
-
-        Parameters
-        ----------
-        x : one row of what `fit` took; it may have one dimension
-        """
-        search = self._ready()
-        return search.rank(*checks.query(x, search.parts.widths), self._question(top_k, beam_width, min_score))
-
-    def rank_sparse(
-        self,
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The same for the sparse features of one query as they are in a row of a CSR matrix: ascending, and finite."""
-        search = self._ready()
-        if search.parts.widths[1]:
-            raise InputError(f"the model has {search.parts.widths[1]} dense features, x has none")
-        return search.rank(features, values, np.zeros(0, np.float32), self._question(top_k, beam_width, min_score))
-
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
         """The scores of given (row, label) pairs only, whether they are neighbours or not; not over rows.
 
@@ -237,20 +174,6 @@ class NearestNeighbours(Parameterised):
         wanted = checks.candidates(candidates, queries.rows, search.parts.n_labels)
         scores = search.selected(queries, wanted, threads=_core.thread_count(self.n_jobs))
         return sp.csr_array((scores, wanted.indices, wanted.indptr), shape=(wanted.rows, wanted.cols))
-
-    def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
-        """P@1, what scikit-learn compares models by unless told otherwise."""
-        return metrics.precision(Y, self.predict(X, top_k=1), k=1)
-
-    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
-        """Write the model to a folder, in one step: a reader sees the old model or the new one, never half of it.
-
-        Parameters
-        ----------
-        precision : {"float32", "float16", "int8"}, optional
-            Keep sparse weights otherwise than the model does.
-        """
-        store.save(path, self.to_saved(precision=precision), version=__version__)
 
     def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""
@@ -288,9 +211,6 @@ class NearestNeighbours(Parameterised):
         """Whether `fit` takes label_features."""
         return self.needs_label_features
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fitted")
-
     def __getstate__(self) -> dict[str, Any]:
         # For copies and for scikit-learn's worker processes; models are kept with save, which needs no trust to open.
         state = dict(self.__dict__)
@@ -309,11 +229,6 @@ class NearestNeighbours(Parameterised):
         self.similarity_ = parts.similarity
         self.widths_ = parts.widths
         self.n_features_in_ = sum(parts.widths)
-
-    def _ready(self) -> NeighbourSearch:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        return self._fitted
 
     def _count(self) -> int:
         return int(_NEIGHBOURS[self.over] if self.neighbours is None else self.neighbours)
@@ -336,9 +251,6 @@ class NearestNeighbours(Parameterised):
             search_width=plain(self.search_width),
             min_score=checks.least_score(min_score),
         )
-
-    def _progress(self) -> Progress:
-        return Bars() if self.verbose else Progress()
 
     def _check_combination(self) -> None:
         if self.over == "rows" and self.representation != "pifa":
@@ -364,7 +276,7 @@ class NearestNeighbours(Parameterised):
             raise InputError(f"label_features has {own.rows} rows, there are {n_labels} labels")
         return unit(own)
 
-    def _predict(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Ranking:
+    def _answer(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
         question = self._question(top_k, beam_width, min_score)
         threads = _core.thread_count(self.n_jobs)
         with self._progress() as progress, progress.stage("rank") as report:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,31 +10,28 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from carya import _core, checks, metrics, store
-from carya import sparse as sp
+from carya import _core, checks, store
 from carya.checks import FeaturesLike, LabelsLike
-from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
+from carya.errors import InputError, ModelFormatError, ParameterError
 from carya.matrices import Csr, Features
 from carya.models.ensemble import Ensemble
 from carya.models.evidence import Asked, Evidence
+from carya.models.kinds import Rankings
 from carya.models.reranked_saving import pack, unpack
+from carya.models.verbs import Verbs
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
-from carya.progress import Bars, Progress, Report
+from carya.progress import Report
 from carya.ranking.averaged import AveragedRanker
 from carya.ranking.boosted import BoostedRanker
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
 from carya.ranking.pool import Pool
 from carya.ranking.rankers import Ranker
-from carya.version import __version__
 
 _TREES = 2
 _RUN = 20  # rows side by side that are held out together, and the least number of such runs
 _BLOCK = 1024  # queries whose pairs are in memory at a time
-
-#: Row offsets, labels and scores of rankings.
-_Ranked = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
 class _Base(Rule):
@@ -63,7 +59,7 @@ class _OfPairs(Rule):
 
 
 @dataclass(eq=False, repr=False)
-class Reranked(Parameterised):
+class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
     """A model in two steps: trees and nearest neighbours find candidates, a ranker of pairs orders them.
 
     The ranker is trained on rows that the models had not seen, so that it learns what their scores are worth.
@@ -164,70 +160,12 @@ class Reranked(Parameterised):
         self._set_learned(self._evidence(features, labels, own), ranker)
         return self
 
-    def predict(
-        self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
-    ) -> sp.csr_array:
-        """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
-
-        Scores are those of the ranker: only their order in a row means something. Ties go to the lower label; rows
-        without features get no labels. With `min_score`, labels below it are left out.
-        """
-        evidence, _ = self._ready()
-        queries = checks.features_like(X, evidence.widths)
-        offsets, labels, scores = self._rank(queries, top_k, beam_width, min_score)
-        return sp.csr_array((scores, labels, offsets), shape=(queries.rows, evidence.n_labels))
-
-    def rank(
-        self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The `top_k` best labels of one query and their scores, best first; takes milliseconds."""
-        evidence, _ = self._ready()
-        return self._rank_one(*checks.query(x, evidence.widths), top_k, beam_width, min_score)
-
-    def rank_rows(
-        self,
-        indptr: NDArray[np.int64],
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-    ) -> _Ranked:
-        """What :meth:`predict` says, from the arrays of a CSR matrix to those of another."""
-        evidence, _ = self._ready()
-        queries = checks.sparse_rows(indptr, features, values, evidence.widths)
-        return self._rank(queries, top_k, beam_width, min_score)
-
-    def rank_sparse(
-        self,
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """What :meth:`rank` says, for the sparse features of a query as they are in a row of a CSR matrix."""
-        evidence, _ = self._ready()
-        if evidence.widths[1]:
-            raise InputError(f"the model has {evidence.widths[1]} dense features, x has none")
-        return self._rank_one(features, values, np.zeros(0, np.float32), top_k, beam_width, min_score)
-
     def pairs(self, X: FeaturesLike, *, beam_width: int | None = None) -> tuple[Pairs, NDArray[np.int32]]:
         """What the ranker sees of some queries: the features of all pairs, and the label of each."""
         evidence, _ = self._ready()
         queries = checks.features_like(X, evidence.widths)
         pairs, pool = evidence.pairs(queries, self._asked(beam_width), threads=_core.thread_count(self.n_jobs))
         return pairs, pool.labels
-
-    def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
-        """P@1, what scikit-learn compares models by unless told otherwise."""
-        return metrics.precision(Y, self.predict(X, top_k=1), k=1)
-
-    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
-        """Write the model to a folder, in one step; `precision` is how the weights of trees are kept."""
-        store.save(path, self.to_saved(precision=precision), version=__version__)
 
     def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""
@@ -258,9 +196,6 @@ class Reranked(Parameterised):
         """Whether `fit` takes label_features: always, as a ranker learns from what is written about labels."""
         return True
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "ranker_")
-
     def _set_learned(self, evidence: Evidence, ranker: Ranker) -> None:
         self._fitted = (evidence, ranker)  # in one step: other threads may be asking
         self.members_ = list(evidence.members)
@@ -268,14 +203,6 @@ class Reranked(Parameterised):
         self.widths_ = evidence.widths
         self.n_features_in_ = sum(evidence.widths)
         self.n_labels_ = evidence.n_labels
-
-    def _ready(self) -> tuple[Evidence, Ranker]:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this Reranked is not fitted yet: call fit first")
-        return self._fitted
-
-    def _progress(self) -> Progress:
-        return Bars() if self.verbose else Progress()
 
     def _asked(self, beam_width: int | None) -> Asked:
         width = None if beam_width is None else checks.positive_int(beam_width, "beam_width")
@@ -323,7 +250,7 @@ class Reranked(Parameterised):
             if report is not None:
                 report(min(begin + _BLOCK, queries.rows), queries.rows)
 
-    def _rank(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> _Ranked:
+    def _answer(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
         evidence, ranker = self._ready()
         count = checks.positive_int(top_k, "top_k")
         least = checks.least_score(min_score)
@@ -336,20 +263,6 @@ class Reranked(Parameterised):
                 labels.append(best.labels)
                 scores.append(said[chosen])
         return np.cumsum(np.concatenate(lengths)), np.concatenate(labels), np.concatenate(scores)
-
-    def _rank_one(
-        self,
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        dense: NDArray[np.float32],
-        top_k: int,
-        beam_width: int | None,
-        min_score: float | None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        evidence, _ = self._ready()
-        row = Csr.of(np.array([0, features.size], np.int64), features, values, evidence.widths[0], "x")
-        _, labels, scores = self._rank(Features.of(row, dense.reshape(1, -1)), top_k, beam_width, min_score)
-        return labels, scores
 
 
 def _scores(ranker: Ranker, pairs: Pairs) -> NDArray[np.float32]:

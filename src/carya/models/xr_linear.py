@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -11,10 +10,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from carya import _core, checks, metrics, store
+from carya import _core, checks, store
 from carya import sparse as sp
 from carya.checks import FeaturesLike, LabelsLike
-from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
+from carya.errors import InputError, ModelFormatError, ParameterError
 from carya.indexing import Indexer
 from carya.indexing.build import REPRESENTATIONS
 from carya.layer import NAMES as TRANSFORMS
@@ -24,8 +23,10 @@ from carya.matching import Costs, Negatives
 from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
 from carya.models.explaining import Explanation, explain
+from carya.models.kinds import Rankings
 from carya.models.recursion import train_overlapping
 from carya.models.saving import Learned, pack, unpack
+from carya.models.verbs import Verbs
 from carya.params import (
     Choice,
     Either,
@@ -39,15 +40,14 @@ from carya.params import (
     per_layer,
     plain,
 )
-from carya.progress import Bars, Progress
+from carya.progress import Progress
 from carya.ranking import LinearRanker
 from carya.search import Searcher
 from carya.tree import LabelTree
-from carya.version import __version__
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class XRLinear(Parameterised):
+class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
     """A recursive linear ranker: trains in seconds, ranks in microseconds.
 
     Examples
@@ -245,37 +245,7 @@ class XRLinear(Parameterised):
         self._set_learned(Learned(tree, layers, features.widths, row_features))
         return self
 
-    def predict(
-        self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
-    ) -> sp.csr_array:
-        """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
-
-        Ties go to the lower label. Rows without features get no labels. With `min_score`, labels below it are left out,
-        and paths of the tree that cannot reach it are not walked.
-        """
-        learned, _ = self._ready()
-        queries = checks.features_like(X, learned.widths)
-        indptr, labels, scores = self._predict(queries, top_k, beam_width, min_score)
-        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, learned.tree.n_labels))
-
-    def rank_rows(
-        self,
-        indptr: NDArray[np.int64],
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """The same from the arrays of a CSR matrix to those of another, without SciPy."""
-        learned, _ = self._ready()
-        queries = checks.sparse_rows(indptr, features, values, learned.widths)
-        return self._predict(queries, top_k, beam_width, min_score)
-
-    def _predict(
-        self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+    def _answer(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
         _, searcher = self._ready()
         with self._progress() as progress, progress.stage("rank") as report:
             return searcher.predict(
@@ -308,27 +278,26 @@ class XRLinear(Parameterised):
         assert answer is not None  # what passed the door is a query
         return answer
 
-    def rank_sparse(
+    def _answer_one(
         self,
         features: NDArray[np.int32],
         values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
+        dense: NDArray[np.float32],
+        top_k: int,
+        beam_width: int | None,
+        min_score: float | None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The same for the sparse features of one query as they are in a row of a CSR matrix: ascending, and finite."""
         learned, searcher = self._ready()
         answer = searcher.rank(
             features,
             values,
-            np.zeros(0, np.float32),
+            dense,
             top_k=checks.positive_int(top_k, "top_k"),
             beam_width=self._beam(beam_width),
             min_score=checks.least_score(min_score),
         )
         if answer is None:
-            raise InputError(f"features must ascend below {learned.widths[0]}, values be finite, dense features none")
+            raise InputError(f"features must ascend below {learned.widths[0]}, values be finite")
         return answer
 
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
@@ -370,20 +339,6 @@ class XRLinear(Parameterised):
         if not isinstance(label, (int, np.integer)) or not 0 <= label < learned.tree.n_labels:
             raise InputError(f"label must be an integer between 0 and {learned.tree.n_labels - 1}, got {label!r}")
         return explain(learned, *checks.query(x, learned.widths), int(label))
-
-    def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
-        """P@1, what scikit-learn compares models by unless told otherwise."""
-        return metrics.precision(Y, self.predict(X, top_k=1), k=1)
-
-    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
-        """Write the model to a folder, in one step: a reader sees the old model or the new one, never half of it.
-
-        Parameters
-        ----------
-        precision : {"float32", "float16", "int8"}, optional
-            Keep the weights otherwise than the model does.
-        """
-        store.save(path, self.to_saved(precision=precision), version=__version__)
 
     def to_saved(self, *, precision: str | None = None) -> store.Saved:
         """What :meth:`save` writes."""
@@ -439,9 +394,6 @@ class XRLinear(Parameterised):
         """What searches; for models made of several."""
         return self._ready()[1]
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "layers_")
-
     def _set_learned(self, learned: Learned) -> None:
         choices = [
             choose(layer, beam_width=self.beam_width, query_features=learned.row_features) for layer in learned.layers
@@ -454,11 +406,6 @@ class XRLinear(Parameterised):
         self.layers_ = list(learned.layers)
         self.widths_ = learned.widths
         self.n_features_in_ = sum(learned.widths)
-
-    def _ready(self) -> tuple[Learned, Searcher]:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        return self._fitted
 
     def __getstate__(self) -> dict[str, Any]:
         # For copies and for scikit-learn's worker processes; models are kept with save, which needs no trust to open.
@@ -474,9 +421,6 @@ class XRLinear(Parameterised):
 
     def _beam(self, beam_width: int | None) -> int:
         return checks.positive_int(self.beam_width if beam_width is None else beam_width, "beam_width")
-
-    def _progress(self) -> Progress:
-        return Bars() if self.verbose else Progress()
 
     def _index(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from carya.models.reranked import Reranked
-from carya.serve.api import answer, message, suggestions, whole
+from carya.serve.api import answer, message, suggested, whole
 from carya.serve.errors import BadRequest, NotFound, Problem, TooLarge, WrongType
 from carya.serve.messages import (
     AnnifBackend,
@@ -65,38 +66,41 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
         form = await _form(request)
         if "text" not in form:
             raise BadRequest("there is no text in the form")
-        found = await _asked(request, loaded, [form["text"]], form)
-        return answer(AnnifResults(found[0]))
+        return await _asked(request, loaded, [form["text"]], form, lambda found: AnnifResults(found[0]))
 
     async def suggest_batch(request: Request) -> Response:
         loaded = project(request)
         batch = await message(request, AnnifBatch)
         texts = [document.text for document in batch.documents]
-        found = await _asked(request, loaded, texts, dict(request.query_params))
-        return answer(
-            [
-                AnnifBatchResults(subjects, document.document_id)
-                for subjects, document in zip(found, batch.documents, strict=True)
-            ]
+        names = [document.document_id for document in batch.documents]
+        return await _asked(
+            request, loaded, texts, dict(request.query_params), lambda found: list(map(AnnifBatchResults, found, names))
         )
 
     async def learn(request: Request) -> Response:
         raise _Forbidden(f"Project {project(request).name!r} does not learn from single documents: train it again")
 
     async def _asked(
-        request: Request, loaded: Loaded, texts: list[str], given: dict[str, str]
-    ) -> list[list[AnnifSubject]]:
+        request: Request,
+        loaded: Loaded,
+        texts: list[str],
+        given: dict[str, str],
+        shape: Callable[[list[list[AnnifSubject]]], Any],
+    ) -> Response:
         limit = whole(given.get("limit") or None, "limit", 10, least=0, most=settings.max_top_k)
         threshold = _share(given.get("threshold"), "threshold")
         language = given.get("language") or settings.language
         if language != settings.language:
             raise BadRequest(f"language {language[:20]!r} not supported by vocabulary")
         if not texts:
-            return []
+            return answer([])
+        in_logs = isinstance(loaded.ranker.model_, Reranked)
+
+        def shaped(said: SuggestResponse) -> Any:
+            return shape([_subjects(one.suggestions, threshold, in_logs=in_logs)[:limit] for one in said.results])
+
         asked = SuggestRequest(texts=texts, model=loaded.name, top_k=max(1, limit))
-        in_logs = isinstance(registry.get(loaded.name).ranker.model_, Reranked)  # it may be a newer version by now
-        said: SuggestResponse = await suggestions(request, registry, asked, settings)
-        return [_subjects(ranking.suggestions, threshold, in_logs=in_logs)[:limit] for ranking in said.results]
+        return await suggested(request, loaded, asked, settings, shaped)
 
     return [
         Route("/v1", info),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
@@ -14,8 +15,8 @@ from carya.serve import asking, work
 from carya.serve.counters import Counters
 from carya.serve.errors import BadRequest, WrongType
 from carya.serve.gate import Passage
-from carya.serve.messages import ExplainRequest, Health, SuggestRequest
-from carya.serve.registry import Registry
+from carya.serve.messages import ExplainRequest, Health, SuggestRequest, SuggestResponse
+from carya.serve.registry import Loaded, Registry
 from carya.serve.settings import Settings
 
 T = TypeVar("T")
@@ -26,14 +27,14 @@ def routes(registry: Registry, settings: Settings, counters: Counters) -> list[B
 
     async def suggest(request: Request) -> Response:
         asked = await message(request, SuggestRequest)
-        return answer(await suggestions(request, registry, asked, settings))
+        return await suggested(request, registry.get(asked.model), asked, settings)
 
     async def explain(request: Request) -> Response:
         asked = await message(request, ExplainRequest)
         asking.check_texts([asked.text], settings)
         loaded = registry.get(asked.model)
         Passage.of(request).texts([asked.text], loaded.name)
-        return answer(await work.run(asking.explain, loaded, asked))
+        return await answered(asking.explain, loaded, asked)
 
     async def model(request: Request) -> Response:
         return answer(asking.about(registry, registry.get(request.query_params.get("model")), settings))
@@ -42,7 +43,7 @@ def routes(registry: Registry, settings: Settings, counters: Counters) -> list[B
         asked = request.query_params
         loaded = registry.get(asked.get("model"))
         limit = whole(asked.get("limit"), "limit", 20, least=1, most=1000)
-        return answer(await work.run(asking.labels, loaded, asked.get("q", ""), limit))
+        return await answered(asking.labels, loaded, asked.get("q", ""), limit)
 
     async def healthz(request: Request) -> Response:
         return answer(Health("ok"))
@@ -66,18 +67,31 @@ def routes(registry: Registry, settings: Settings, counters: Counters) -> list[B
     ]
 
 
-async def suggestions(request: Request, registry: Registry, asked: SuggestRequest, settings: Settings) -> Any:
-    """The rankings that a request asks for; short ones at once, long ones by a thread.
+def _as_it_is(said: SuggestResponse) -> Any:
+    return said
+
+
+async def suggested(
+    request: Request,
+    loaded: Loaded,
+    asked: SuggestRequest,
+    settings: Settings,
+    shape: Callable[[SuggestResponse], Any] = _as_it_is,
+) -> Response:
+    """The rankings that a request asks for, in some shape; short ones at once, long ones by a thread.
 
     Handing a text to a thread and taking its answer back costs more than to rank it, and gathering texts of several
     requests gains nothing over ranking each as it comes (docs/serve.md has the figures).
     """
     texts = asking.checked(asked, settings)
-    loaded = registry.get(asked.model)
     Passage.of(request).texts(texts, loaded.name)
     if asking.is_short(loaded, asked, texts):
-        return asking.suggest(loaded, asked, texts, settings)
-    return await work.run(asking.suggest, loaded, asked, texts, settings)
+        return answer(shape(asking.suggest(loaded, asked, texts, settings)))
+    return await answered(_shaped, shape, loaded, asked, texts, settings)
+
+
+def _shaped(shape: Callable[[SuggestResponse], Any], *asked: Any) -> Any:
+    return shape(asking.suggest(*asked))
 
 
 async def message(request: Request, kind: type[T]) -> T:
@@ -105,6 +119,25 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 def answer(said: Any) -> Response:
     """A message as JSON."""
     return Response(msgspec.json.encode(said), media_type="application/json")
+
+
+async def answered(function: Callable[..., Any], *args: Any) -> Response:
+    """What a function says, found and written as JSON by a thread."""
+    return Response(await work.run(_written, function, *args), media_type="application/json")
+
+
+def _written(function: Callable[..., Any], *args: Any) -> bytes:
+    """JSON of what a function says.
+
+    Writing does not let other threads run, and an answer may have 20 MB; so results are written one by one.
+    """
+    said = function(*args)
+    results = said if isinstance(said, list) else getattr(said, "results", None)
+    if not isinstance(results, list):
+        return msgspec.json.encode(said)
+    empty: Any = [] if results is said else msgspec.structs.replace(said, results=[])
+    head, _, tail = msgspec.json.encode(empty).rpartition(b"[]")
+    return b"%b[%b]%b" % (head, b",".join([msgspec.json.encode(one) for one in results]), tail)
 
 
 def whole(given: str | None, name: str, default: int, *, least: int, most: int) -> int:

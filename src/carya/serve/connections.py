@@ -8,6 +8,9 @@ that has sent its request and closed its half of the connection still gets its a
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import struct
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -18,6 +21,7 @@ from carya.serve.settings import Settings
 
 _MOST_AHEAD = 100  # requests that a client sends without waiting for answers; those after are cut off
 _LOOKS = 4  # looks at a connection in the time it may be idle
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class _TooManyAhead(Exception):  # noqa: N818 - stops the parser, and is seen by nobody
@@ -108,7 +112,7 @@ class _Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_size = self._since = None
         if len(self.pipeline) >= _MOST_AHEAD:
-            self.transport.abort()  # no answer: it would stand where that of an earlier request should
+            self._abort()  # no answer: it would stand where that of an earlier request should
             raise _TooManyAhead
         super().on_headers_complete()
 
@@ -143,6 +147,16 @@ class _Connection(HttpToolsProtocol):
         self.transport.write(b"\r\n".join(head) + b"\r\n\r\n" + bytes(response.body))
         self.transport.close()
 
+    def _abort(self) -> None:
+        """End the connection now, and tell the client.
+
+        Closed in the ordinary way, the system would keep what the client does not read, for minutes, and let a client
+        that is still sending wait with it.
+        """
+        with contextlib.suppress(OSError):
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.transport.abort()
+
     def _look_again(self) -> None:
         self._look_task = self.loop.call_later(self.settings.idle_seconds / _LOOKS, self._look)
 
@@ -155,13 +169,13 @@ class _Connection(HttpToolsProtocol):
         elif self._unread_since is None:
             self._unread_since = now
         elif now - self._unread_since >= self.settings.idle_seconds:
-            self.transport.abort()
+            self._abort()
             return
         if self._since is not None and self.flow.read_paused:
             self._since = now  # it is we who do not read the rest of the head
         if self._since is not None and now - self._since >= self.settings.idle_seconds:
             if unread:
-                self.transport.abort()  # to close would mean to wait until the client has read
+                self._abort()  # to close would mean to wait until the client has read
                 return
             if self._head_size is None:
                 self.transport.close()

@@ -19,8 +19,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from carya.errors import InputError
-from carya.serve import asking, work
-from carya.serve.api import answer, message, whole
+from carya.models.explaining import adds_up
+from carya.serve import asking
+from carya.serve.api import answer, answered, message, whole
 from carya.serve.errors import BadRequest, NotFound
 from carya.serve.gate import Passage
 from carya.serve.registry import Loaded, Registry
@@ -55,15 +56,25 @@ class LabelAsked(Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
+class TreeNote:
+    """A label tree of a model: how many clusters each level has, and whether it says which words spoke for a label."""
+
+    levels: tuple[int, ...]
+    beam_width: int
+    overlaps: bool
+    explains: bool
+
+
+@dataclass(frozen=True)
 class ModelNote:
-    """A model of the server, as the page shows it."""
+    """A model of the server, as the page shows it; it may have several trees, or none."""
 
     name: str
+    kind: str
     labels: int
     terms: int
     texts: int | None
-    levels: tuple[int, ...]
-    beam_width: int | None
+    trees: tuple[TreeNote, ...]
     calibrated: bool
 
 
@@ -100,10 +111,10 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
         return answer({"default": registry.default, "models": notes})
 
     async def text(request: Request) -> Response:
-        loaded = model(request)
+        loaded, tree = model(request), number(request, "tree")
         asked = await text_of(request, loaded)
         return await _answered(
-            lambda: explorer(loaded).walk(asked.text, top_k=asked.top_k, beam_width=asked.beam_width)
+            lambda: explorer(loaded).walk(asked.text, top_k=asked.top_k, beam_width=asked.beam_width, tree=tree)
         )
 
     async def compared(request: Request) -> Response:
@@ -112,26 +123,32 @@ def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
         return await _answered(lambda: compare(explorer(loaded), explorer(other), asked.text, top_k=asked.top_k))
 
     async def explain(request: Request) -> Response:
-        loaded, asked = model(request), await message(request, LabelAsked)
+        loaded, tree = model(request), number(request, "tree")
+        asked = await message(request, LabelAsked)
         asking.check_texts([asked.text], settings)
         Passage.of(request).texts([asked.text], loaded.name)
-        return await _answered(lambda: explorer(loaded).explain(asked.text, _known(loaded, asked.label)))
+        return await _answered(lambda: explorer(loaded).explain(asked.text, _known(loaded, asked.label), tree=tree))
 
-    async def tree(request: Request) -> Response:
+    async def branch(request: Request) -> Response:
         loaded = model(request)
-        level, node, begin = (number(request, name) for name in ("level", "node", "begin"))
-        return await _answered(lambda: explorer(loaded).branch(level, node, begin=begin))
+        level, node, begin, tree = (number(request, name) for name in ("level", "node", "begin", "tree"))
+        return await _answered(lambda: explorer(loaded).branch(level, node, begin=begin, tree=tree))
+
+    async def labels(request: Request) -> Response:
+        loaded = model(request)
+        return await _answered(lambda: explorer(loaded).frequent())
 
     async def label(request: Request) -> Response:
-        loaded, wanted = model(request), request.query_params.get("label", "")
-        return await _answered(lambda: explorer(loaded).label(_known(loaded, wanted)))
+        loaded, wanted, tree = model(request), request.query_params.get("label", ""), number(request, "tree")
+        return await _answered(lambda: explorer(loaded).label(_known(loaded, wanted), tree=tree))
 
     return [
         Route("/v1/explore/models", models),
         Route("/v1/explore/text", text, methods=["POST"]),
         Route("/v1/explore/compare", compared, methods=["POST"]),
         Route("/v1/explore/explain", explain, methods=["POST"]),
-        Route("/v1/explore/tree", tree),
+        Route("/v1/explore/tree", branch),
+        Route("/v1/explore/labels", labels),
         Route("/v1/explore/label", label),
         Route("/", _file),
         Route("/page/{name}", _file),
@@ -147,7 +164,7 @@ async def _answered(function: Callable[[], Any]) -> Response:
         except InputError as error:
             raise BadRequest(str(error)) from None
 
-    return answer(await work.run(run))
+    return await answered(run)
 
 
 def _known(loaded: Loaded, label: str) -> str:
@@ -159,14 +176,21 @@ def _known(loaded: Loaded, label: str) -> str:
 
 def _note(loaded: Loaded) -> ModelNote:
     ranker = loaded.ranker
-    tree = getattr(ranker.model_, "tree_", None)
     return ModelNote(
         name=loaded.name,
+        kind=type(ranker.model_).__name__,
         labels=len(ranker.labels_),
         terms=int(ranker.vectorizer_.n_features_),
         texts=ranker.known().n_texts,
-        levels=() if tree is None else tree.level_sizes[1:],
-        beam_width=getattr(ranker.model_, "beam_width", None),
+        trees=tuple(
+            TreeNote(
+                levels=one.tree_.level_sizes[1:-1],
+                beam_width=one.beam_width,
+                overlaps=one.tree_.leaf_labels is not None,
+                explains=adds_up(one.layers_),
+            )
+            for one in ranker.trees_
+        ),
         calibrated=ranker.calibration_ is not None,
     )
 

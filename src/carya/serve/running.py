@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import multiprocessing
 import os
 import resource
@@ -166,7 +167,12 @@ def _work(
     server = _Server(config)
     server.hang_up = lambda: refresh(registry, counters, journal, anyway=True)
     server.watcher = watcher
-    server.run(sockets=[listening])
+    gc.collect()
+    gc.freeze()  # what is here now stays: looking through it again and again would hold up requests for 10 ms each time
+    try:
+        server.run(sockets=[listening])
+    finally:
+        gc.unfreeze()
 
 
 @contextlib.contextmanager

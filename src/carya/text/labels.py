@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from carya import sparse as sp
 from carya.errors import InputError
+from carya.matrices import Csr
 from carya.params import hint
 from carya.strings import Strings
 
@@ -61,10 +62,10 @@ class LabelSet:
         )
         return cls(Strings.of(ids), Strings.of(named) if names else None, told)
 
-    def counted(self, Y: sp.csr_array) -> LabelSet:
+    def counted(self, Y: Csr) -> LabelSet:
         """The same, knowing how often each label is in the training texts, whose labels `Y` holds."""
         counts = np.bincount(Y.indices, minlength=len(self)).astype(np.int64)
-        return replace(self, counts=counts, n_texts=int(Y.shape[0]))
+        return replace(self, counts=counts, n_texts=Y.rows)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -85,6 +86,29 @@ class LabelSet:
                 return known.numbers[label]
         near = hint(label, self.ids if self.names is None else self.names) if len(self) < _FEW_ENOUGH_FOR_HINTS else ""
         raise InputError(f"there is no label {label!r}{near}")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelRows:
+    """The labels of texts as a matrix, with what its columns are called; it goes where a list for each text does.
+
+    Attributes
+    ----------
+    matrix : Csr, texts x labels
+    ids : sequence of str
+        One for each column, all different.
+    """
+
+    matrix: Csr
+    ids: Sequence[str]
+
+    def used(self) -> tuple[Csr, list[str]]:
+        """What :func:`label_matrix` makes of the same labels in lists."""
+        counts = np.bincount(self.matrix.indices, minlength=self.matrix.cols)
+        order = sorted(np.flatnonzero(counts).tolist(), key=self.ids.__getitem__)
+        place = np.zeros(self.matrix.cols, np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        return self.matrix.merge_columns(place, len(order)).with_values(1), [self.ids[one] for one in order]
 
 
 def label_matrix(

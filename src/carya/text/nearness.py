@@ -22,7 +22,7 @@ def nearest(model: XRLinear, label: int, weights: NDArray[np.float32], most: int
     Parameters
     ----------
     weights : ndarray of shape (features,)
-        Of all features at the label.
+        Of all features at the label; where it has several leaves, their mean.
     """
     strongest = np.argsort(-np.abs(weights), kind="stable")[:_WORDS]
     words = np.sort(strongest[weights[strongest] != 0]).astype(np.int32)
@@ -33,12 +33,11 @@ def nearest(model: XRLinear, label: int, weights: NDArray[np.float32], most: int
     query = (mine[for_it] / np.linalg.norm(mine[for_it])).astype(np.float32)
     found, _ = model.rank_sparse(words[for_it], query, top_k=_CANDIDATES, beam_width=max(_BEAM, model.beam_width))
     layer = model.layers_[-1]
-    position = np.empty_like(layer.order)
-    position[layer.order] = np.arange(layer.order.size, dtype=np.int32)
     alike = []
     for other in found.tolist():
         if other != label:
-            theirs = layer.weights_at(words, int(position[other])).astype(np.float64)
+            at = [layer.weights_at(words, int(layer.positions[leaf])) for leaf in model.tree_.leaves(other)]
+            theirs = np.mean(at, axis=0, dtype=np.float64)
             length = np.linalg.norm(theirs) * np.linalg.norm(mine)
             if length > 0:
                 alike.append((other, float(mine @ theirs / length)))

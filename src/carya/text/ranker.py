@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carya import metrics, store
+from carya import checks, metrics, store
 from carya import sparse as sp
 from carya.errors import InputError, ModelFormatError, NotFittedError
+from carya.matrices import Csr, Features
 from carya.models.kinds import Model, fresh, open_saved
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Instance, Parameterised, parameter
 from carya.text.calibration import Calibration
 from carya.text.explaining import TextExplanation
-from carya.text.labels import LabelSet, label_matrix
+from carya.text.labels import LabelRows, LabelSet, label_matrix
 from carya.text.saving import pack, unpack
 from carya.text.tfidf import Tfidf
-from carya.version import __version__
 
 
 class Suggestion(NamedTuple):
@@ -79,7 +79,7 @@ class TextRanker(Parameterised):
     def fit(
         self,
         texts: Iterable[str],
-        labels: Iterable[Iterable[str]],
+        labels: Iterable[Iterable[str]] | LabelRows,
         *,
         names: Mapping[str, str] | None = None,
         label_texts: Mapping[str, str] | None = None,
@@ -100,11 +100,12 @@ class TextRanker(Parameterised):
         self.check_parameters()
         vectorizer = Tfidf() if self.vectorizer is None else Tfidf(**self.vectorizer.get_params(deep=False))
         model = XRLinear() if self.model is None else fresh(self.model)
-        X = vectorizer.fit_transform(texts)
-        Y, ids = label_matrix(labels)
+        rows = vectorizer.fit_rows(texts)
+        X = Features.of(Csr.of_triple(rows, vectorizer.n_features_))
+        Y, ids = _rows_of(labels)
         known = LabelSet.of(ids, names, label_texts)
-        if X.shape[0] != Y.shape[0]:
-            raise InputError(f"there are {X.shape[0]} texts but labels for {Y.shape[0]}")
+        if X.rows != Y.rows:
+            raise InputError(f"there are {X.rows} texts but labels for {Y.rows}")
         if not ids:
             raise InputError("no text has a label: there is nothing to learn")
         about: dict[str, Any] = {}
@@ -112,7 +113,7 @@ class TextRanker(Parameterised):
             raise InputError(f"{model!r} needs label_texts")
         if model.uses_label_features:
             about["label_features"] = vectorizer.transform(known.texts or known.names or known.ids)
-        model.fit(X, Y, **about)
+        model.fit_checked(*checks.training_pair(X, Y), **about)
         self._set_learned(vectorizer, model, known.counted(Y))
         return self
 
@@ -152,19 +153,28 @@ class TextRanker(Parameterised):
         X = vectorizer.transform(texts)
         return model.predict(X, top_k=top_k, beam_width=beam_width, min_score=min_score)
 
-    def explain(self, text: str, label: str) -> TextExplanation:
-        """What each term of a text adds to a label's score, level by level; adds up to the score."""
-        vectorizer, model, labels = self._ready()
+    def explain(self, text: str, label: str, *, tree: int | None = None) -> TextExplanation:
+        """What each term of a text adds to a label's score, level by level; adds up to the score.
+
+        Parameters
+        ----------
+        text : str
+        label : str
+            By id or name.
+        tree : int, optional
+            Of a model that has several, as an ensemble does: which of `trees_`. What is explained is the tree's own
+            score then; that of all together is not a sum of what words add.
+        """
+        vectorizer, _, labels = self._ready()
+        model = self._tree(tree)
         number = labels.number(label)
         features, values = vectorizer.row(text)
         x = sp.csr_array((values, features, [0, features.size]), shape=(1, vectorizer.n_features_))
-        if not isinstance(model, XRLinear):
-            raise InputError(f"only XRLinear explains its scores, the model is a {type(model).__name__}")
         why = model.explain(x, number)
         if not why.adds_up:
             raise InputError(
-                "the model's transforms are of different kinds, so nothing adds up to its scores: ask model_.explain, "
-                "whose levels say what each feature adds to their raw scores"
+                "the levels of the model join their scores in different ways (transform), so nothing adds up to them; "
+                "XRLinear.explain tells what each feature adds to the raw score of each level"
             )
         return TextExplanation.of(why, vectorizer.terms_in(text), labels.ids[number], labels.name(number))
 
@@ -219,6 +229,11 @@ class TextRanker(Parameterised):
         """How many training texts had each of them; None for a model saved by a version that did not count."""
         return self._ready()[2].counts
 
+    @property
+    def trees_(self) -> tuple[XRLinear, ...]:
+        """The trees of the model: itself, those of an ensemble, those that find candidates for a Reranked, or none."""
+        return tuple(_trees(self._ready()[1]))
+
     def known(self) -> LabelSet:
         """All that is known of them."""
         return self._ready()[2]
@@ -227,7 +242,7 @@ class TextRanker(Parameterised):
         """Write the ranker to a folder, in one step: a reader sees the old one or the new one, never half of it."""
         vectorizer, model, labels = self._ready()
         saved = pack(vectorizer, labels, model.to_saved(precision=precision), self.calibration_)
-        store.save(path, saved, version=__version__)
+        store.save(path, saved)
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:
@@ -257,7 +272,39 @@ class TextRanker(Parameterised):
         self.model_: Any = model
         self.calibration_ = calibration
 
+    def _tree(self, number: int | None) -> XRLinear:
+        """What explains; raises InputError."""
+        model = self._ready()[1]
+        if number is None and isinstance(model, XRLinear):
+            return model
+        kind, trees = type(model).__name__, self.trees_
+        if not trees:
+            raise InputError(f"the model is of kind {kind}, which has no label tree: only trees explain their scores")
+        if number is None:
+            raise InputError(
+                f"the model is of kind {kind}: its scores cannot be explained, but each of its trees_ explains its "
+                f"own: give tree, between 0 and {len(trees) - 1}"
+            )
+        if not 0 <= number < len(trees):
+            raise InputError(f"tree must be between 0 and {len(trees) - 1}, got {number!r}")
+        return trees[number]
+
     def _ready(self) -> tuple[Tfidf, Model, LabelSet]:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("this TextRanker is not fitted yet: call fit first")
         return self._fitted
+
+
+def _trees(model: Any) -> Iterator[XRLinear]:
+    if isinstance(model, XRLinear):
+        yield model
+    else:
+        for member in getattr(model, "members_", ()):
+            yield from _trees(member)
+
+
+def _rows_of(labels: Iterable[Iterable[str]] | LabelRows) -> tuple[Csr, list[str]]:
+    if isinstance(labels, LabelRows):
+        return labels.used()
+    matrix, ids = label_matrix(labels)
+    return Csr.of_scipy(matrix), ids

@@ -160,7 +160,12 @@ class Tfidf(Parameterised):
 
     def fit_transform(self, texts: Iterable[str], y: object = None) -> sp.csr_array:
         """Learn the terms and give the rows of the texts, n x features, float32."""
-        return self._fit(texts, keep_rows=True)
+        return _matrix(self._fit(texts, keep_rows=True), self.n_features_)
+
+    def fit_rows(self, texts: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """The same as three arrays: row offsets, features and values."""
+        arrays: tuple[Any, Any, Any] = self._fit(texts, keep_rows=True)
+        return arrays
 
     def transform(self, texts: Iterable[str]) -> sp.csr_array:
         """The rows of texts, n x features, float32. Terms that were not learned are left out."""
@@ -215,7 +220,8 @@ class Tfidf(Parameterised):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "terms_")
 
-    def _fit(self, texts: Iterable[str], *, keep_rows: bool) -> sp.csr_array:
+    def _fit(self, texts: Iterable[str], *, keep_rows: bool) -> Any:
+        """The rows as three arrays, empty ones unless `keep_rows`."""
         self.check_parameters()
         threads = _core.thread_count(self.n_jobs)
         counter = _core.TermCounter(self._parts(), keep_rows, threads)
@@ -246,7 +252,7 @@ class Tfidf(Parameterised):
                 f"(now {self.min_df!r}) or raise max_df (now {self.max_df!r}), or give longer texts"
             )
         self.set_learned(terms, idf)
-        return _matrix(rows, features) if keep_rows else sp.csr_array((0, features), dtype=np.float32)
+        return rows
 
     def set_learned(self, terms: list[tuple[Any, Any, Any]], idf: NDArray[np.float32]) -> None:
         """Take over what was learned: for each analyzer the bytes, ends and slots of its terms; and the idf."""

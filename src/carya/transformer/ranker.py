@@ -22,7 +22,6 @@ from carya.text.tfidf import Tfidf
 from carya.transformer.given import Labels, LabelTexts, Texts, checked, checked_dev
 from carya.transformer.rankers import Inputs, Rankers, alike, frequency_of, mixed, threads_of
 from carya.transformer.settings import TransformerParameters, need_torch
-from carya.version import __version__
 
 if TYPE_CHECKING:
     from carya.transformer.encoder import Encoder
@@ -228,7 +227,7 @@ class TransformerRanker(TransformerParameters):
 
         fitted = self._ready()
         saved = pack(fitted, self, precision=precision)
-        store.save(path, saved, version=__version__, others=lambda folder: fitted.encoder.save(folder / "encoder"))
+        store.save(path, saved, others=lambda folder: fitted.encoder.save(folder / "encoder"))
 
     @classmethod
     def from_saved(cls, saved: store.Saved) -> Self:

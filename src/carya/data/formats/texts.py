@@ -92,16 +92,17 @@ def read_texts(
 
 def with_label_matrix(texts: Path, labels: Path, vocabulary: Vocabulary) -> Corpus:
     """Texts whose labels are the entries of a matrix; its columns are the labels of the vocabulary."""
-    from carya import checks
-    from carya.data.files import read_matrix
+    from carya.data.files import read_labels
 
-    Y = checks.labels(read_matrix(labels), str(labels))
+    Y = read_labels(labels)
     if Y.cols != len(vocabulary):
         raise InputError(f"{labels} has {Y.cols} columns, {vocabulary.source} has {len(vocabulary)} labels")
     return Corpus(
-        lambda: _with_rows(texts, labels, Y.indptr.tolist(), Y.indices, vocabulary.ids),
+        lambda: _with_rows(_as_many(texts, labels, Y.rows), Y.indptr.tolist(), Y.indices, vocabulary.ids),
         source=str(texts.parent),
         vocabulary=vocabulary,
+        texts=lambda: _as_many(texts, labels, Y.rows),
+        matrix=Y,
     )
 
 
@@ -135,11 +136,17 @@ def _names(place: Path) -> Vocabulary | None:
     return None if listed is None else read_vocabulary(listed)
 
 
-def _with_rows(texts: Path, labels: Path, indptr: list[int], indices: Any, ids: list[str]) -> Iterator[Example]:
-    row, rows = 0, len(indptr) - 1
+def _with_rows(texts: Iterable[str], indptr: list[int], indices: Any, ids: list[str]) -> Iterator[Example]:
+    for row, text in enumerate(texts):
+        yield Example(text, tuple(ids[one] for one in indices[indptr[row] : indptr[row + 1]].tolist()))
+
+
+def _as_many(texts: Path, labels: Path, rows: int) -> Iterator[str]:
+    """The lines of a file that must have as many of them as a matrix has rows."""
+    row = 0
     for row, text in enumerate(read_lines(texts), 1):
         if row > rows:
             raise InputError(f"{texts}: the number of lines is more than {rows}, the rows of {labels}")
-        yield Example(text, tuple(ids[one] for one in indices[indptr[row - 1] : indptr[row]].tolist()))
+        yield text
     if row < rows:
         raise InputError(f"{texts}: the number of lines is {row}, {labels} has {rows} rows")

@@ -2,9 +2,10 @@
 
 import { ask, forget, keepToken, Refused } from "./api.js";
 import { showBeam } from "./beam.js";
-import { setUpSearch, showCard } from "./card.js";
+import { setUpSearch, showCard, showFrequent } from "./card.js";
 import { arrowKeys, el, whole } from "./dom.js";
 import { choose, chosen, legend, rowsOf, showFound } from "./found.js";
+import { noTree, noWords, optionsOf, partOf, treeOf } from "./kinds.js";
 import { showTree } from "./tree.js";
 import { showWhy } from "./why.js";
 
@@ -33,7 +34,7 @@ function read() {
 
 function address(wanted) {
   const parts = new URLSearchParams();
-  for (const name of ["view", "model", "with", "level", "node", "label", "text"]) {
+  for (const name of ["view", "model", "tree", "with", "level", "node", "label", "text"]) {
     const value = wanted[name];
     if (value === undefined || value === "") continue;
     if (name === "view" && value === "text") continue;
@@ -60,11 +61,19 @@ function show() {
     if (there === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  $("model").value = model(state.model).name;
+  const mine = model(state.model);
+  document.querySelector("nav a[data-view=tree]").hidden = !mine.trees.length && view !== "tree";
+  $("model").value = mine.name;
+  $("tree-choice").hidden = mine.trees.length < 2;
+  $("tree-number").replaceChildren(...optionsOf(mine).map((name, at) => el("option", { value: at }, name)));
+  $("tree-number").value = treeNumber();
   $("other").value = other()?.name ?? "";
   $("other-choice").hidden = models.length < 2 || view !== "text";
   guarded({ text: showTextView, tree: showTreeView, label: showLabelView }[view]);
 }
+
+/** Which tree of the model is looked at. */
+const treeNumber = () => Math.max(0, model(state.model).trees.indexOf(treeOf(model(state.model), state.tree)));
 
 const other = () => models.find((one) => one.name === state.with && one.name !== model(state.model).name);
 
@@ -98,7 +107,8 @@ async function showTextView() {
   if ($("text").value !== text) $("text").value = text;
   const mine = model(state.model);
   const theirs = other();
-  const key = JSON.stringify([text, mine.name, theirs?.name]);
+  const tree = treeOf(mine, state.tree);
+  const key = JSON.stringify([text, mine.name, treeNumber(), theirs?.name]);
   if (shown.text !== key) {
     if (!text.trim()) {
       for (const kind of ["walk", "compare", "why", "why-other"]) forget(kind);
@@ -107,8 +117,9 @@ async function showTextView() {
       return;
     }
     $("found").setAttribute("aria-busy", "true");
+    if (!shown.walk) $("said").textContent = "Looking for labels …";
     const [walk, compared] = await Promise.all([
-      ask("walk", "v1/explore/text", { query: { model: mine.name }, body: { text } }),
+      ask("walk", "v1/explore/text", { query: { model: mine.name, tree: treeNumber() }, body: { text } }),
       theirs && ask("compare", "v1/explore/compare", { query: { model: mine.name, other: theirs.name }, body: { text } }),
     ]);
     if (walk === undefined || (theirs && compared === undefined)) return; // a newer one is on its way
@@ -121,15 +132,20 @@ async function showTextView() {
     }
     $("said").textContent = `${rows.length} labels; the best is ${rows[0].name}.`;
     $("legend").replaceChildren(legend(mine, theirs));
-    $("found").hidden = false;
+    for (const id of ["found-title", "found"]) $(id).hidden = false;
     showFound($("found"), rows, theirs ? [mine, theirs] : [mine], pick);
-    $("beam-panel").hidden = false;
-    $("beam-note").textContent = `Of the ${walk.levels.map((_, at) => whole(mine.levels[at])).join(", then ")} clusters the search holds at most ${walk.beam_width} at each level, and looks at the labels in the last ones.`;
-    if (!walk.levels.length) $("beam-note").textContent = "This model has no clusters: every label is looked at.";
-    showBeam($("beam"), walk, {
-      onlabel: (label) => pick(label, true),
-      oncluster: (cluster) => go({ view: "tree", level: String(cluster.level), node: String(cluster.node) }),
-    });
+    $("beam-panel").hidden = !tree;
+    if (tree) {
+      const way = walk.levels.length
+        ? `Of the ${tree.levels.map(whole).join(", then ")} clusters the search holds at most ${walk.beam_width} at each level, and looks at the labels in the last ones.`
+        : "This tree has no clusters: every label is looked at.";
+      const twice = tree.overlaps && "A label may lie in several clusters; the line leads from the best of them.";
+      $("beam-note").textContent = [partOf(mine, tree), way, twice].filter(Boolean).join(" ");
+      showBeam($("beam"), walk, {
+        onlabel: (label) => pick(label, true),
+        oncluster: (cluster) => go({ view: "tree", level: String(cluster.level), node: String(cluster.node) }),
+      });
+    }
   }
   const label = state.label ?? chosen($("found"))?.dataset.label ?? shown.walk?.found[0]?.label.label;
   if (label && shown.walk?.found.length) await showWhyOf(label, text, mine, theirs);
@@ -139,10 +155,9 @@ function showNothing(words) {
   shown.walk = undefined;
   $("said").textContent = words;
   for (const id of ["legend", "found", "beam"]) $(id).replaceChildren();
-  $("found").hidden = true;
-  $("beam-panel").hidden = true;
+  for (const id of ["found-title", "found", "beam-panel"]) $(id).hidden = true;
   $("why-title").textContent = "Why";
-  $("why").replaceChildren(el("p", { class: "note" }, "Choose a label, and see which words spoke for it and which against it."));
+  $("why").replaceChildren(el("p", { class: "note" }, "Labels appear below the text. Choose one, and see here which words spoke for it and which against it."));
 }
 
 async function showWhyOf(label, text, mine, theirs) {
@@ -155,19 +170,23 @@ async function showWhyOf(label, text, mine, theirs) {
     if (error instanceof Refused && [400, 404].includes(error.status)) return { refused: error.message };
     throw error;
   });
-  const answers = await Promise.all([
-    lenient(ask("why", "v1/explore/explain", { query: { model: mine.name }, body })),
-    theirs && (foreign(label) ? { refused: "This model does not know the label." } : lenient(ask("why-other", "v1/explore/explain", { query: { model: theirs.name }, body }))),
-  ]);
+  const why = async (kind, one, number) => {
+    const tree = treeOf(one, number);
+    const refused = foreign(label, one === mine ? 0 : 1) ? "This model does not know the label." : noWords(one, tree);
+    if (refused) return { refused };
+    const told = await lenient(ask(kind, "v1/explore/explain", { query: { model: one.name, tree: one.trees.indexOf(tree) }, body }));
+    return told && { ...told, part: partOf(one, tree) };
+  };
+  const answers = await Promise.all([why("why", mine, state.tree), theirs && why("why-other", theirs, 0)]);
   if (answers[0] === undefined || (theirs && answers[1] === undefined)) return;
   shown.why = key;
-  const name = answers.find((one) => one?.name)?.name ?? label;
+  const name = answers.find((one) => one?.name)?.name ?? shown.rows.find((row) => row.label === label)?.name ?? label;
   $("why-title").replaceChildren("Why ", el("a", { href: address({ ...state, view: "label", label }), title: "Look at this label" }, name));
   $("why").replaceChildren(...[mine, theirs].flatMap((one, at) => (one ? [showWhy(answers[at], text, shown.walk.known, theirs && one.name)] : [])));
 }
 
-/** Whether the other model does not have a label. */
-const foreign = (label) => shown.rows.find((row) => row.label === label)?.sides[1] === null;
+/** Whether one of the models does not have a label. */
+const foreign = (label, side) => shown.rows.find((row) => row.label === label)?.known[side] === false;
 
 /** A label was chosen; `there` if the reader wants to see it now. */
 function pick(label, there = false) {
@@ -220,15 +239,23 @@ document.addEventListener("keydown", (event) => {
 async function showTreeView() {
   const level = state.level ?? "0";
   const node = state.node ?? "0";
-  const name = model(state.model).name;
-  const key = JSON.stringify([name, level, node]);
+  const mine = model(state.model);
+  const tree = treeOf(mine, state.tree);
+  const key = JSON.stringify([mine.name, treeNumber(), level, node]);
   if (shown.tree === key) return;
-  const more = (begin) => ask("tree", "v1/explore/tree", { query: { model: name, level, node, begin } });
+  if (!tree) {
+    shown.tree = key;
+    $("tree-title").textContent = "No label tree";
+    $("tree").replaceChildren(el("p", { class: "note" }, `${noTree(mine)}, so there are no clusters to browse.`));
+    return;
+  }
+  const more = (begin) => ask("tree", "v1/explore/tree", { query: { model: mine.name, tree: treeNumber(), level, node, begin } });
   const branch = await more(0);
   if (branch === undefined) return;
   shown.tree = key;
   showTree($("tree"), $("tree-title"), branch, {
     more,
+    overlaps: tree.overlaps,
     cluster: (one) => address({ ...state, view: "tree", level: String(one.level), node: String(one.node) }),
     label: (one) => address({ ...state, view: "label", label: one.label }),
   });
@@ -245,19 +272,21 @@ function arrive(title) {
 }
 
 async function showLabelView() {
-  const name = model(state.model).name;
-  const key = JSON.stringify([name, state.label]);
+  const mine = model(state.model);
+  const key = JSON.stringify([mine.name, treeNumber(), state.label]);
   if (shown.card === key) return;
   if (!state.label) {
+    const frequent = await ask("card", "v1/explore/labels", { query: { model: mine.name } });
+    if (frequent === undefined) return;
     shown.card = key;
-    $("card-title").textContent = "Labels";
-    $("card").replaceChildren(el("p", { class: "note" }, `This model knows ${whole(model(name).labels)} labels.`));
+    showFrequent($("card"), $("card-title"), frequent, mine.labels, (one) => address({ ...state, view: "label", label: one.label }));
     return;
   }
-  const card = await ask("card", "v1/explore/label", { query: { model: name, label: state.label } });
+  const card = await ask("card", "v1/explore/label", { query: { model: mine.name, tree: treeNumber(), label: state.label } });
   if (card === undefined) return;
   shown.card = key;
   showCard($("card"), $("card-title"), card, {
+    missing: mine.trees.length ? partOf(mine, treeOf(mine, state.tree)) : `${noTree(mine)}, so there is no more to tell of a label.`,
     cluster: (one) => address({ ...state, view: "tree", level: String(one.level), node: String(one.node) }),
     label: (one) => address({ ...state, view: "label", label: one.label }),
   });
@@ -272,9 +301,9 @@ setUpSearch($("search"), $("matches"), {
 
 // ── The beginning ────────────────────────────────────────────────────────────────────────────────────────────────
 
-for (const [id, name] of [["model", "model"], ["other", "with"]]) {
-  $(id).addEventListener("change", () => go({ [name]: $(id).value, level: undefined, node: undefined }));
-}
+$("model").addEventListener("change", () => go({ model: $("model").value, tree: undefined, level: undefined, node: undefined }));
+$("tree-number").addEventListener("change", () => go({ tree: $("tree-number").value, level: undefined, node: undefined }));
+$("other").addEventListener("change", () => go({ with: $("other").value }));
 
 // Addresses of the page are of the state; a change by hand or by the buttons of the browser is followed.
 addEventListener("popstate", () => {

@@ -15,7 +15,7 @@ export function showBeam(place, walk, { onlabel, oncluster }) {
     go: () => oncluster(held.cluster),
     hint: `Cluster of ${held.cluster.n_labels} labels. Look at it in the tree.`,
   })));
-  columns.push(walk.found.map((found) => ({
+  columns.push(walk.reached.map((found) => ({
     id: `label:${found.label.label}`,
     parent: columns.length ? `${columns.length - 1}:${found.parent}` : null,
     score: found.score,

@@ -2,28 +2,47 @@
 
 import { clusterName, el, percent, whole } from "./dom.js";
 import { countText } from "./found.js";
+import { labelItem } from "./tree.js";
 
-export function showCard(place, title, card, { cluster, label }) {
+export function showCard(place, title, card, { missing, cluster, label }) {
   const { name, label: id, count } = card.label;
   title.textContent = name;
   const share = count !== null && card.n_texts ? ` of ${whole(card.n_texts)} (${percent(count / card.n_texts)})` : "";
-  const trail = el("nav", { "aria-label": "Where it is in the tree", class: "trail" }, el("ol", {}, card.above.map((one) => el("li", {}, el("a", { href: cluster(one) }, clusterName(one, 2)))), el("li", {}, el("span", { "aria-current": "page" }, name))));
+  const trail = (above) => el("nav", { "aria-label": "Where it is in the tree", class: "trail" }, el("ol", {}, above.map((one) => el("li", {}, el("a", { href: cluster(one) }, clusterName(one, 2)))), el("li", {}, el("span", { "aria-current": "page" }, name))));
+  const several = card.places.length > 1;
   place.replaceChildren(
     el("dl", { class: "facts" },
       id !== name && [el("dt", {}, "Id"), el("dd", {}, id)],
       el("dt", {}, "Texts it was learned from"), el("dd", {}, count === null ? "not counted when this model was saved" : `${whole(count)}${share}`),
-      el("dt", {}, "In the tree"), el("dd", {}, trail)),
+      card.places.length === 1 && [el("dt", {}, "In the tree"), el("dd", {}, trail(card.places[0].above))],
+      several && [el("dt", {}, "In the tree"), el("dd", {}, `in ${card.places.length} clusters, in each with words of its own`)]),
     card.text && card.text !== name ? el("p", {}, card.text) : "",
-    el("div", { class: "thirds" },
-      part("Words for it", "for", card.words_for.map(([word, weight]) => [word, weight])),
-      part("Words against it", "against", card.words_against.map(([word, weight]) => [word, -weight])),
-      el("section", {}, el("h2", {}, "Nearest labels"),
-        card.nearest.length
-          ? el("ul", { class: "near" }, card.nearest.map(([one, alike]) => el("li", { vars: { length: `${100 * alike}%` } }, el("span", {}, el("a", { href: label(one) }, one.name), " ", el("span", { class: "note" }, countText(one))), el("span", { class: "number" }, alike.toFixed(2)))))
-          : el("p", { class: "note" }, "None."),
-        el("p", { class: "note" }, "Labels that weigh its strongest words alike: the cosine of their weights."))),
+    missing ? el("p", { class: "note" }, missing) : "",
+    ...card.places.map((one) => el("section", { class: "place" },
+      several && trail(one.above),
+      el("div", { class: "thirds" },
+        part("Words for it", "for", one.words_for),
+        part("Words against it", "against", one.words_against.map(([word, weight]) => [word, -weight])),
+        !several && nearest(card, label)))),
+    several ? nearest(card, label) : "",
   );
 }
+
+/** Where nothing was looked for yet: the labels of most texts. */
+export function showFrequent(place, title, frequent, count, label) {
+  title.textContent = "Labels";
+  const all = frequent.length === count ? "all of them" : frequent[0]?.count === null ? "some of them" : "those of most texts";
+  place.replaceChildren(
+    el("p", { class: "note" }, `This model knows ${whole(count)} labels; here are ${all}.`),
+    el("ul", { class: "leaves" }, frequent.map((one) => labelItem(one, label))),
+  );
+}
+
+const nearest = (card, label) => el("section", {}, el("h2", {}, "Nearest labels"),
+  card.nearest.length
+    ? el("ul", { class: "near" }, card.nearest.map(([one, alike]) => el("li", { vars: { length: `${100 * alike}%` } }, el("span", {}, el("a", { href: label(one) }, one.name), " ", el("span", { class: "note" }, countText(one))), el("span", { class: "number" }, alike.toFixed(2)))))
+    : el("p", { class: "note" }, "None."),
+  el("p", { class: "note" }, "Labels that weigh its strongest words alike: the cosine of their weights."));
 
 function part(title, kind, words) {
   const most = Math.max(...words.map(([, weight]) => weight), 1e-12);

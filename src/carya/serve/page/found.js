@@ -7,10 +7,11 @@ export function rowsOf(walk, compared) {
   if (compared) {
     return compared.map((one) => ({
       ...one.label,
+      known: one.known,
       sides: one.found.map((found, at) => found && { score: found.score, chance: found.chance, rank: one.ranks[at] }),
     }));
   }
-  return walk.found.map((one, at) => ({ ...one.label, sides: [{ score: one.score, chance: one.chance, rank: at + 1 }] }));
+  return walk.found.map((one, at) => ({ ...one.label, known: [true], sides: [{ score: one.score, chance: one.chance, rank: at + 1 }] }));
 }
 
 /** What the bars mean. */
@@ -44,12 +45,12 @@ function option(row, models, ranges, pick) {
       onclick: (event) => { event.currentTarget.focus({ preventScroll: true }); pick(row.label, true); },
     },
     el("span", { class: "name" }, row.name, row.name !== row.label && el("span", { class: "id" }, ` ${row.label}`)),
-    ...models.map((model, at) => side(row.sides[at], model, ranges[at], models.length > 1)),
+    ...models.map((model, at) => side(row.sides[at], row.known[at], model, ranges[at], models.length > 1)),
   );
 }
 
-function side(found, model, [least, most], named) {
-  if (!found) return el("span", { class: "side" }, el("span", { class: "model" }, model.name), el("span", { class: "note" }, "does not know it"));
+function side(found, known, model, [least, most], named) {
+  if (!found) return el("span", { class: "side" }, el("span", { class: "model" }, el("b", {}, "–"), ` ${model.name}`), el("span", { class: "note" }, known ? "not among its best" : "does not know it"));
   const length = found.chance ?? (most > least ? (found.score - least) / (most - least) : 1);
   return el(
     "span",

@@ -3,7 +3,7 @@
 import { clusterName, el, whole, wordsText } from "./dom.js";
 import { countText } from "./found.js";
 
-export function showTree(place, title, branch, { more, cluster, label }) {
+export function showTree(place, title, branch, { more, overlaps, cluster, label }) {
   title.textContent = branch.cluster.level ? clusterName(branch.cluster) : "The label tree";
   const trail = [...branch.above, branch.cluster];
   const path = el("nav", { "aria-label": "Path in the tree", class: "trail" }, el("ol", {}, trail.map((one, at) => el("li", {}, at === trail.length - 1
@@ -28,7 +28,7 @@ export function showTree(place, title, branch, { more, cluster, label }) {
   place.replaceChildren(
     branch.cluster.level ? path : "",
     branch.cluster.words.length && el("p", { class: "words" }, wordsText(branch.cluster, 8)) || "",
-    el("p", { class: "note" }, `${kind}${whole(branch.cluster.n_labels)} labels. Clusters are named by their most frequent labels and by the words that speak most for them.`),
+    el("p", { class: "note" }, `${kind}${whole(branch.cluster.n_labels)} labels. Clusters are named by their most frequent labels and by the words that speak most for them.${overlaps ? " A label may lie in several clusters." : ""}`),
     list, rest,
   );
 }
@@ -38,4 +38,4 @@ const clusterItem = (one, to) => el("li", {}, el("a", { href: to(one) },
   el("span", { class: "words" }, wordsText(one)),
   el("span", { class: "note" }, `${whole(one.n_labels)} labels`)));
 
-const labelItem = (one, to) => el("li", {}, el("a", { href: to(one) }, el("span", { class: "name" }, one.name), el("span", { class: "note" }, countText(one))));
+export const labelItem = (one, to) => el("li", {}, el("a", { href: to(one) }, el("span", { class: "name" }, one.name), el("span", { class: "note" }, countText(one))));

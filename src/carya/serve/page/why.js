@@ -33,13 +33,14 @@ export function showWhy(why, text, known, modelName) {
   const chain = el("div", { class: "chain", role: "group", "aria-label": "Levels of the tree" }, buttons.map((button, at) => el("span", { class: "link" }, at > 0 && el("span", { "aria-hidden": "true" }, at === 1 ? "=" : sign), button)));
   function turn(to) {
     buttons.forEach((button, at) => button.setAttribute("aria-pressed", String(at === to)));
-    body.replaceChildren(...inside(steps[to], why.in_logs, text, known));
+    body.replaceChildren(...inside(steps[to], why.in_logs, text, known).filter(Boolean));
   }
+  if (why.part) panel.append(el("p", { class: "note" }, why.part));
   panel.append(
     el("p", { class: "sum" },
       "Score ", el("strong", {}, scoreText(why.score)),
       why.chance !== null && ["; suggestions of such a score are right in ", el("strong", {}, percent(why.chance)), " of cases"]),
-    chain, body,
+    steps.length > 2 ? chain : "", body,
   );
   turn(0);
   return panel;
