@@ -24,9 +24,8 @@ from carya.transformer.curriculum import stages
 from carya.transformer.encoder import Encoder
 from carya.transformer.given import LabelTexts
 from carya.transformer.heads import Heads, Targets
+from carya.transformer.learned import likened_ranker, trained_head
 from carya.transformer.loop import Training
-from carya.transformer.losses import TRANSFORMS
-from carya.transformer.rankers import head_ranker
 from carya.transformer.settings import TransformerParameters
 from carya.transformer.tokens import Tokens
 from carya.tree import LabelTree
@@ -149,10 +148,10 @@ def fine_tuned(
     likened = None
     if about is not None and written is not None and last == tree.depth:
         of_labels = encoder.encode(written, max_length=settings.max_length)
-        likened = _likened(settings, about, of_labels)
+        likened = likened_ranker(settings, about, of_labels)
         of_labels -= of_labels.mean(axis=0)  # what all have in common tells no label from another
         heads.add(last, about.columns, of_labels * np.float32(settings.label_text_weight))
-    head = _head(settings, heads, tree, last, vectors, everything=training.trains_all(last))
+    head = trained_head(settings, heads, tree, last, vectors, everything=training.trains_all(last))
     return Matcher(encoder, head, vectors, account, likened)
 
 
@@ -254,44 +253,3 @@ def _solve(
     dense, offsets = np.empty_like(layer.dense), np.empty_like(layer.offsets)
     dense[layer.order], offsets[layer.order] = layer.dense, layer.offsets
     heads.set_level(level, dense, np.maximum(offsets, -10))  # of a node without texts it is far below all others
-
-
-def _likened(settings: TransformerParameters, about: LabelTexts, vectors: NDArray[np.float32]) -> XRLinear:
-    """Labels ranked by the likeness of their texts; one without a text is like nothing."""
-    dense = np.zeros((about.n_labels, vectors.shape[1]), np.float32)
-    dense[about.columns] = vectors
-    return head_ranker(
-        [(dense, np.zeros(about.n_labels, np.float32))],
-        LabelTree.flat(about.n_labels),
-        transform="noop",
-        beam_width=settings.head_beam,
-        n_jobs=settings.n_jobs,
-    )
-
-
-def _head(
-    settings: TransformerParameters,
-    heads: Heads,
-    tree: LabelTree,
-    level: int,
-    vectors: NDArray[np.float32],
-    *,
-    everything: bool,
-) -> XRLinear:
-    """The trained heads as a ranker: of one layer if all nodes were trained at once, else with the levels above."""
-    chosen = [level] if everything else list(range(1, level + 1))
-    shape = LabelTree.flat(tree.level_sizes[level]) if everything else LabelTree(tree.parents[:level])
-    weights = [heads.level_weights(one) for one in chosen]
-    if settings.objective == "softmax":  # a score means something against the others' only: take off what they come to
-        some = vectors[:: max(1, len(vectors) // 512)]
-        for at, (dense, offsets) in enumerate(weights):
-            scores = some @ dense.T + offsets
-            highest = scores.max(1, keepdims=True)
-            weights[at] = (dense, offsets - float((highest[:, 0] + np.log(np.exp(scores - highest).sum(1))).mean()))
-    return head_ranker(
-        weights,
-        shape,
-        transform=TRANSFORMS[settings.objective],
-        beam_width=settings.head_beam,
-        n_jobs=settings.n_jobs,
-    )
