@@ -3,14 +3,17 @@
     python benchmarks/run_transformers.py DATA --encoder FOLDER [--model x-transformer] [--set max_length=256 …]
     python benchmarks/run_transformers.py DATA --encoder FOLDER --speed
 
-DATA is a folder of texts (train.texts.txt.gz, train.labels.npz, …). What is chosen is chosen on its dev part or, if it
-has none, on a tenth of train: whole groups of texts that are nearly the same, as texts of one origin tell too much.
+DATA is a folder of texts (train.texts.txt.gz, train.labels.npz, …) and, unless --without-label-texts, of the names of
+labels (label_names.txt.gz or label_names.tsv.gz, the name last in a line). What is chosen is chosen on its dev part or,
+if it has none, on a tenth of train: whole groups of texts that are nearly the same, as texts of one origin tell too
+much.
 --speed measures how many tokens a second training reads, and what share of the device's bfloat16 rate that is.
 """
 
 from __future__ import annotations
 
 import argparse
+import bz2
 import gzip
 import json
 import lzma
@@ -25,8 +28,17 @@ import carya
 
 
 def texts_of(data: Path, part: str) -> list[str] | None:
-    for ending, how in ((".gz", gzip.open), (".xz", lzma.open)):
-        file = data / f"{part}.texts.txt{ending}"
+    return lines_of(data, f"{part}.texts.txt")
+
+
+def label_texts_of(data: Path) -> dict[str, str] | None:
+    lines = lines_of(data, "label_names.txt") or lines_of(data, "label_names.tsv")
+    return None if lines is None else {str(at): line.split("\t")[-1] for at, line in enumerate(lines)}
+
+
+def lines_of(data: Path, name: str) -> list[str] | None:
+    for ending, how in ((".gz", gzip.open), (".bz2", bz2.open), (".xz", lzma.open)):
+        file = data / f"{name}{ending}"
         if file.exists():
             with how(file, "rt", encoding="utf-8", newline="\n") as lines:
                 return [line.rstrip("\n") for line in lines]
@@ -82,12 +94,14 @@ def precision(data: Path, arguments: argparse.Namespace, given: dict[str, Any]) 
     kind = carya.XTransformer if arguments.model == "x-transformer" else carya.XRTransformer
     model = kind(encoder=str(arguments.encoder), n_jobs=arguments.threads, verbose=True, **given)
     started = time.perf_counter()
-    model.fit(texts, Y, dev=dev)
+    label_texts = None if arguments.without_label_texts else label_texts_of(data)
+    model.fit(texts, Y, dev=dev, label_texts=label_texts)
     took = time.perf_counter() - started
     found = {
         "model": arguments.model,
         "data": data.name,
         "parameters": given,
+        "label_texts": label_texts is not None,
         "train_s": round(took, 1),
         "weights": {name: round(value, 2) for name, value in model.weights_.items()},
         "dev": {name: {k: round(100 * v, 2) for k, v in one.items()} for name, one in model.dev_.items()},
@@ -159,6 +173,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("xr-transformer", "x-transformer"), default="xr-transformer")
     parser.add_argument("--set", nargs="*", default=[], help="parameters, as name=JSON")
     parser.add_argument("--threads", type=int, default=-1)
+    parser.add_argument("--without-label-texts", action="store_true", help="learn nothing from the names of labels")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--save", type=Path)
     parser.add_argument("--out", type=Path)

@@ -126,6 +126,10 @@ def test_votes_are_shares_of_what_neighbours_say() -> None:
     shares = votes(found, labels)
     assert shares.to_scipy().toarray() == pytest.approx(np.array([[0.5, 0.75, 0.25], [0, 0, 0], [0, 0, 1]]))
     assert largest(shares, 1).to_scipy().toarray() == pytest.approx(np.array([[0, 0.75, 0], [0, 0, 0], [0, 0, 1]]))
+    sharp = np.exp(4 * np.array([0.5, 0.25, 0.25, 1.0, -1.0]))
+    first, third = sharp[:3] / sharp[:3].sum(), sharp[3:] / sharp[3:].sum()
+    wanted = np.array([[first[0], first[0] + first[1], first[2]], [0, 0, 0], [0, third[1], third[0]]])
+    assert votes(found, labels, sharpness=4.0).to_scipy().toarray() == pytest.approx(wanted, rel=1e-5)
     tied = Csr.of_scipy(sp.csr_array(np.array([[1, 1, 1]], np.float32)))
     assert largest(tied, 2).indices.tolist() == [0, 1]
 

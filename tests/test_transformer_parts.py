@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from carya.errors import InputError, ModelFormatError  # noqa: E402
+from carya.progress import Bars, Progress  # noqa: E402
 from carya.transformer import batches  # noqa: E402
 from carya.transformer.account import Examples, Settings  # noqa: E402
 from carya.transformer.batches import Layout  # noqa: E402
@@ -66,6 +68,16 @@ def test_cut_texts_keep_their_end() -> None:
     some = tokens.select(np.array([2, 0]))
     assert some.ids.tolist() == [*range(13, 20), 0, 1, 2]
     assert some.lengths(4).tolist() == [4, 3]
+
+
+def test_tokens_of_other_texts_follow() -> None:
+    first = Tokens(np.array([2, 5, 3, 2, 6, 7, 3], np.int32), np.array([0, 3, 7]))
+    second = Tokens(np.array([2, 8, 3], np.int32), np.array([0, 3]))
+    both = first.joined(second, second)
+    assert len(both) == 4
+    ids, lengths = both.gather(np.array([3, 1]), 8)
+    assert ids.tolist() == [2, 8, 3, 2, 6, 7, 3]
+    assert lengths.tolist() == [3, 4]
 
 
 def test_texts_that_are_none_are_named(any_encoder: Encoder) -> None:
@@ -229,7 +241,9 @@ def test_shortlists_hold_own_nodes_and_hard_negatives() -> None:
     assert bool((kept > 0.6 * own).all())
 
 
-def trained(bert: Path, folder: Path | None = None, kill: int = 0, epochs: int = 5, rows: int = 150, **settings):
+def trained(
+    bert: Path, folder: Path | None = None, kill: int = 0, epochs: int = 5, rows: int = 150, progress=None, **settings
+):
     """A small training; with `kill`, one that ends after so many checkpoints."""
     encoder = Encoder.load(bert, pooling="mean")  # what a random encoder learns by soonest
     examples = Examples(tokens_of(encoder, rows), targets_of(rows))
@@ -243,7 +257,9 @@ def trained(bert: Path, folder: Path | None = None, kill: int = 0, epochs: int =
     )
     checkpoints = None if folder is None else Checkpoints(folder, {"what": "a test"})
     plan = stages([1, 2], (1, epochs), 32, shorter_first=True)
-    training = Training(encoder, heads, examples, plan, about, dev=examples, begin=begin, checkpoints=checkpoints)
+    training = Training(
+        encoder, heads, examples, plan, about, dev=examples, begin=begin, checkpoints=checkpoints, progress=progress
+    )
     if kill:
         write, count = training._write, iter(range(1, 1000))
 
@@ -331,6 +347,32 @@ def test_checkpoints_of_others_and_damaged_ones_are_refused(tmp_path: Path) -> N
     file.write_bytes(file.read_bytes()[:-3])
     with pytest.raises(ModelFormatError, match="is damaged"):
         mine.read()
+
+
+def test_training_tells_its_loss(bert: Path) -> None:
+    told = []
+
+    class Listening(Progress):
+        @contextmanager
+        def stage(self, name: str):
+            yield lambda done, total, /, *, loss=None: told.append((name, done, total, loss))
+
+    account, _, _ = trained(bert, epochs=2, progress=Listening())
+    last = [one for one in told if one[0] == "fine-tune level 2"]
+    assert [one[1] for one in last] == list(range(1, last[0][2] + 1))
+    highest = max(epoch["loss"] for epoch in account.history)
+    assert all(0 < loss < 2 * highest for *_, loss in told)
+
+
+def test_bars_show_loss_rate_and_time_left() -> None:
+    with Bars() as bars, bars.stage("train") as report:
+        report(1, 4)
+        assert bars._bars.tasks[0].fields["loss"] == ""
+        report(2, 4, loss=1.23456)
+        task = bars._bars.tasks[0]
+        assert task.fields["loss"] == "loss 1.235"
+        assert task.fields["rate"].endswith("/s")
+        assert task.completed == 2
 
 
 def test_early_stopping_keeps_the_best(bert: Path) -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-#: Called by the kernels now and then with (done, total).
-Report = Callable[[int, int], None] | None
+
+class Reporter(Protocol):
+    """Called by the kernels now and then with (done, total), and by training with its loss besides."""
+
+    def __call__(self, done: int, total: int, /, *, loss: float | None = None) -> None:
+        """So much of all is done."""
+
+
+Report = Reporter | None
 
 
 class Progress:
@@ -30,7 +37,7 @@ class Progress:
 
 
 class Bars(Progress):
-    """One bar a stage on standard error, with share done, rate, time spent and time left; quiet without a terminal."""
+    """One bar a stage on standard error, with share done, rate, loss, time spent and left; quiet without a terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -43,6 +50,7 @@ class Bars(Progress):
             BarColumn(),
             TaskProgressColumn(show_speed=False),
             TextColumn("{task.fields[rate]:>10}"),
+            TextColumn("{task.fields[loss]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -63,12 +71,13 @@ class Bars(Progress):
     @contextmanager
     def stage(self, name: str) -> Iterator[Report]:
         """A bar of its own, full when the stage ends without an error."""
-        task = self._bars.add_task(name, total=None, rate="")
+        task = self._bars.add_task(name, total=None, rate="", loss="")
         started = time.monotonic()
 
-        def report(done: int, total: int) -> None:
+        def report(done: int, total: int, /, *, loss: float | None = None) -> None:
             rate = f"{_short(done / max(time.monotonic() - started, 1e-3))}/s"
-            self._bars.update(task, completed=done, total=max(total, 1), rate=rate)
+            told = "" if loss is None else f"loss {loss:.4g}"
+            self._bars.update(task, completed=done, total=max(total, 1), rate=rate, loss=told)
 
         yield report
         self._bars.update(task, completed=1, total=1)

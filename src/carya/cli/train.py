@@ -202,7 +202,8 @@ def _fit_transformer(data: Corpus, model: str, threads: int, given: dict[str, An
     )
     made.check_parameters()  # before a long file is read
     texts, labels = reading.gather(data)
-    made.fit(texts, labels, names=_names(data.vocabulary))
+    names = _names(data.vocabulary)
+    made.fit(texts, labels, names=names, label_texts=names)
     made.verbose = False
     return made, {
         "kind": model,

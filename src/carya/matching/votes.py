@@ -9,13 +9,15 @@ from carya.matching.neighbours import Found
 from carya.matrices import Csr
 
 
-def votes(found: Found, labels: Csr, *, most: int | None = None) -> Csr:
+def votes(found: Found, labels: Csr, *, most: int | None = None, sharpness: float | None = None) -> Csr:
     """The share of the votes that each label gets, queries x labels; only the `most` of a query with the largest.
 
     Parameters
     ----------
     found : the neighbours of each query, rows of `labels`
     labels : Csr, training rows x labels
+    sharpness : float, optional
+        A neighbour counts exp(-sharpness · (1 - cosine)); None is the cosine itself.
 
     Examples
     --------
@@ -26,7 +28,7 @@ def votes(found: Found, labels: Csr, *, most: int | None = None) -> Csr:
     [[1.0, 0.25]]
     """
     indptr, rows, near = found
-    weight = np.maximum(near, 0)
+    weight = np.maximum(near, 0) if sharpness is None else np.exp(sharpness * (near - 1))
     asking = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
     total = np.bincount(asking, weight, minlength=indptr.size - 1)
     weight = (weight / np.maximum(total, np.finfo(np.float32).tiny)[asking]).astype(np.float32)

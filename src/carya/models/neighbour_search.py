@@ -68,6 +68,7 @@ class Question:
     neighbours: int
     candidates: int
     search_width: int | None
+    sharpness: float | None = None
     min_score: float = -math.inf
 
 
@@ -112,7 +113,7 @@ class NeighbourSearch:
             candidates = sorted_rows(found, self.parts.n_labels)
             scores = self._path.selected(queries, candidates, threads=threads)
         else:
-            candidates = votes(found, self.parts.labels, most=question.candidates)
+            candidates = votes(found, self.parts.labels, most=question.candidates, sharpness=question.sharpness)
             scores = candidates.values
             if self.parts.ranker is not None:
                 scores = self._path.selected(queries, candidates, threads=threads) * scores**self.parts.similarity

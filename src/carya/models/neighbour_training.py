@@ -38,6 +38,7 @@ class NeighbourTrainer:
     over: str
     neighbours: int
     candidates: int
+    sharpness: float | None
     index_features: int | None
     search: str
     connectivity: int
@@ -133,7 +134,11 @@ class NeighbourTrainer:
         parts = self._learn(features.take(seen), Csr.of_scipy(Y[seen]), own, threads, progress)
         queries, truth = features.take(unseen), Y[unseen]
         question = Question(
-            top_k=5, neighbours=self.neighbours, candidates=self.candidates, search_width=self.search_width
+            top_k=5,
+            neighbours=self.neighbours,
+            candidates=self.candidates,
+            search_width=self.search_width,
+            sharpness=self.sharpness,
         )
         best, most = _UNLEARNED[self.over], -1.0
         for tried in _TRIED[self.over]:
@@ -153,7 +158,7 @@ class NeighbourTrainer:
             nearest = near.search(block, count=self.neighbours + itself, width=self.search_width, threads=threads)
             if itself:
                 others = without_themselves(nearest, first, self.neighbours)
-                suggested = votes(others, labels, most=self.candidates)
+                suggested = votes(others, labels, most=self.candidates, sharpness=self.sharpness)
             else:
                 suggested = sorted_rows(nearest, labels.cols)
             found.append(suggested.with_values(1).to_scipy())

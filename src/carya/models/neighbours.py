@@ -71,6 +71,12 @@ class NearestNeighbours(Verbs[NeighbourSearch], Parameterised):
         f"labels that are shortlisted, or rows that vote; None is {_NEIGHBOURS['labels']} labels or "
         f"{_NEIGHBOURS['rows']} rows",
     )
+    sharpness: float | None = parameter(
+        None,
+        Either(Real(0, above=True), Choice(None)),
+        "over rows: a neighbour's vote is exp(-sharpness · (1 - cosine)), so that the nearest count more; None is the "
+        "cosine itself",
+    )
     candidates: int = parameter(200, Integer(1), "over rows: the most labels that are ranked, those of the most votes")
     representation: str = parameter(
         "pifa", Choice("pifa", "lf"), "where labels are: pifa, amid their rows; lf, at the label_features given to fit"
@@ -241,6 +247,7 @@ class NearestNeighbours(Verbs[NeighbourSearch], Parameterised):
             top_k=checks.positive_int(top_k, "top_k"),
             neighbours=self._count() if beam_width is None else checks.positive_int(beam_width, "beam_width"),
             candidates=int(self.candidates),
+            sharpness=plain(self.sharpness),
             search_width=plain(self.search_width),
             min_score=checks.least_score(min_score),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,41 @@ class Texts:
     texts: list[str]
     labels: Csr
     dev: tuple[list[str], Csr] | None
+    about: LabelTexts | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTexts:
+    """What is written about labels.
+
+    Attributes
+    ----------
+    columns : ndarray of int32
+        Which labels, ascending.
+    texts : list of str
+    n_labels : int
+    """
+
+    columns: NDArray[np.int32]
+    texts: list[str]
+    n_labels: int
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str] | None, ids: Sequence[str]) -> LabelTexts | None:
+        """Those of known labels that say something; None if there are none."""
+        known = {} if texts is None else texts
+        found = [(at, known[label]) for at, label in enumerate(ids) if known.get(label, "").strip()]
+        if not found:
+            return None
+        columns, written = zip(*found, strict=True)
+        return cls(np.array(columns, np.int32), list(written), len(ids))
+
+    def targets(self, passes: int) -> Csr:
+        """Each text, several times over, with its own label."""
+        columns = np.tile(self.columns, passes)
+        return Csr.of(
+            np.arange(columns.size + 1, dtype=np.int64), columns, np.ones(columns.size, np.float32), self.n_labels
+        )
 
 
 def checked(texts: Iterable[str], labels: Labels) -> tuple[list[str], Csr, list[str]]:

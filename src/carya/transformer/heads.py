@@ -129,6 +129,13 @@ class Heads(nn.Module):
         self.weights[level - 1].copy_(torch.from_numpy(weights / self.scale))
         self.biases[level - 1].copy_(torch.from_numpy(offsets))
 
+    @torch.no_grad()
+    def add(self, level: int, nodes: NDArray[np.int32], weights: NDArray[np.float32]) -> None:
+        """Add weights, for vectors of length 1, to those of some nodes of a level."""
+        mine = self.weights[level - 1]
+        at = torch.from_numpy(nodes.astype(np.int64)).to(mine.device)
+        mine.index_add_(0, at, torch.from_numpy(weights / self.scale).to(mine))
+
     def level_weights(self, level: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """A level's weights for vectors of length 1, and its biases."""
         weight = self.weights[level - 1].detach().float().cpu().numpy() * self.scale

@@ -31,6 +31,7 @@ _HOST_MEMORY = 4 << 30  # what heads may take where nobody says how much there i
 _MOST_TARGETS = 256
 _WORTH_COMPILING = 50_000_000  # tokens of a stage from which on the time to compile is won back
 _KS = (1, 3, 5)
+_SHOWN = 20  # steps whose mean loss a progress bar shows
 
 
 class Training:
@@ -138,6 +139,7 @@ class Training:
                 yield batch.n_tokens, tensors_of(batch, layout, targets, task, pinned=cuda)
 
         tokens, started = 0, time.monotonic()
+        shown, due = math.nan, started
         mine, count_of_processes = processes.place()
         for at, (count, tensors) in enumerate(read_ahead(ready()), first):
             torch.manual_seed(self._draw(number, 1 + epoch, at * count_of_processes + mine))
@@ -151,7 +153,9 @@ class Training:
                 optimiser.step()
                 optimiser.zero_grad(set_to_none=not step.keeps_gradients)
             if report is not None:
-                report(epoch * len(plan) + at + 1, stage.epochs * len(plan))
+                if time.monotonic() >= due:  # now and then: to read a loss is to wait for the device
+                    shown, due = float(torch.stack(losses[-_SHOWN:]).mean()) * settings.accumulate, time.monotonic() + 1
+                report(epoch * len(plan) + at + 1, stage.epochs * len(plan), loss=shown)
             if self._checkpoints and (at + 1) % (settings.checkpoint_steps * settings.accumulate) == 0:
                 self._write(number, epoch, at + 1, optimiser)
         if cuda:

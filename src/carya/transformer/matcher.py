@@ -22,10 +22,10 @@ from carya.transformer.account import Account, Examples, Settings
 from carya.transformer.checkpoints import Checkpoints
 from carya.transformer.curriculum import stages
 from carya.transformer.encoder import Encoder
+from carya.transformer.given import LabelTexts
 from carya.transformer.heads import Heads, Targets
+from carya.transformer.learned import likened_ranker, trained_head
 from carya.transformer.loop import Training
-from carya.transformer.losses import TRANSFORMS
-from carya.transformer.rankers import head_ranker
 from carya.transformer.settings import TransformerParameters
 from carya.transformer.tokens import Tokens
 from carya.tree import LabelTree
@@ -43,12 +43,15 @@ class Matcher:
     vectors : ndarray of float32
         Of the training texts.
     account : Account
+    about : XRLinear or None
+        Ranks labels by the cosine of their texts' vectors.
     """
 
     encoder: Encoder
     head: XRLinear | None
     vectors: NDArray[np.float32]
     account: Account = field(default_factory=Account)
+    about: XRLinear | None = None
 
 
 def device_of(name: str) -> torch.device:
@@ -82,6 +85,7 @@ def fine_tuned(
     *,
     dev: tuple[Sequence[str], Csr] | None,
     stop_after: Sequence[int] | None,
+    about: LabelTexts | None = None,
     progress: Progress,
     purpose: str,
 ) -> Matcher:
@@ -93,6 +97,8 @@ def fine_tuned(
         The levels to train, coarse to fine.
     stop_after : sequence of int, optional
         The epochs of each stage, as found before.
+    about : LabelTexts, optional
+        What is written about labels, to be learned too.
     purpose : str
         What this training is for, so that checkpoints of another are not mistaken for its own.
     """
@@ -102,7 +108,12 @@ def fine_tuned(
     with progress.stage("tokenise") as report:
         tokens = Tokens.of(texts, encoder.tokenizer, max_length=settings.max_length, report=report)
     costs = "induce" if settings.cost_sensitive else "none"
-    examples = Examples(tokens, _targets(labels, tree, costs))
+    written = None if about is None else Tokens.of(about.texts, encoder.tokenizer, max_length=settings.max_length)
+    read, wanted = tokens, labels
+    if about is not None and written is not None and settings.label_text_passes:
+        read = tokens.joined(*[written] * settings.label_text_passes)
+        wanted = _below(labels, about.targets(settings.label_text_passes))
+    examples = Examples(read, _targets(wanted, tree, costs))
     seen = None
     if dev is not None:
         dev_tokens = Tokens.of(dev[0], encoder.tokenizer, max_length=settings.max_length)
@@ -116,7 +127,7 @@ def fine_tuned(
         parent = tree.parents[level - 1] if inherits else None
         heads.begin(level, parent, shares, bias=settings.objective in ("bce", "softmax"))
         if settings.bootstrap == "linear":
-            _solve(settings, encoder, heads, tokens, labels, tree, level)
+            _solve(settings, encoder, heads, read, wanted, tree, level)
 
     training = Training(
         encoder,
@@ -127,15 +138,21 @@ def fine_tuned(
         dev=seen,
         begin=begin,
         stop_after=stop_after,
-        checkpoints=_checkpoints(settings, tokens, labels, purpose),
+        checkpoints=_checkpoints(settings, read, wanted, purpose),
         progress=progress,
     )
     account = training.run()
     with progress.stage("encode") as report:
         vectors = encoder.encode(tokens, max_length=settings.max_length, report=report)
     last = plan[-1].level
-    head = _head(settings, heads, tree, last, vectors, everything=training.trains_all(last))
-    return Matcher(encoder, head, vectors, account)
+    likened = None
+    if about is not None and written is not None and last == tree.depth:
+        of_labels = encoder.encode(written, max_length=settings.max_length)
+        likened = likened_ranker(settings, about, of_labels)
+        of_labels -= of_labels.mean(axis=0)  # what all have in common tells no label from another
+        heads.add(last, about.columns, of_labels * np.float32(settings.label_text_weight))
+    head = trained_head(settings, heads, tree, last, vectors, everything=training.trains_all(last))
+    return Matcher(encoder, head, vectors, account, likened)
 
 
 def frozen(settings: TransformerParameters, texts: Sequence[str], *, progress: Progress) -> Matcher:
@@ -176,6 +193,16 @@ def _targets(labels: Csr, tree: LabelTree, costs: str) -> list[Targets]:
         Targets(one.indptr, one.indices, one.values, one.cols)
         for one in matching.level_targets(labels, tree, costs=matching.Costs(costs))
     ]
+
+
+def _below(first: Csr, second: Csr) -> Csr:
+    """The rows of one matrix, then those of another."""
+    return Csr.of(
+        np.concatenate([first.indptr, first.indptr[-1] + second.indptr[1:]]),
+        np.concatenate([first.indices, second.indices]),
+        np.concatenate([first.values, second.values]),
+        first.cols,
+    )
 
 
 def _settings(settings: TransformerParameters) -> Settings:
@@ -226,31 +253,3 @@ def _solve(
     dense, offsets = np.empty_like(layer.dense), np.empty_like(layer.offsets)
     dense[layer.order], offsets[layer.order] = layer.dense, layer.offsets
     heads.set_level(level, dense, np.maximum(offsets, -10))  # of a node without texts it is far below all others
-
-
-def _head(
-    settings: TransformerParameters,
-    heads: Heads,
-    tree: LabelTree,
-    level: int,
-    vectors: NDArray[np.float32],
-    *,
-    everything: bool,
-) -> XRLinear:
-    """The trained heads as a ranker: of one layer if all nodes were trained at once, else with the levels above."""
-    chosen = [level] if everything else list(range(1, level + 1))
-    shape = LabelTree.flat(tree.level_sizes[level]) if everything else LabelTree(tree.parents[:level])
-    weights = [heads.level_weights(one) for one in chosen]
-    if settings.objective == "softmax":  # a score means something against the others' only: take off what they come to
-        some = vectors[:: max(1, len(vectors) // 512)]
-        for at, (dense, offsets) in enumerate(weights):
-            scores = some @ dense.T + offsets
-            highest = scores.max(1, keepdims=True)
-            weights[at] = (dense, offsets - float((highest[:, 0] + np.log(np.exp(scores - highest).sum(1))).mean()))
-    return head_ranker(
-        weights,
-        shape,
-        transform=TRANSFORMS[settings.objective],
-        beam_width=settings.head_beam,
-        n_jobs=settings.n_jobs,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -19,8 +19,8 @@ from carya.progress import Bars, Progress
 from carya.text.labels import LabelSet, label_matrix
 from carya.text.ranker import Suggestion
 from carya.text.tfidf import Tfidf
-from carya.transformer.given import Labels, Texts, checked, checked_dev
-from carya.transformer.rankers import Inputs, Rankers, alike, mixed, report, threads_of
+from carya.transformer.given import Labels, LabelTexts, Texts, checked, checked_dev
+from carya.transformer.rankers import Inputs, Rankers, alike, frequency_of, mixed, threads_of
 from carya.transformer.settings import TransformerParameters, need_torch
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class TransformerRanker(TransformerParameters):
         *,
         dev: tuple[Iterable[str], Labels] | NDArray[Any] | None = None,
         names: Mapping[str, str] | None = None,
+        label_texts: Mapping[str, str] | None = None,
     ) -> Self:
         """Learn from texts and the labels of each.
 
@@ -64,16 +65,20 @@ class TransformerRanker(TransformerParameters):
             some chosen at random.
         names : mapping of str to str, optional
             What people call a label.
+        label_texts : mapping of str to str, optional
+            What is written about a label, such as its name. The encoder learns from each as from a text that has this
+            label alone, and a label whose text resembles a given text ranks higher: labels gain that few texts have.
         """
         need_torch()
         self.check_parameters()
         all_texts, Y, ids = checked(texts, labels)
-        known = LabelSet.of(ids, names)
-        data, cut = self._split(all_texts, Y, checked_dev(dev, ids, len(all_texts)))
+        known = LabelSet.of(ids, names, label_texts)
+        about = LabelTexts.of(label_texts, ids)
+        data, cut = self._split(all_texts, Y, checked_dev(dev, ids, len(all_texts)), about)
         with Bars() if self.verbose else Progress() as progress:
             parts, matcher = self._fit_once(data, None, None, progress, "chosen" if cut else "whole")
             if cut and self.refit:
-                whole = Texts(all_texts, Y, None)
+                whole = Texts(all_texts, Y, None, about)
                 parts, matcher = self._fit_once(whole, parts[1], matcher.account.epochs, progress, "whole")
         self._set_learned(Fitted(matcher.encoder, *parts, known))
         self.history_ = matcher.account.history
@@ -87,16 +92,21 @@ class TransformerRanker(TransformerParameters):
         X = vectorizer.fit_transform(data.texts)
         matcher, models = self._train(data, X, epochs or None, progress, purpose)
         if chosen is not None:
-            return (vectorizer, Rankers(models, chosen.weights)), matcher
+            mixture = chosen.mixture and replace(chosen.mixture, frequency=frequency_of(data.labels))
+            return (vectorizer, Rankers(models, chosen.weights, mixture)), matcher
         if data.dev is None:
             return (vectorizer, alike(models)), matcher
         inputs = self._inputs(vectorizer, matcher.encoder, data.dev[0])
-        truth, threads = data.dev[1].to_scipy(), threads_of(self.n_jobs)
-        rankers = mixed(models, inputs, truth, threads=threads)
-        self.dev_ = {
-            name: report(truth, rankers.predict(inputs, top_k=5, using=name, threads=threads)) for name in models
-        }
-        self.dev_["mixed"] = report(truth, rankers.predict(inputs, top_k=5, threads=threads))
+        with progress.stage("mix the rankers"):
+            rankers, self.dev_ = mixed(
+                models,
+                inputs,
+                data.dev[1].to_scipy(),
+                frequency_of(data.labels),
+                how=self.mixture,
+                seed=self.seed,
+                threads=threads_of(self.n_jobs),
+            )
         return (vectorizer, rankers), matcher
 
     def _train(
@@ -106,12 +116,16 @@ class TransformerRanker(TransformerParameters):
         raise NotImplementedError
 
     def _split(
-        self, texts: list[str], Y: Csr, given: tuple[list[str], Csr] | NDArray[np.int64] | None
+        self,
+        texts: list[str],
+        Y: Csr,
+        given: tuple[list[str], Csr] | NDArray[np.int64] | None,
+        about: LabelTexts | None,
     ) -> tuple[Texts, bool]:
         """What to train on first, and whether that is less than everything."""
         held = int(len(texts) * self.held_out)
         if isinstance(given, tuple) or (given is None and held == 0):
-            return Texts(texts, Y, given if isinstance(given, tuple) else None), False
+            return Texts(texts, Y, given if isinstance(given, tuple) else None, about), False
         order = np.random.default_rng([self.seed, 1]).permutation(len(texts))
         unseen = np.sort(order[:held] if given is None else given)
         seen = np.setdiff1d(order, unseen)
@@ -119,7 +133,8 @@ class TransformerRanker(TransformerParameters):
         first, second = Csr.of_scipy(matrix[seen]), Csr.of_scipy(matrix[unseen])
         if first.values.size == 0 or second.values.size == 0:
             raise InputError(f"{len(texts)} texts are too few to hold some out; give dev, or held_out=0")
-        return Texts([texts[row] for row in seen], first, ([texts[row] for row in unseen], second)), True
+        dev = [texts[row] for row in unseen], second
+        return Texts([texts[row] for row in seen], first, dev, about), True
 
     def encode(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """The learned vectors of texts, shape (texts, width), each of length 1."""
@@ -137,7 +152,7 @@ class TransformerRanker(TransformerParameters):
 
         Parameters
         ----------
-        using : {"head", "concatenated", "linear"}, optional
+        using : {"head", "concatenated", "linear", "neighbours", "label_texts"}, optional
             Ask one of the rankers only, instead of their mixture.
         """
         fitted = self._ready()
@@ -198,12 +213,12 @@ class TransformerRanker(TransformerParameters):
 
     @property
     def weights_(self) -> dict[str, float]:
-        """How much each ranker counts in the mixture."""
+        """How much each ranker counts in a sum of scores; a mixture that is learned goes its own way."""
         return dict(self._ready().rankers.weights)
 
     @property
     def rankers_(self) -> dict[str, Any]:
-        """The rankers by name, each an XRLinear."""
+        """The rankers by name: neighbours a NearestNeighbours, each other an XRLinear."""
         return dict(self._ready().rankers.models)
 
     def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:

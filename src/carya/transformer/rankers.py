@@ -1,11 +1,12 @@
-"""The three rankers of a transformer model, all of them native: its heads on the encoder's vectors, a linear ranker on
-TF-IDF and vectors side by side, and one on TF-IDF alone. What they find is mixed as dev texts say.
+"""The rankers of a transformer model, all of them native: its heads on the encoder's vectors, a linear ranker on TF-IDF
+and vectors side by side, one on TF-IDF alone, votes of texts with near vectors, and labels whose own texts have near
+vectors. What they find is mixed as dev texts say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,22 @@ from carya.errors import InputError
 from carya.layer import Layer, Transform, Weights
 from carya.matrices import Csr
 from carya.models.mixing import best_weights
+from carya.models.neighbours import NearestNeighbours
 from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
 from carya.search import combine_rankings, ranking_of
+from carya.transformer.mixture import Mixture, Said, crossed, keyed, pool_of
 from carya.tree import LabelTree
 
 #: The rankers by name.
-NAMES = ("head", "concatenated", "linear")
+NAMES = ("head", "concatenated", "linear", "neighbours", "label_texts")
+#: What a ranker is.
+Model = XRLinear | NearestNeighbours
+_SHARPNESS = 7.0  # of the votes of neighbours; chosen on dev texts of debian-deps and tibkat-en
 _POOL = 50  # labels that each ranker suggests
+_CANDIDATES = 30  # of each ranker, if a network mixes them
+_FEW_TEXTS, _MANY_TEXTS = 500, 20_000  # fewer are too few to learn a mixture from, more teach nothing new
+_BLOCK = 8192  # texts whose candidates are in memory at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +48,16 @@ class Inputs:
         """What the ranker of that name takes."""
         if name == "concatenated":
             return self.sparse, self.vectors * np.float32(self.weight)
-        return self.vectors if name == "head" else self.sparse
+        return self.sparse if name == "linear" else self.vectors
+
+    @property
+    def rows(self) -> int:
+        """How many texts."""
+        return len(self.vectors)
+
+    def take(self, rows: slice | NDArray[np.int64]) -> Inputs:
+        """Of some texts."""
+        return replace(self, sparse=self.sparse[rows], vectors=self.vectors[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +66,21 @@ class Rankers:
 
     Attributes
     ----------
-    models : dict of str to XRLinear
+    models : dict of str to model
     weights : dict of str to float
         Of the same names; they add up to 1.
+    mixture : Mixture or None
+        What mixes them instead of a sum with these weights.
     """
 
-    models: Mapping[str, XRLinear]
+    models: Mapping[str, Model]
     weights: Mapping[str, float]
+    mixture: Mixture | None = None
 
     @property
     def n_labels(self) -> int:
         """How many labels they rank."""
-        return next(iter(self.models.values())).tree_.n_labels
+        return int(next(iter(self.models.values())).n_labels_)
 
     def predict(
         self, inputs: Inputs, *, top_k: int, beam_width: int | None = None, using: str | None = None, threads: int
@@ -68,29 +89,103 @@ class Rankers:
         if using is not None:
             if using not in self.models:
                 raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}")
-            return self.models[using].predict(inputs.of(using), top_k=top_k, beam_width=beam_width)
+            return self._ask(using, inputs, top_k, beam_width)
+        if self.mixture is not None:
+            parts = []
+            for first in range(0, inputs.rows, _BLOCK):
+                block = inputs.take(slice(first, first + _BLOCK))
+                said = self.said(
+                    block, [self._ask(name, block, max(top_k, _CANDIDATES), beam_width) for name in self.models]
+                )
+                parts.append(self.mixture.rank(said, top_k=top_k))
+            return sp.csr_array(sp.vstack(parts, format="csr")) if len(parts) > 1 else parts[0]
         names = [name for name in self.models if self.weights[name] > 0]
         if len(names) == 1:
-            return self.models[names[0]].predict(inputs.of(names[0]), top_k=top_k, beam_width=beam_width)
-        found = [
-            ranking_of(self.models[name].predict(inputs.of(name), top_k=max(top_k, _POOL), beam_width=beam_width))
-            for name in names
-        ]
+            return self._ask(names[0], inputs, top_k, beam_width)
+        found = [ranking_of(self._ask(name, inputs, max(top_k, _POOL), beam_width)) for name in names]
         weights = np.array([self.weights[name] for name in names], np.float32)
         indptr, labels, scores = combine_rankings(found, combine="mean", weights=weights, top_k=top_k, threads=threads)
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels))
 
+    def said(self, inputs: Inputs, found: Sequence[sp.csr_array]) -> Said:
+        """What every ranker says of all that they found."""
+        pool = pool_of(found)
+        wanted = pool.matrix().to_scipy()
+        scores = {}
+        for (name, model), own in zip(self.models.items(), found, strict=True):
+            if isinstance(model, XRLinear):
+                scores[name] = model.predict_selected(inputs.of(name), wanted).data
+            else:  # what nobody near votes for has no votes
+                scores[name] = pool.lookup(*keyed(own))
+        return Said(pool, scores)
 
-def mixed(models: Mapping[str, XRLinear], inputs: Inputs, truth: sp.csr_array, *, threads: int) -> Rankers:
-    """Rankers with the weights that rank texts best which they were not trained on."""
-    found = [ranking_of(model.predict(inputs.of(name), top_k=_POOL)) for name, model in models.items()]
-    weights = best_weights(found, truth, combine="mean", threads=threads)
-    return Rankers(models, dict(zip(models, (weights / weights.sum()).tolist(), strict=True)))
+    def _ask(self, name: str, inputs: Inputs, top_k: int, beam_width: int | None) -> sp.csr_array:
+        about = {} if name == "neighbours" else {"beam_width": beam_width}
+        return self.models[name].predict(inputs.of(name), top_k=top_k, **about)
 
 
-def alike(models: Mapping[str, XRLinear]) -> Rankers:
+def mixed(
+    models: Mapping[str, Model],
+    inputs: Inputs,
+    truth: sp.csr_array,
+    frequency: NDArray[np.float32],
+    *,
+    how: str,
+    seed: int,
+    threads: int,
+) -> tuple[Rankers, dict[str, dict[str, float]]]:
+    """Rankers mixed as ranks texts best that they were not trained on, and how good each and the mixture is.
+
+    Parameters
+    ----------
+    frequency : array
+        As :class:`Mixture` has it.
+    how : {"auto", "learned", "weights"}
+        A network that is learned, or weights; auto is what ranks texts better that it was not learned from.
+    """
+    found = {name: model.predict(inputs.of(name), top_k=_POOL) for name, model in models.items()}
+    summed = [name for name in models if name != "label_texts"]  # of which the head has its part already
+    weights = best_weights([ranking_of(found[name]) for name in summed], truth, combine="mean", threads=threads)
+    by_name = dict.fromkeys(models, 0.0) | dict(zip(summed, (weights / weights.sum()).tolist(), strict=True))
+    rankers = Rankers(models, by_name)
+    reports = {name: report(truth, one) for name, one in found.items()}
+    reports["mixed"] = report(truth, rankers.predict(inputs, top_k=5, threads=threads))
+    if how == "weights" or (how == "auto" and truth.shape[0] < _FEW_TEXTS):
+        return rankers, reports
+    some = np.sort(np.random.default_rng([seed, 3]).permutation(truth.shape[0])[:_MANY_TEXTS])
+    said = rankers.said(inputs.take(some), [_best(one, _CANDIDATES)[some] for one in found.values()])
+    relevant = said.relevant(truth[some])
+    tried = report(truth[some], crossed(said, relevant, frequency, seed))
+    if how == "auto" and sum(tried.values()) <= sum(reports["mixed"].values()):
+        return rankers, reports
+    return replace(rankers, mixture=Mixture.learned(said, relevant, frequency, seed)), reports | {"mixed": tried}
+
+
+def _best(found: sp.csr_array, count: int) -> sp.csr_array:
+    """The first of every row, which are the best."""
+    sizes = np.diff(found.indptr)
+    kept = np.arange(found.indices.size) - np.repeat(found.indptr[:-1], sizes) < count
+    indptr = np.concatenate([[0], np.cumsum(np.minimum(sizes, count))])
+    return sp.csr_array((found.data[kept], found.indices[kept], indptr), shape=found.shape)
+
+
+def frequency_of(labels: Csr) -> NDArray[np.float32]:
+    """Of each label the logarithm of one more than its texts."""
+    return np.log1p(np.bincount(labels.indices, minlength=labels.cols)).astype(np.float32)
+
+
+def alike(models: Mapping[str, Model]) -> Rankers:
     """Rankers that count equally, when no texts can tell."""
-    return Rankers(models, dict.fromkeys(models, 1 / len(models)))
+    summed = [name for name in models if name != "label_texts"]
+    return Rankers(models, dict.fromkeys(models, 0.0) | dict.fromkeys(summed, 1 / len(summed)))
+
+
+def by_neighbours(vectors: NDArray[np.float32], labels: Csr, *, neighbours: int, n_jobs: int) -> NearestNeighbours:
+    """Votes of the texts with the nearest vectors for their labels."""
+    votes = NearestNeighbours(
+        over="rows", ranker=None, search="exact", neighbours=neighbours, sharpness=_SHARPNESS, n_jobs=n_jobs
+    )
+    return votes.fit(vectors, labels.to_scipy())
 
 
 def head_ranker(

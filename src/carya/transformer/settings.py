@@ -75,6 +75,17 @@ class TransformerParameters(Parameterised):
         0.1, Real(0, most=0.9), "the share of a vector's entries the heads do without in training"
     )
 
+    # What is written about labels.
+    label_text_passes: int = parameter(
+        2, Integer(0), "how often an epoch reads what is written about each label, as a text that has this label alone"
+    )
+    label_text_weight: float = parameter(
+        4.0,
+        Real(0),
+        "what the head's score gains if the vectors of a text and of a label's text are the same: this times their "
+        "cosine",
+    )
+
     # The optimiser.
     learning_rate: float = parameter(2e-4, Real(0, above=True), "of the encoder, at its highest")
     head_learning_rate: float = parameter(1e-3, Real(0, above=True), "of the heads")
@@ -102,6 +113,15 @@ class TransformerParameters(Parameterised):
         0.5,
         Real(0, above=True),
         "the length of vectors beside TF-IDF of length 1; less, as those of training texts tell more than others' do",
+    )
+    neighbours: int = parameter(
+        50, Integer(0), "training texts with the nearest vectors that vote for their labels; 0 is no such ranker"
+    )
+    mixture: str = parameter(
+        "auto",
+        Choice("auto", "learned", "weights"),
+        "how rankers are mixed: by a small network learned from dev texts, or by weights; auto is what proves better, "
+        "and weights for fewer than 500 texts",
     )
     held_out: float = parameter(
         0.1, Real(0, most=0.9), "the share of texts that rankers are mixed by, if fit is given no dev texts; 0 is none"

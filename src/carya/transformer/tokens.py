@@ -57,6 +57,13 @@ class Tokens:
     def __len__(self) -> int:
         return self.starts.size - 1
 
+    def joined(self, *others: Tokens) -> Tokens:
+        """These, and behind them those of other texts."""
+        starts = [self.starts]
+        for one in others:
+            starts.append(starts[-1][-1] + one.starts[1:])
+        return Tokens(np.concatenate([self.ids, *[one.ids for one in others]]), np.concatenate(starts), self.tail)
+
     def lengths(self, max_length: int) -> NDArray[np.int64]:
         """How many tokens each text has when cut."""
         return np.minimum(np.diff(self.starts), max_length)

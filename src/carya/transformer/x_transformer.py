@@ -85,6 +85,7 @@ class XTransformer(TransformerRanker):
             [tree.depth - 1],
             dev=data.dev if self.patience is not None else None,
             stop_after=stop_after,
+            about=data.about,
             progress=progress,
             purpose=purpose,
         )

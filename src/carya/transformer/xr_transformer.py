@@ -15,7 +15,7 @@ from carya.matrices import Csr, Features
 from carya.progress import Progress
 from carya.transformer.given import Texts
 from carya.transformer.ranker import TransformerRanker
-from carya.transformer.rankers import threads_of
+from carya.transformer.rankers import by_neighbours, threads_of
 from carya.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class XRTransformer(TransformerRanker):
 
     The encoder learns to find clusters of labels, then smaller ones, then labels: easy tasks first, on short pieces of
     the texts. Then the label tree is built anew on TF-IDF and the encoder's vectors side by side, and a linear ranker
-    trained on them. The model's answer is the mixture of the encoder's own head, that ranker and one on TF-IDF alone
-    that is best on dev texts.
+    trained on them. The model's answer is a mixture of the encoder's own head, that ranker, one on TF-IDF alone and the
+    votes of near texts, learned from dev texts. With `label_texts` the encoder learns from the names of labels too.
 
     It needs ``pip install 'carya[transformer]'``; docs/transformers.md is the guide.
 
@@ -67,6 +67,7 @@ class XRTransformer(TransformerRanker):
                 levels,
                 dev=data.dev if self.patience is not None else None,
                 stop_after=stop_after,
+                about=data.about,
                 progress=progress,
                 purpose=purpose,
             )
@@ -77,6 +78,12 @@ class XRTransformer(TransformerRanker):
         costs = {"relevance": "induce"} if self.cost_sensitive else {}
         models["concatenated"] = self.make_ranker(**costs).fit_checked(both, labels)
         models["linear"] = self.make_ranker(**costs).fit_checked(features, labels)
+        if self.neighbours:
+            models["neighbours"] = by_neighbours(
+                matcher.vectors, labels, neighbours=self.neighbours, n_jobs=self.n_jobs
+            )
+        if matcher.about is not None:
+            models["label_texts"] = matcher.about
         return matcher, models
 
 
