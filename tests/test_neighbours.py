@@ -6,6 +6,7 @@ import contextlib
 import copy
 import importlib.util
 import itertools
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -460,3 +461,21 @@ def test_weights_can_be_saved_otherwise(world: World, tmp_path: Path) -> None:
     assert sizes["int8"] < sizes["float32"]
     with pytest.raises(ParameterError, match="precision must be one of"):
         model.save(tmp_path / "other", precision="int4")
+
+
+_BOTH_LIBRARIES = """
+import numpy as np, carya
+from carya.ranking import BoostedRanker, Pairs
+rng = np.random.default_rng(0)
+X, Y = rng.random((60, 8), dtype=np.float32), np.eye(3)[np.arange(60) % 3]
+carya.NearestNeighbours(search="graph", neighbours=5).fit(X, Y)
+pairs = Pairs.of(rng.random((600, 2)), ["a", "b"], np.arange(0, 601, 6))
+BoostedRanker(n_trees=2, feature_share=1).fit(pairs, (pairs.column("a") < 0.3).astype(np.float32))
+"""
+
+
+@GRAPHS
+@pytest.mark.skipif(importlib.util.find_spec("lightgbm") is None, reason="needs carya[gbdt]")
+def test_boosted_trees_can_be_trained_after_a_graph() -> None:
+    """The library of one must not spoil that of the other, in a process where neither is loaded yet."""
+    subprocess.run([sys.executable, "-c", _BOTH_LIBRARIES], check=True, timeout=120)

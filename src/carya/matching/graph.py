@@ -6,8 +6,13 @@ every link first: what comes from a file is either a graph that can be walked or
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
+import importlib.util
+import sys
 import threading
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -169,9 +174,24 @@ def _demand(so: object, otherwise: str) -> None:
         raise ModelFormatError(f"the graph is damaged: it is {otherwise}")
 
 
+def _load_lightgbm_first() -> None:
+    """Load LightGBM's library, where it is installed, before that of usearch.
+
+    usearch's wheel brings a C++ runtime of its own whose locales then serve later libraries too; LightGBM's numbers
+    become empty texts with them ("Feature (Column_) appears more than one time"). In this order both work.
+    """
+    found = None if "lightgbm" in sys.modules else importlib.util.find_spec("lightgbm")
+    if found is None or found.origin is None or "usearch" in sys.modules:
+        return
+    for library in Path(found.origin).parent.glob("lib/lib_lightgbm.*"):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(str(library))
+
+
 def _usearch() -> Any:
     """The library, or an error that says how to install it."""
     try:
+        _load_lightgbm_first()
         return importlib.import_module("usearch.index")
     except ImportError:
         raise ParameterError("search='graph' needs usearch; pip install 'carya[ann]', or search='exact'") from None

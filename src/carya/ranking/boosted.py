@@ -78,19 +78,18 @@ class BoostedRanker(Parameterised):
             "verbosity": -1,
         }
         lengths = np.diff(pairs.offsets)
-
-        def dataset() -> Any:
-            return lightgbm.Dataset(
-                pairs.values, label=grades, group=lengths[lengths > 0], params=settings, free_raw_data=True
-            )
-
+        data = lightgbm.Dataset(
+            pairs.values, label=grades, group=lengths[lengths > 0], params=settings, free_raw_data=True
+        )
         try:
-            booster = lightgbm.train(settings, dataset(), self.n_trees)
+            booster = lightgbm.train(settings, data, self.n_trees)
         except lightgbm.basic.LightGBMError as error:
-            # Rarely, the numbers in its own names of columns come out empty ("Column_"); made again they are right.
-            if "appears more than one time" not in str(error):
+            if "(Column_) appears more than one time" not in str(error):
                 raise
-            booster = lightgbm.train(settings, dataset(), self.n_trees)
+            raise InputError(
+                "LightGBM cannot write numbers in this process, as the C++ runtime of another library was loaded "
+                "before it; import lightgbm first, before usearch for one"
+            ) from error
         trees = booster.dump_model()["tree_info"]
         self._set_learned(Forest.of_trees(trees, len(pairs.names)), pairs.names)
         return self

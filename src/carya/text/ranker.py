@@ -116,7 +116,8 @@ class TextRanker(Parameterised):
             raise InputError(f"{model!r} needs label_texts")
         if model.uses_label_features:
             about["label_features"] = vectorizer.transform(known.texts or known.names or known.ids)
-        model.fit_checked(*checks.training_pair(X, Y), **about, **about_columns(model, vectorizer))
+        about |= about_columns(model, vectorizer)
+        model.fit_checked(*checks.training_pair(X, Y), **about)
         self._set_learned(vectorizer, model, known.counted(Y))
         return self
 

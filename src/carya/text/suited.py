@@ -29,7 +29,7 @@ def suited(model: object, **given: Any) -> Tfidf:
     return Tfidf(**given)
 
 
-def about_columns(model: object, vectorizer: Tfidf) -> dict[str, int]:
+def about_columns(model: object, vectorizer: Tfidf) -> dict[str, Any]:
     """What `fit` is to be told of the features of a trained vectorizer: which of several analyzers is for trees."""
     several = len(vectorizer.widths_) > 1
     return {"columns": vectorizer.widths_[0]} if isinstance(model, Reranked) and several else {}
