@@ -265,8 +265,8 @@ def test_rerankers_find_names_within_words(tmp_path: Path) -> None:
     """Words that no text had before: only their characters tell which names are in them."""
     rng = np.random.default_rng(0)
     names = ["".join(rng.choice(list("abcdefghijklmnop"), 6)) for _ in range(150)]
-    texts = [f"{end} for {name}{end}" for end in ("tool", "lore", "less") for name in names]
-    labels = [[name] for _ in range(3) for name in names]
+    texts = [f"{end} for {name}{end}" for end in ("tool", "lore", "less", "ful", "ness", "ship") for name in names]
+    labels = [[name] for _ in range(6) for name in names]
     new = [f"{name}ware for me" for name in names]
     model = carya.Reranked(carya.XRLinear(max_leaf=20), NeuralRanker())
     found = carya.TextRanker(model=model).fit(texts, labels)
@@ -302,3 +302,18 @@ def test_label_matrix(labels: list[list[str]]) -> None:
     known = label_matrix(labels, ["a", "z"])[0]
     assert known.shape == (len(labels), 2)
     assert known.sum() == sum("a" in row for row in labels)
+
+
+def test_a_matrix_without_a_label_says_so() -> None:
+    none = LabelRows(Csr.of(np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 2), ["a", "b"])
+    with pytest.raises(InputError, match="no text has a label"):
+        carya.TextRanker(carya.Tfidf(min_df=1)).fit(["one", "two"], none)
+
+
+def test_texts_without_a_common_word_are_ranked_by_characters() -> None:
+    """The words of a reranker's own features may all be too rare to count."""
+    texts = [f"{'abc' if at % 2 else 'xyz'}{at:03}" for at in range(200)]
+    labels = [["odd" if at % 2 else "even"] for at in range(200)]
+    ranker = carya.TextRanker(model=carya.Reranked(ranker=NeuralRanker())).fit(texts, labels)
+    assert ranker.vectorizer_.widths_[0] == 0
+    assert ranker.suggest("abc777", top_k=1)[0].label == "odd"

@@ -144,7 +144,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
             pool = self._pool(checks.positive_int(top_k, "top_k"))
             found = [
                 model.predict(one, top_k=pool, beam_width=beam)
-                for model, one, beam in zip(models, inputs, self._beams(beam_width), strict=True)
+                for model, one, beam in zip(models, inputs, _beams(models, beam_width), strict=True)
             ]
             answer = self._combine([ranking_of(S) for S in found], top_k, min_score)
         indptr, labels, scores = answer
@@ -163,7 +163,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         pool = self._pool(checks.positive_int(top_k, "top_k"))
         found = [
             model.rank(one, top_k=pool, beam_width=beam)
-            for model, one, beam in zip(models, self._inputs(x, len(models)), self._beams(beam_width), strict=True)
+            for model, one, beam in zip(models, self._inputs(x, len(models)), _beams(models, beam_width), strict=True)
         ]
         return self._combine_one(found, top_k, min_score)
 
@@ -185,7 +185,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         pool = self._pool(checks.positive_int(top_k, "top_k"))
         found = [
             model.rank_rows(indptr, features, values, top_k=pool, beam_width=beam)
-            for model, beam in zip(models, self._beams(beam_width), strict=True)
+            for model, beam in zip(models, _beams(models, beam_width), strict=True)
         ]
         rankings = [ranking(ends, labels, scores, self.n_labels_) for ends, labels, scores in found]
         return self._combine(rankings, top_k, min_score)
@@ -204,7 +204,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         pool = self._pool(checks.positive_int(top_k, "top_k"))
         found = [
             model.rank_sparse(features, values, top_k=pool, beam_width=beam)
-            for model, beam in zip(models, self._beams(beam_width), strict=True)
+            for model, beam in zip(models, _beams(models, beam_width), strict=True)
         ]
         return self._combine_one(found, top_k, min_score)
 
@@ -213,17 +213,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         models, _ = self._ready()
         if not all(isinstance(model, XRLinear) for model in models):
             return False
-        return len({(beam, model.widths_) for beam, model in zip(self._beams(beam_width), models, strict=True)}) == 1
-
-    def _beams(self, beam_width: int | None) -> list[int | None]:
-        """The beam of each member: as asked, or of several trees a share of their own; None for what has no beam."""
-        models, _ = self._ready()
-        if beam_width is not None:
-            return [beam_width] * len(models)
-        own = [model.beam_width if isinstance(model, XRLinear) else None for model in models]
-        if sum(beam is not None for beam in own) < 2:
-            return own
-        return [None if beam is None else math.ceil(beam * _BEAM_SHARE) for beam in own]
+        return len({(beam, model.widths_) for beam, model in zip(_beams(models, beam_width), models, strict=True)}) == 1
 
     def _search(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
         models, weights = self._ready()
@@ -232,7 +222,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
             [model.search() for model in models],
             queries,
             top_k=count,
-            beam_width=checks.positive_int(self._beams(beam_width)[0], "beam_width"),
+            beam_width=checks.positive_int(_beams(models, beam_width)[0], "beam_width"),
             pool=self._pool(count),
             combine=self.combine,
             weights=weights,
@@ -312,11 +302,11 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         sizes = {model.n_labels_ for model in models}
         if len(sizes) != 1:
             raise ModelFormatError(f"the members have different numbers of labels: {sorted(sizes)}")
-        self._fitted = (models, weights)
         self.members_ = models
         self.weights_ = weights
         self.n_labels_ = sizes.pop()
         self.widths_ = models[0].widths_
+        self._fitted = (models, weights)  # last, in one step: other threads may be asking
 
     def _given(self) -> list[Any]:
         return list(self.members) if isinstance(self.members, (list, tuple)) else [self.members]
@@ -368,11 +358,21 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         _fit_all(models, _each_once(features, lambda one: one.take(seen)), Csr.of_scipy(Y[seen]), label_features)
         queries = _each_once(features, lambda one: one.take(unseen))
         rankings = []
-        for model, one in zip(models, queries, strict=True):
-            S = model.predict(one.as_given(), top_k=self._pool(5))
+        for model, one, beam in zip(models, queries, _beams(models, None), strict=True):
+            S = model.predict(one.as_given(), top_k=self._pool(5), beam_width=beam)
             rankings.append(ranking_of(S))
         threads = _core.thread_count(self.n_jobs)
         return best_weights(rankings, Y[unseen], combine=self.combine, threads=threads)
+
+
+def _beams(models: Sequence[Any], beam_width: int | None) -> list[int | None]:
+    """The beam of each member: as asked, or of several trees a share of their own; None for what has no beam."""
+    if beam_width is not None:
+        return [beam_width] * len(models)
+    own = [model.beam_width if isinstance(model, XRLinear) else None for model in models]
+    if sum(beam is not None for beam in own) < 2:
+        return own
+    return [None if beam is None else math.ceil(beam * _BEAM_SHARE) for beam in own]
 
 
 def _fit_all(

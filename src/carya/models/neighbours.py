@@ -224,11 +224,11 @@ class NearestNeighbours(Verbs[NeighbourSearch], Parameterised):
             self._set_learned(unpack(state["_fitted"])[0])
 
     def _set_learned(self, parts: Parts) -> None:
-        self._fitted = NeighbourSearch(parts, neighbours=self._count())  # in one step: other threads may be asking
         self.n_labels_ = parts.n_labels
         self.similarity_ = parts.similarity
         self.widths_ = parts.widths
         self.n_features_in_ = sum(parts.widths)
+        self._fitted = NeighbourSearch(parts, neighbours=self._count())  # last: other threads may be asking
 
     def _count(self) -> int:
         return int(_NEIGHBOURS[self.over] if self.neighbours is None else self.neighbours)

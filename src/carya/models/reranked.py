@@ -208,12 +208,12 @@ class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
         return True
 
     def _set_learned(self, evidence: Evidence, ranker: Ranker) -> None:
-        self._fitted = (evidence, ranker)  # in one step: other threads may be asking
         self.members_ = list(evidence.members)
         self.ranker_ = ranker
         self.widths_ = evidence.widths
         self.n_features_in_ = sum(evidence.widths)
         self.n_labels_ = evidence.n_labels
+        self._fitted = (evidence, ranker)  # last, in one step: other threads may be asking
 
     def _asked(self, beam_width: int | None) -> Asked:
         width = None if beam_width is None else checks.positive_int(beam_width, "beam_width")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from carya.indexing.representations import unit
 from carya.matrices import Csr, Features
 
@@ -57,3 +60,18 @@ def first(features: Features, columns: int) -> Features:
     if features.widths[0] == columns:
         return features
     return unit(Features.of(Csr.of_scipy(features.sparse.to_scipy()[:, :columns]), features.dense))
+
+
+def first_of_row(
+    features: NDArray[np.int32], values: NDArray[np.float32], columns: int, width: int
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The same for the sparse features of one row of so many columns.
+
+    >>> first_of_row(np.array([0, 2]), np.array([3.0, 4.0]), 2, 4)
+    (array([0]), array([1.], dtype=float32))
+    """
+    if columns == width:
+        return features, values
+    end = int(np.searchsorted(features, columns))
+    length = float(np.linalg.norm(values[:end].astype(np.float64)))
+    return features[:end], (values[:end] / (length or 1.0)).astype(np.float32)

@@ -399,13 +399,13 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
             choose(layer, beam_width=self.beam_width, query_features=learned.row_features) for layer in learned.layers
         ]
         searcher = Searcher(learned.layers, [choice.layout for choice in choices], learned.tree.leaf_labels)
-        self._fitted = (learned, searcher)  # in one step: other threads may be asking
         self.layouts_ = choices
         self.tree_ = learned.tree
         self.n_labels_ = learned.tree.n_labels
         self.layers_ = list(learned.layers)
         self.widths_ = learned.widths
         self.n_features_in_ = sum(learned.widths)
+        self._fitted = (learned, searcher)  # last, in one step: other threads may be asking
 
     def __getstate__(self) -> dict[str, Any]:
         # For copies and for scikit-learn's worker processes; models are kept with save, which needs no trust to open.

@@ -33,6 +33,7 @@ class _Writer:
         self._due = threading.Event()
         self._dropped = 0
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
 
     def put(self, line: bytes) -> None:
         """Take a line, without waiting for anybody."""
@@ -42,10 +43,11 @@ class _Writer:
         self._lines.append(line)
         if not self._due.is_set():
             self._due.set()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="carya-log", daemon=True)
-                self._thread.start()
-                atexit.register(self.flush)
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="carya-log", daemon=True)
+                    self._thread.start()
+                    atexit.register(self.flush)
 
     def flush(self, seconds: float = 1.0) -> None:
         """Wait until all is written, but no longer than that."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from carya import checks
 from carya import sparse as sp
 from carya.errors import InputError
+from carya.models.views import first_of_row
 from carya.text.notes import Branch, Card, Compared, Found, LabelNote, Walk
 from carya.text.ranker import TextRanker
 from carya.text.tree_view import TreeView
@@ -80,6 +81,7 @@ class Explorer:
             return Walk(found, known)
         view = self.tree(tree)
         width = view.model.beam_width if width is None else width
+        features, values = first_of_row(features, values, view.model.widths_[0], self.ranker.vectorizer_.n_features_)
         if view.model is not model:
             labels, scores = view.model.rank_sparse(features, values, top_k=top_k, beam_width=width)
         levels = view.beam(features, values, width)

@@ -108,7 +108,7 @@ class LabelRows:
         order = sorted(np.flatnonzero(counts).tolist(), key=self.ids.__getitem__)
         place = np.zeros(self.matrix.cols, np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
-        return self.matrix.merge_columns(place, len(order)).with_values(1), [self.ids[one] for one in order]
+        return self.matrix.merge_columns(place, max(len(order), 1)).with_values(1), [self.ids[one] for one in order]
 
 
 def label_matrix(

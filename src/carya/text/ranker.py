@@ -16,6 +16,7 @@ from carya import sparse as sp
 from carya.errors import InputError, ModelFormatError, NotFittedError
 from carya.matrices import Csr, Features
 from carya.models.kinds import Model, fresh, open_saved
+from carya.models.views import first_of_row
 from carya.models.xr_linear import XRLinear
 from carya.params import Choice, Either, Instance, Parameterised, parameter
 from carya.text.calibration import Calibration
@@ -172,8 +173,8 @@ class TextRanker(Parameterised):
         vectorizer, _, labels = self._ready()
         model = self._tree(tree)
         number = labels.number(label)
-        features, values = vectorizer.row(text)
-        x = sp.csr_array((values, features, [0, features.size]), shape=(1, vectorizer.n_features_))
+        features, values = first_of_row(*vectorizer.row(text), model.widths_[0], vectorizer.n_features_)
+        x = sp.csr_array((values, features, [0, features.size]), shape=(1, model.widths_[0]))
         why = model.explain(x, number)
         if not why.adds_up:
             raise InputError(

@@ -31,5 +31,6 @@ def suited(model: object, **given: Any) -> Tfidf:
 
 def about_columns(model: object, vectorizer: Tfidf) -> dict[str, Any]:
     """What `fit` is to be told of the features of a trained vectorizer: which of several analyzers is for trees."""
-    several = len(vectorizer.widths_) > 1
-    return {"columns": vectorizer.widths_[0]} if isinstance(model, Reranked) and several else {}
+    columns = vectorizer.widths_[0]
+    several = 0 < columns < vectorizer.n_features_
+    return {"columns": columns} if isinstance(model, Reranked) and several else {}

@@ -104,4 +104,6 @@ def checked_dev(dev: Any, ids: list[str], rows: int) -> tuple[list[str], Csr] | 
         Y = Csr.of_scipy(label_matrix(dev[1], ids)[0])
     if not texts or len(texts) != Y.rows:
         raise InputError(f"dev has {len(texts)} texts and labels for {Y.rows}; they must be as many, and at least one")
+    if not Y.values.size:
+        raise InputError("no dev text has a label that a training text has: nothing can be chosen by them")
     return texts, Y

@@ -90,6 +90,8 @@ class Rankers:
             if using not in self.models:
                 raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}")
             return self._ask(using, inputs, top_k, beam_width)
+        if inputs.rows == 0:
+            return sp.csr_array((0, self.n_labels), dtype=np.float32)
         if self.mixture is not None:
             parts = []
             for first in range(0, inputs.rows, _BLOCK):
@@ -141,7 +143,8 @@ def mixed(
     frequency : array
         As :class:`Mixture` has it.
     how : {"auto", "learned", "weights"}
-        A network that is learned, or weights; auto is what ranks texts better that it was not learned from.
+        A network that is learned, or weights; auto is what ranks texts better that it was not learned from. Weights
+        too if the texts have nothing to learn from.
     """
     found = {name: model.predict(inputs.of(name), top_k=_POOL) for name, model in models.items()}
     summed = [name for name in models if name != "label_texts"]  # of which the head has its part already
@@ -155,10 +158,16 @@ def mixed(
     some = np.sort(np.random.default_rng([seed, 3]).permutation(truth.shape[0])[:_MANY_TEXTS])
     said = rankers.said(inputs.take(some), [_best(one, _CANDIDATES)[some] for one in found.values()])
     relevant = said.relevant(truth[some])
-    tried = report(truth[some], crossed(said, relevant, frequency, seed))
-    if how == "auto" and sum(tried.values()) <= sum(reports["mixed"].values()):
+    try:
+        tried = report(truth[some], crossed(said, relevant, frequency, seed))
+        mixture = Mixture.learned(said, relevant, frequency, seed)
+    except InputError:  # nothing right was found for them: there is nothing to learn
         return rankers, reports
-    return replace(rankers, mixture=Mixture.learned(said, relevant, frequency, seed)), reports | {"mixed": tried}
+    if how == "auto":
+        summed_up = report(truth[some], rankers.predict(inputs.take(some), top_k=5, threads=threads))
+        if sum(tried.values()) <= sum(summed_up.values()):
+            return rankers, reports
+    return replace(rankers, mixture=mixture), reports | {"mixed": tried}
 
 
 def _best(found: sp.csr_array, count: int) -> sp.csr_array:
