@@ -62,7 +62,7 @@ def other_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {
         "ensemble": carya.Ensemble(base, n_trees=3),
         "neighbours": carya.NearestNeighbours(),
-        "votes": carya.NearestNeighbours(over="rows"),
+        "votes": carya.NearestNeighbours(over="rows", neighbours=3),
         "reranked": carya.Reranked(base, NeuralRanker()),
         "overlapping": carya.XRLinear(tree=overlapping_tree(sorted({label for row in labels for label in row}))),
         "unlike": carya.XRLinear(max_leaf=6, transform=("l3-hinge", "log-sigmoid")),

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 import carya
 from carya import store
 from carya.errors import InputError
+from carya.models.views import first_of_row
 from carya.ranking import NeuralRanker
 from carya.text import naming, tree_view
 from carya.text.exploring import Explorer, compare
@@ -283,10 +285,12 @@ def test_any_ranker_can_be_looked_at(explorer: Explorer) -> None:
                     call()
             continue
         tree = looked.ranker.trees_[trees - 1]
-        x = looked.ranker.vectorizer_.transform([text])
-        assert [one.score for one in walk.reached] == tree.rank(x, top_k=5)[1].tolist()
+        vectorizer = looked.ranker.vectorizer_
+        seen = first_of_row(*vectorizer.row(text), tree.widths_[0], vectorizer.n_features_)
+        assert [one.score for one in walk.reached] == tree.rank_sparse(*seen, top_k=5)[1].tolist()
         why = looked.explain(text, "chess", tree=trees - 1)
         assert why["chance"] is None, "that is known of scores of the whole model only"
+        x = sparse.csr_array((seen[1], seen[0], [0, seen[0].size]), shape=(1, tree.widths_[0]))
         assert why["score"] == tree.explain(x, looked.ranker.known().number("chess")).score
         assert looked.branch(tree=trees - 1).cluster.n_labels == len(looked.ranker.labels_)
         with pytest.raises(InputError, match=f"tree must be between 0 and {trees - 1}, got {trees}"):
