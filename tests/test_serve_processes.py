@@ -24,14 +24,25 @@ from carya.serve import running as running_module
 from carya.serve.journal import Journal
 from test_cli import run
 
-from serving import saved, server
+from serving import Server, saved, server
 
 TEXT = "the telescope shows a planet and its moon"
+
+
+def both_have_started(running: Server) -> None:
+    """Wait until two workers have opened the models; one that begins later would find the new version at once."""
+    for worker in ("0", "1"):
+        until = time.monotonic() + 60
+        started = re.compile(rf'carya_worker_start_time_seconds{{worker="{worker}"}} [1-9]')
+        while not started.search(httpx.get(running.url("/metrics")).text):
+            assert time.monotonic() < until
+            time.sleep(0.1)
 
 
 def test_new_versions_without_a_failed_request(tmp_path: Path) -> None:
     saved(tmp_path / "m")
     with server(tmp_path, f"m={tmp_path / 'm'}", "--workers", "2", "--watch-seconds", "0.1") as running:
+        both_have_started(running)
         stop = threading.Event()
         seen: list[tuple[int, str]] = []
 
@@ -68,12 +79,7 @@ def test_new_versions_without_a_failed_request(tmp_path: Path) -> None:
 def test_sighup_looks_at_once_and_a_lost_worker_is_replaced(tmp_path: Path) -> None:
     saved(tmp_path / "m")
     with server(tmp_path, str(tmp_path / "m"), "--workers", "2", "--watch-seconds", "0") as running:
-        for worker in ("0", "1"):  # both must have opened the first version
-            until = time.monotonic() + 60
-            started = re.compile(rf'carya_worker_start_time_seconds{{worker="{worker}"}} [1-9]')
-            while not started.search(httpx.get(running.url("/metrics")).text):
-                assert time.monotonic() < until
-                time.sleep(0.1)
+        both_have_started(running)
         saved(tmp_path / "m", seed=1)
         until = time.monotonic() + 60
         while len([line for line in running.lines() if line["event"] == "reloaded"]) < 2:
