@@ -89,6 +89,10 @@ class Csr:
         """The same pattern with one value everywhere."""
         return Csr.of(self.indptr, self.indices, np.full(len(self.indices), value, np.float32), self.cols)
 
+    def column_counts(self) -> NDArray[np.int64]:
+        """How many rows have an entry in each column."""
+        return np.bincount(self.indices, minlength=self.cols)
+
     def take(self, rows: NDArray[np.int64] | slice) -> Csr:
         """Some of the rows."""
         return Csr.of_scipy(self.to_scipy()[rows])

@@ -114,7 +114,7 @@ def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> _Floats:
     array([0.93, 0.91])
     """
     labels = checks.labels(Y_train, "Y_train")
-    counts = np.bincount(labels.indices, minlength=labels.cols)
+    counts = labels.column_counts()
     scale = max(np.log(max(labels.rows, 1)) - 1, 0.0) * (b + 1) ** a
     weight: _Floats = 1 / (1 + scale * (counts + b) ** -a)
     return weight

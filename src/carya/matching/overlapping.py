@@ -51,7 +51,7 @@ def overlap(tree: LabelTree, labels: Csr, matched: Csr, *, copies: int) -> tuple
         better = gain > 0
         entries = (gain[better], (label[pair[better]], cluster[better]))
         gains = gains + sp.csr_array(sp.coo_array(entries, shape=gains.shape))
-    label, cluster = _choose(gains, np.bincount(labels.indices, minlength=tree.n_labels), np.bincount(own), copies)
+    label, cluster = _choose(gains, labels.column_counts(), np.bincount(own), copies)
     leaf_labels = np.concatenate([np.arange(tree.n_labels, dtype=np.int32), label])
     order = np.argsort(leaf_labels, kind="stable")  # so that the first leaf of a label is in its own cluster
     parents = np.concatenate([own, cluster])[order]

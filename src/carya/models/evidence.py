@@ -119,8 +119,7 @@ class Evidence:
     @cached_property
     def frequency(self) -> NDArray[np.float32]:
         """The logarithm of the number of rows of each label, and one more."""
-        counts = np.bincount(self.labels.indices, minlength=self.n_labels)
-        return np.log1p(counts).astype(np.float32)
+        return frequency_of(self.labels)
 
     @cached_property
     def _inner(self) -> list[list[Searcher]]:
@@ -233,6 +232,11 @@ class Evidence:
         return (pool.lookup(said.keys, said.sum) / np.maximum(whole, 1e-9)).astype(np.float32)
 
 
+def frequency_of(labels: Csr) -> NDArray[np.float32]:
+    """Of each label the logarithm of one more than its rows."""
+    return np.log1p(labels.column_counts()).astype(np.float32)
+
+
 def _of_votes(
     votes: Votes, pool: Pool, voters: NDArray[np.int64], cosines: NDArray[np.float32]
 ) -> dict[str, NDArray[np.float32]]:
@@ -272,7 +276,7 @@ def _company(labels: Csr) -> Csr:
     rows = _owners(together.indptr.astype(np.int64))
     order = np.lexsort((together.indices, -together.data, rows))
     kept = np.sort(order[np.arange(order.size) - together.indptr[rows] < _COMPANY])
-    counts = np.maximum(np.bincount(labels.indices, minlength=labels.cols), 1)
+    counts = np.maximum(labels.column_counts(), 1)
     shares = (together.data[kept] / counts[rows[kept]]).astype(np.float32)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=labels.cols))]).astype(np.int64)
     kept_labels = together.indices[kept].astype(np.int32)

@@ -35,7 +35,8 @@ class Verbs(Generic[Learned]):
     ) -> sp.csr_array:
         """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
 
-        Ties go to the lower label. Rows without features get no labels. With `min_score`, labels below it are left out.
+        Ties go to the lower label; trees compare logarithms, which differ where scores near 1 or 0 no longer do. Rows
+        without features get no labels. With `min_score`, labels below it are left out.
         """
         self._ready()
         queries = checks.features_like(X, self.widths_)

@@ -64,8 +64,7 @@ class LabelSet:
 
     def counted(self, Y: Csr) -> LabelSet:
         """The same, knowing how often each label is in the training texts, whose labels `Y` holds."""
-        counts = np.bincount(Y.indices, minlength=len(self)).astype(np.int64)
-        return replace(self, counts=counts, n_texts=Y.rows)
+        return replace(self, counts=Y.column_counts(), n_texts=Y.rows)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -104,8 +103,7 @@ class LabelRows:
 
     def used(self) -> tuple[Csr, list[str]]:
         """What :func:`label_matrix` makes of the same labels in lists."""
-        counts = np.bincount(self.matrix.indices, minlength=self.matrix.cols)
-        order = sorted(np.flatnonzero(counts).tolist(), key=self.ids.__getitem__)
+        order = sorted(np.flatnonzero(self.matrix.column_counts()).tolist(), key=self.ids.__getitem__)
         place = np.zeros(self.matrix.cols, np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         return self.matrix.merge_columns(place, max(len(order), 1)).with_values(1), [self.ids[one] for one in order]

@@ -15,12 +15,13 @@ from carya import checks, metrics, store
 from carya import sparse as sp
 from carya.errors import InputError, NotFittedError
 from carya.matrices import Csr
+from carya.models.evidence import frequency_of
 from carya.progress import Bars, Progress
 from carya.text.labels import LabelSet, label_matrix
 from carya.text.ranker import Suggestion
 from carya.text.tfidf import Tfidf
 from carya.transformer.given import Labels, LabelTexts, Texts, checked, checked_dev
-from carya.transformer.rankers import Inputs, Rankers, alike, frequency_of, mixed, threads_of
+from carya.transformer.rankers import Inputs, Rankers, alike, mixed, threads_of
 from carya.transformer.settings import TransformerParameters, need_torch
 
 if TYPE_CHECKING:

@@ -147,7 +147,7 @@ def mixed(
         too if the texts have nothing to learn from.
     """
     found = {name: model.predict(inputs.of(name), top_k=_POOL) for name, model in models.items()}
-    summed = [name for name in models if name != "label_texts"]  # of which the head has its part already
+    summed = _summed(models)
     weights = best_weights([ranking_of(found[name]) for name in summed], truth, combine="mean", threads=threads)
     by_name = dict.fromkeys(models, 0.0) | dict(zip(summed, (weights / weights.sum()).tolist(), strict=True))
     rankers = Rankers(models, by_name)
@@ -170,6 +170,11 @@ def mixed(
     return replace(rankers, mixture=mixture), reports | {"mixed": tried}
 
 
+def _summed(models: Mapping[str, Model]) -> list[str]:
+    """Rankers that have a weight: all but the texts of labels, of which the head has its part already."""
+    return [name for name in models if name != "label_texts"]
+
+
 def _best(found: sp.csr_array, count: int) -> sp.csr_array:
     """The first of every row, which are the best."""
     sizes = np.diff(found.indptr)
@@ -178,14 +183,9 @@ def _best(found: sp.csr_array, count: int) -> sp.csr_array:
     return sp.csr_array((found.data[kept], found.indices[kept], indptr), shape=found.shape)
 
 
-def frequency_of(labels: Csr) -> NDArray[np.float32]:
-    """Of each label the logarithm of one more than its texts."""
-    return np.log1p(np.bincount(labels.indices, minlength=labels.cols)).astype(np.float32)
-
-
 def alike(models: Mapping[str, Model]) -> Rankers:
     """Rankers that count equally, when no texts can tell."""
-    summed = [name for name in models if name != "label_texts"]
+    summed = _summed(models)
     return Rankers(models, dict.fromkeys(models, 0.0) | dict.fromkeys(summed, 1 / len(summed)))
 
 
