@@ -12,13 +12,29 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import scipy.sparse as sp
+
+from run_framework import metrics
+
+import measure
 from launch import HERE, run_script
 
 PEERS = ("libpecos-tfn-3", "libpecos-tfn+man-3", "omikuji-parabel", "omikuji-bonsai", "napkinxc-plt")
-COLUMNS = ("P@1", "P@3", "P@5", "R@10", "PSP@1", "PSP@3", "PSP@5")
+
+
+def line(name: str, one: dict[str, Any]) -> str:
+    """One row of the table; times are those of all threads together."""
+    if "over_s" in one:
+        return f"| {name} | not within {one['over_s'] / 60:.0f} minutes | | | | |"
+    precision, propensity = (
+        " / ".join(f"{one[f'{kind}@{k}']:.{digits}f}" for k in (1, 3, 5)) for kind, digits in (("P", 2), ("PSP", 1))
+    )
+    times = f"{one['train_cpu_s']:.1f} | {one['batch_cpu_ms']:.3f}"
+    return f"| {name} | {precision} | {one['R@10']:.1f} | {propensity} | {times} |"
 
 
 def table(group: str, results: dict[str, dict[str, dict[str, Any]]], names: list[str]) -> str:
@@ -28,19 +44,27 @@ def table(group: str, results: dict[str, dict[str, dict[str, Any]]], names: list
         if not any(name in found for name in names):
             continue
         lines += [f"| {data} | P@1 / 3 / 5 | R@10 | PSP@1 / 3 / 5 | train, s | ms a row |", "|---|---|---|---|---|---|"]
-        for name in names:
-            if name in found:
-                one = found[name]
-                if "over_s" in one:
-                    lines.append(f"| {name} | not within {one['over_s'] / 60:.0f} minutes | | | | |")
-                    continue
-                recall = f"{one['R@10']:.1f}" if "R@10" in one else "–"
-                propensity = " / ".join(f"{one[f'PSP@{k}']:.1f}" for k in (1, 3, 5)) if "PSP@1" in one else "–"
-                precision = " / ".join(f"{one[f'P@{k}']:.2f}" for k in (1, 3, 5))
-                times = f"{one['train_s']:.1f} | {one['batch_ms']:.3f}" if "train_s" in one else "– | –"
-                lines.append(f"| {name} | {precision} | {recall} | {propensity} | {times} |")
+        lines += [line(name, found[name]) for name in names if name in found]
         lines.append("")
     return "\n".join(lines)
+
+
+def ask_ours(data: Path, name: str, threads: int, limit: float | None) -> dict[str, Any]:
+    """One row of ours, or that it took too long."""
+    try:
+        return run_script(sys.executable, "run_framework.py", data, name, "--threads", threads, limit=limit)
+    except subprocess.TimeoutExpired:
+        return {"over_s": limit}
+
+
+def ask_peer(python: str, features: Path, name: str, threads: int) -> dict[str, Any]:
+    """One row of a peer, whose scores are judged by the same code as ours."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "scores.npz"
+        result = run_script(python, "run_framework_peer.py", features, name, file, "--threads", threads)
+        S = sp.load_npz(file)
+    _, Y, _, Yt = measure.load(features)
+    return result | metrics(Y, Yt, S)
 
 
 def main() -> None:
@@ -65,23 +89,9 @@ def main() -> None:
                 if not chosen or (arguments.only is None and name in found):
                     continue
                 if group == "peers":
-                    features = arguments.features / data.name
-                    made = run_script(
-                        arguments.peer_python, "run_framework_peer.py", features, name, "--threads", arguments.threads
-                    )
+                    made = ask_peer(arguments.peer_python, arguments.features / data.name, name, arguments.threads)
                 else:
-                    try:
-                        made = run_script(
-                            sys.executable,
-                            "run_framework.py",
-                            data,
-                            name,
-                            "--threads",
-                            arguments.threads,
-                            limit=arguments.limit,
-                        )
-                    except subprocess.TimeoutExpired:
-                        made = {"over_s": arguments.limit}
+                    made = ask_ours(data, name, arguments.threads, arguments.limit)
                 found[name] = made
                 print(f"{data.name}, {name}: {json.dumps(made)}", file=sys.stderr, flush=True)
                 file.write_text(json.dumps(found, indent=1) + "\n")
