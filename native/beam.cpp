@@ -56,12 +56,11 @@ private:
     void insert(const Scored& one) {
         if (kept_.size() < count_)
             kept_.push_back(one);
-        else if (better(one, kept_.back()))
-            kept_.back() = one;
-        else
+        else if (!better(one, kept_.back()))
             return;
-        for (std::size_t at = kept_.size() - 1; at > 0 && better(one, kept_[at - 1]); --at)
-            std::swap(kept_[at], kept_[at - 1]);
+        std::size_t at = kept_.size() - 1;
+        for (; at > 0 && better(one, kept_[at - 1]); --at) kept_[at] = kept_[at - 1];
+        kept_[at] = one;
         if (kept_.size() == count_) least_ = kept_.back().score;
     }
 

@@ -10,6 +10,7 @@ namespace carya {
 namespace {
 
 constexpr std::int64_t kRowsPerTask = 32;
+constexpr std::int64_t kRowsOfMember = 1024;
 
 float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
@@ -107,26 +108,45 @@ Csr predict_combined(std::span<const BeamSearch* const> members, const Features&
     check_weights(members.size(), weights);
     const std::int64_t rows = queries.rows();
     const std::int64_t labels = members.front()->n_labels();
-    const std::int64_t top_k = std::min({question.top_k, labels, pool * static_cast<std::int64_t>(members.size())});
+    const auto count = static_cast<std::int64_t>(members.size());
+    const std::int64_t top_k = std::min({question.top_k, labels, pool * count});
     Question asked = question;
-    asked.top_k = pool;
+    asked.top_k = std::min(pool, labels);
     RankedRows out(rows, labels, top_k);
     struct Work {
         Combiner combiner;
-        std::vector<BeamSearch::Work> searches;
+        BeamSearch::Work search;
+        std::vector<Scored> found;  // by the members one after the other, by each for one row after the other
+        std::vector<std::size_t> ends;
     };
     std::vector<Work> works;
-    for (int w = 0; w < threads; ++w) {
-        works.push_back({Combiner(how, weights), {}});
-        works.back().searches = std::vector<BeamSearch::Work>(members.size());
-    }
+    for (int w = 0; w < threads; ++w) works.push_back({Combiner(how, weights), {}, {}, {}});
+    // Many rows of one member after the other: what they touch of its weights is still near when the next row comes.
+    const std::int64_t piece = std::clamp<std::int64_t>(rows / (4 * threads), 1, kRowsOfMember);
     if (monitor) monitor->total = static_cast<std::uint64_t>(rows);
-    parallel_each(rows, kRowsPerTask, threads, monitor, [&](int w, std::int64_t row) {
+    parallel_for((rows + piece - 1) / piece, threads, monitor, [&](int w, std::int64_t at) {
         Work& work = works[w];
-        work.combiner.clear();
-        for (std::size_t m = 0; m < members.size(); ++m)
-            work.combiner.add(m, members[m]->rank(query_of(queries, row), asked, work.searches[m]));
-        out.put(row, work.combiner.best(top_k));
+        const std::int64_t first = at * piece;
+        const std::int64_t last = std::min(rows, first + piece);
+        work.found.clear();
+        work.ends.assign(1, 0);
+        for (const BeamSearch* member : members)
+            for (std::int64_t row = first; row < last; ++row) {
+                const std::span<const Scored> best = member->rank(query_of(queries, row), asked, work.search);
+                work.found.insert(work.found.end(), best.begin(), best.end());
+                work.ends.push_back(work.found.size());
+            }
+        for (std::int64_t row = first; row < last; ++row) {
+            work.combiner.clear();
+            for (std::int64_t m = 0; m < count; ++m) {
+                const auto which = static_cast<std::size_t>(m * (last - first) + row - first);
+                const std::size_t begin = work.ends[which];
+                work.combiner.add(static_cast<std::size_t>(m),
+                                  std::span(work.found).subspan(begin, work.ends[which + 1] - begin));
+            }
+            out.put(row, work.combiner.best(top_k));
+        }
+        if (monitor) monitor->done += static_cast<std::uint64_t>(last - first);
     });
     return out.take();
 }

@@ -45,7 +45,7 @@ private:
 Csr combine(std::span<const CsrView> rankings, Combine how, std::span<const float> weights, std::int64_t top_k,
             int threads);
 
-// The same with members asked for `pool` labels each, row by row.
+// The same with members asked for `pool` labels each.
 Csr predict_combined(std::span<const BeamSearch* const> members, const Features& queries, const Question& question,
                      std::int64_t pool, Combine how, std::span<const float> weights, int threads, Monitor* monitor);
 

@@ -231,6 +231,23 @@ def test_a_model_survives_pickle_by_its_parameters() -> None:
     assert sent.get_params() == carya.XRLinear(max_leaf=7).get_params()
 
 
+def test_the_beam_of_training_may_be_another(world: World) -> None:
+    options = {"branching": 4, "max_leaf": 10}
+    narrow, both, wide = (
+        carya.XRLinear(**options, **beams).fit(world.X, world.Y)
+        for beams in ({"beam_width": 2}, {"beam_width": 5, "training_beam": 2}, {"beam_width": 5})
+    )
+    assert alike(narrow, both)
+    assert not alike(wide, both)
+    assert (both.predict(world.X) != wide.predict(world.X)).nnz > 0
+    assert (both.predict(world.X) != narrow.predict(world.X, beam_width=5)).nnz == 0
+
+
+def alike(a: carya.XRLinear, b: carya.XRLinear) -> bool:
+    """Whether two models have learned the same."""
+    return all(np.array_equal(x.weights.data, y.weights.data) for x, y in zip(a.layers_, b.layers_, strict=True))
+
+
 def test_a_beam_over_all_clusters_adds_no_negatives(world: World) -> None:
     """Joined with the teacher, a matcher that brings every row everywhere is left out; alone it is obeyed."""
     options = {"branching": 4, "max_leaf": 10, "transform": "l3-hinge"}
@@ -238,6 +255,6 @@ def test_a_beam_over_all_clusters_adds_no_negatives(world: World) -> None:
     wide = carya.XRLinear(negatives="both", beam_width=1000, **options).fit(world.X, world.Y)
     narrow = carya.XRLinear(negatives="both", beam_width=2, **options).fit(world.X, world.Y)
     alone = carya.XRLinear(negatives="matcher", beam_width=1000, **options).fit(world.X, world.Y)
-    for one, other, same in ((teacher, wide, True), (teacher, narrow, False), (teacher, alone, False)):
-        pairs = zip(one.layers_, other.layers_, strict=True)
-        assert all(np.array_equal(a.weights.data, b.weights.data) for a, b in pairs) is same
+    assert alike(teacher, wide)
+    assert not alike(teacher, narrow)
+    assert not alike(teacher, alone)

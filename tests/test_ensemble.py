@@ -84,13 +84,25 @@ def three(world: World) -> carya.Ensemble:
     return carya.Ensemble(carya.XRLinear(branching=4, max_leaf=8), n_trees=3).fit(world.X, world.Y)
 
 
-def test_members_are_the_models_themselves(world: World, three: carya.Ensemble) -> None:
-    """Sharing what labels are clustered by changes nothing."""
-    for seed, member in enumerate(three.members_):
-        alone = carya.XRLinear(branching=4, max_leaf=8, seed=seed).fit(world.X, world.Y)
+@pytest.mark.parametrize("trees", [3, 5])
+def test_members_are_the_models_themselves(world: World, trees: int) -> None:
+    """Training side by side and sharing what labels are clustered by change nothing."""
+    small = {"branching": 2, "max_leaf": 4, "beam_width": 4}
+    made = carya.Ensemble(carya.XRLinear(**small), n_trees=trees).fit(world.X, world.Y)
+    assert len(made.members_) == trees
+    for seed, member in enumerate(made.members_):
+        alone = carya.XRLinear(**small, seed=seed, training_beam=3).fit(world.X, world.Y)
         assert alone.tree_ == member.tree_
         assert (alone.predict(world.X) != member.predict(world.X)).nnz == 0
-    assert three.members_[0].tree_ != three.members_[1].tree_
+    assert made.members_[0].tree_ != made.members_[1].tree_
+
+
+def test_trees_train_with_three_quarters_of_their_beams_unless_told_otherwise(world: World) -> None:
+    small = {"branching": 2, "max_leaf": 4, "beam_width": 4}
+    for settings, beams in (({}, [3, 3]), ({"training_beam": 4}, [4, 4])):
+        made = carya.Ensemble(carya.XRLinear(**small, **settings), n_trees=2).fit(world.X, world.Y)
+        assert [member.training_beam for member in made.members_] == beams
+    assert carya.Ensemble(carya.XRLinear(**small), n_trees=1).fit(world.X, world.Y).members_[0].training_beam is None
 
 
 @pytest.mark.parametrize("how", COMBINATIONS)

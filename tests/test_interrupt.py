@@ -85,8 +85,8 @@ def test_progress_counts_up_to_the_end() -> None:
     tree = LabelTree.flat(400)
     seen: list[tuple[int, int]] = []
     model = carya.XRLinear(tolerance=0.0, max_passes=60)
-    problem = Problem(1, matching.level_targets(labels, tree)[0], None, *tree.children(1), Transform.named("noop"))
-    model._ranker().train(features, [problem], threads=2, report=lambda done, total: seen.append((done, total)))
+    problem = Problem(1, 0, matching.level_targets(labels, tree)[0], None, *tree.children(1), Transform.named("noop"))
+    model.rankers().train(features, [problem], threads=2, report=lambda done, total: seen.append((done, total)))
     assert len(seen) >= 2
     assert all(0 <= done <= total for done, total in seen)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)

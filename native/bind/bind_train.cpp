@@ -16,6 +16,7 @@ namespace {
 // A LayerProblem whose arrays are kept alive.
 struct Problem {
     std::int64_t level;
+    std::uint64_t seed;
     CheckedCsr positives;
     Array<std::int32_t> order;
     Array<std::int64_t> chunks;
@@ -24,6 +25,7 @@ struct Problem {
     LayerProblem view() const {
         LayerProblem out;
         out.level = level;
+        out.seed = seed;
         out.positives = positives.view;
         out.order = span(order);
         out.chunks = span(chunks);
@@ -39,11 +41,11 @@ void register_train(nb::module_& m) {
     nb::class_<Problem>(m, "LayerProblem", "What one layer is trained on.")
         .def(
             "__init__",
-            [](Problem* self, std::int64_t level, const CheckedCsr& positives, Array<std::int32_t> order,
-               Array<std::int64_t> chunks, const std::optional<CheckedCsr>& shortlist) {
-                new (self) Problem{level, positives, std::move(order), std::move(chunks), shortlist};
+            [](Problem* self, std::int64_t level, std::uint64_t seed, const CheckedCsr& positives,
+               Array<std::int32_t> order, Array<std::int64_t> chunks, const std::optional<CheckedCsr>& shortlist) {
+                new (self) Problem{level, seed, positives, std::move(order), std::move(chunks), shortlist};
             },
-            "level"_a, "positives"_a, "order"_a.noconvert(), "chunks"_a.noconvert(), "shortlist"_a.none());
+            "level"_a, "seed"_a, "positives"_a, "order"_a.noconvert(), "chunks"_a.noconvert(), "shortlist"_a.none());
 
     nb::enum_<Loss>(m, "Loss")
         .value("squared_hinge", Loss::squared_hinge)
@@ -56,7 +58,7 @@ void register_train(nb::module_& m) {
         "train_layers",
         [](const CheckedFeatures& features, const std::vector<const Problem*>& problems, Loss loss, Penalty penalty,
            float positive_cost, float negative_cost, bool own_costs, float bias, float tolerance, int max_passes,
-           float threshold, std::int64_t max_weights, std::uint64_t seed, int threads, nb::object report) {
+           float threshold, std::int64_t max_weights, int threads, nb::object report) {
             SolverOptions options;
             options.loss = loss;
             options.penalty = penalty;
@@ -68,7 +70,6 @@ void register_train(nb::module_& m) {
             options.max_passes = max_passes;
             options.threshold = threshold;
             options.max_weights = max_weights;
-            options.seed = seed;
             PythonMonitor monitor(std::move(report));
             std::vector<LayerProblem> views;
             for (const Problem* problem : problems) views.push_back(problem->view());
@@ -86,8 +87,7 @@ void register_train(nb::module_& m) {
             return out;
         },
         "features"_a, "problems"_a, "loss"_a, "penalty"_a, "positive_cost"_a, "negative_cost"_a, "own_costs"_a,
-        "bias"_a, "tolerance"_a, "max_passes"_a, "threshold"_a, "max_weights"_a, "seed"_a, "threads"_a,
-        "report"_a.none(),
+        "bias"_a, "tolerance"_a, "max_passes"_a, "threshold"_a, "max_weights"_a, "threads"_a, "report"_a.none(),
         "Train layers that do not depend on each other: a list of ((indptr, indices, values), offsets, dense).");
 }
 

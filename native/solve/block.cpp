@@ -42,7 +42,7 @@ void BlockSolver::solve(const Block& block, std::vector<Weight>& weights, float*
     if (options_.penalty == Penalty::l1) {
         state_ = {};
         std::fill_n(state_.live, labels_, -1);
-        const ColumnOptions how{options_.tolerance, options_.max_passes, options_.bias > 0.0F, options_.seed,
+        const ColumnOptions how{options_.tolerance, options_.max_passes, options_.bias > 0.0F, block.seed,
                                 block.stream};
         columns_.solve(problem_, rows, lanes_, how, state_, stop_);
         dense = columns_.weights() + columns_.dense() * lanes_;
@@ -133,7 +133,7 @@ void BlockSolver::descend(const Block& block) {
             state_.anchor[l] = state_.settled_anchor[l];
             state_.enough[l] = options_.tolerance * gained[l] / static_cast<float>(rows);  // 0 at first: all stay
         }
-        Random(options_.seed, block.stream, static_cast<std::uint64_t>(pass))
+        Random(block.seed, block.stream, static_cast<std::uint64_t>(pass))
             .shuffle(order_.data(), static_cast<std::uint32_t>(rows));
         for (std::int64_t begin = 0; begin < rows && !stop_.load(std::memory_order_relaxed); begin += slice)
             kernels().lane_pass(lanes_, problem_, state_, order_.data(), begin, std::min(rows, begin + slice), rows);

@@ -25,7 +25,6 @@ struct SolverOptions {
     float threshold = 0.1F;        // smaller weights are dropped
     std::int64_t max_weights = 0;  // most weights a label keeps, the largest; 0 is no limit
     bool own_costs = false;        // the values of the positives multiply their costs
-    std::uint64_t seed = 0;
 };
 
 struct Weight {
@@ -42,7 +41,8 @@ struct Block {
     std::span<const std::uint32_t> positions;  // of those labels in the layer
     // Rows of this parent that are there only as positives of some children: other lanes do not see them. May be empty.
     std::span<const std::uint8_t> only_positive;
-    std::uint64_t stream = 0;  // which random order: the same for all blocks of a parent
+    std::uint64_t seed = 0;
+    std::uint64_t stream = 0;  // with the seed, which random order: the same for all blocks of a parent
 };
 
 // Scratch for solving blocks, one a thread.

@@ -172,6 +172,7 @@ private:
         block.features = &features_;
         block.positives = &layer.positives;
         block.only_positive = *only_positive;
+        block.seed = layer.seed;
         block.stream = static_cast<std::uint64_t>(layer.level) << 32 | static_cast<std::uint64_t>(task.parent);
         LayerWeights& out = results_[task.layer];
         for (std::size_t first = task.first; first < task.last; first += kMaxLanes) {

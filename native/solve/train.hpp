@@ -13,7 +13,8 @@ namespace carya {
 
 struct LayerProblem {
     std::int64_t level = 0;  // of the tree; with the seed and the parent it decides the order of the rows
-    CsrView positives;       // labels x training rows; values are costs
+    std::uint64_t seed = 0;
+    CsrView positives;  // labels x training rows; values are costs
     // The labels grouped by parent: parent p has labels order[chunks[p]] ... order[chunks[p + 1] - 1]. The index into
     // `order` is a label's position, and positions are the columns of the weights.
     std::span<const std::int32_t> order;
@@ -28,9 +29,9 @@ struct LayerWeights {
     std::vector<float> dense;    // positions x dense features
 };
 
-// Layers in one call must not depend on each other; they share one pool of tasks. A positive outside its parent's
-// shortlist is trained on all the same, by its own label. Labels without positives get no weights and the offset -1,
-// or 0 without bias. The result depends on the seed, not on the number of threads.
+// Layers in one call, of one tree or several, must not depend on each other; they share one pool of tasks. A positive
+// outside its parent's shortlist is trained on all the same, by its own label. Labels without positives get no weights
+// and the offset -1, or 0 without bias. The result depends on the seeds, not on the number of threads.
 std::vector<LayerWeights> train_layers(const Features& features, std::span<const LayerProblem> layers,
                                        const SolverOptions& options, int threads, Monitor& monitor);
 

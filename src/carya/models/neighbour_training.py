@@ -171,6 +171,7 @@ class NeighbourTrainer:
         each = np.arange(labels.cols + 1, dtype=np.int64)
         problem = Problem(
             level=2,  # a label is the only child of its place in the index
+            seed=self.seed,
             targets=labels,
             shortlist=shortlist,
             order=each[:-1].astype(np.int32),

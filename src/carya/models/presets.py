@@ -76,8 +76,8 @@ PRESETS: dict[str, Preset] = {
         kind="neighbours",
     ),
     "fast": Preset(
-        "trains two to three times faster than the default, half a point less precise",
-        {"negatives": "teacher", "transform": "l3-hinge"},
+        "trains up to twice as fast as the default, half a point less precise",
+        {"training_beam": 2, "transform": "l3-hinge", "threshold": 0.05},
     ),
     "small": Preset("half the bytes of the default", {"threshold": 0.2}),
     "accurate": Preset(
@@ -106,7 +106,7 @@ def preset(name: str, **changes: Any) -> Any:
     >>> carya.preset("parabel", n_jobs=1).members.branching
     2
     >>> carya.preset("fast")
-    XRLinear(negatives='teacher', transform='l3-hinge')
+    XRLinear(training_beam=2, threshold=0.05, transform='l3-hinge')
     """
     if name not in PRESETS:
         raise ParameterError(f"there is no preset {name!r}{hint(name, PRESETS)}; there are {', '.join(PRESETS)}")

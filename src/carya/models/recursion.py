@@ -1,24 +1,48 @@
-"""Algorithm 2 of the paper: every layer is the matcher of the next."""
+"""Algorithm 2 of the paper: every layer is the matcher of the next.
+
+A tree's training is a generator: it says which problems it needs solved next, is sent their layers, and ends with what
+it made of them. So several trees can be trained side by side (:func:`train_together`), and what they wait for at the
+same time is one pool of work.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeVar
 
 from carya import matching
 from carya.layer import Layer, Transform
 from carya.matching import Costs, Negatives
 from carya.matrices import Csr, Features
 from carya.progress import Progress
-from carya.ranking import LinearRanker, Problem
+from carya.ranking import Problem
 from carya.search import Searcher
 from carya.tree import LabelTree
 
+T = TypeVar("T")
+Training = Generator[list[Problem], list[Layer], T]
 
-def train_overlapping(
+
+def train_together(trainings: Sequence[Training[T]], solve: Callable[[list[Problem]], list[Layer]]) -> list[T]:
+    """What some trainings make of the layers that `solve` finds, problems that are ready together in one call."""
+    made: dict[int, T] = {}
+    sent: dict[int, list[Layer] | None] = dict.fromkeys(range(len(trainings)))
+    while sent:
+        asked: dict[int, list[Problem]] = {}
+        for at, layers in sent.items():
+            try:
+                asked[at] = next(trainings[at]) if layers is None else trainings[at].send(layers)
+            except StopIteration as end:
+                made[at] = end.value
+        solved = solve([problem for problems in asked.values() for problem in problems]) if asked else []
+        sent = {at: [solved.pop(0) for _ in problems] for at, problems in asked.items()}
+    return [made[at] for at in range(len(trainings))]
+
+
+def overlapping_layers(
     features: Features,
     labels: Csr,
     tree: LabelTree,
-    ranker: LinearRanker,
     *,
     copies: int,
     costs: Costs,
@@ -26,33 +50,34 @@ def train_overlapping(
     given: Csr | None,
     transforms: Sequence[Transform],
     beam_width: int,
+    seed: int,
     threads: int,
     progress: Progress,
-) -> tuple[LabelTree, list[Layer]]:
-    """The same after labels were given further leaves, where a matcher trained on the tree as it is brings their rows.
+) -> Training[tuple[LabelTree, list[Layer]]]:
+    """The tree and its layers; with `copies`, labels get further leaves first, where a matcher brings their rows.
 
-    A tree whose clusters overlap already, or which has none, stays as it is.
+    That matcher is trained on the tree as it is. A tree whose clusters overlap already, or which has none, stays so.
     """
 
-    def train(tree: LabelTree, labels: Csr, given: Csr | None, assigned: Csr | None = None) -> list[Layer]:
-        return train_layers(
+    def train(tree: LabelTree, labels: Csr, given: Csr | None, assigned: Csr | None = None) -> Training[list[Layer]]:
+        return layers_of(
             features,
             labels,
             tree,
-            ranker,
             assigned=assigned,
             costs=costs,
             negatives=negatives[: tree.depth],
             given=given,
             transforms=transforms[: tree.depth],
             beam_width=beam_width,
+            seed=seed,
             threads=threads,
             progress=progress,
         )
 
     if copies > 1 and tree.depth > 1 and tree.leaf_labels is None:
         to, clusters = tree.parents[-1], tree.level_sizes[-2]
-        matcher = train(
+        matcher = yield from train(
             LabelTree(tree.parents[:-1]),
             labels.merge_columns(to, clusters),
             None if given is None else given.merge_columns(to, clusters),
@@ -60,34 +85,36 @@ def train_overlapping(
         with progress.stage("match for overlapping clusters") as report:
             matched = Searcher(matcher).shortlist(features, beam_width=beam_width, threads=threads, report=report)
         tree, assigned = matching.overlap(tree, labels, matched, copies=copies)
-        return tree, train(tree, labels, given, assigned)
-    return tree, train(tree, labels, given)
+        return tree, (yield from train(tree, labels, given, assigned))
+    return tree, (yield from train(tree, labels, given))
 
 
-def train_layers(
+def layers_of(
     features: Features,
     labels: Csr,
     tree: LabelTree,
-    ranker: LinearRanker,
     *,
     costs: Costs,
     negatives: Sequence[Negatives],
     given: Csr | None,
     transforms: Sequence[Transform],
     beam_width: int,
+    seed: int,
     threads: int,
     progress: Progress,
     assigned: Csr | None = None,
-) -> list[Layer]:
+) -> Training[list[Layer]]:
     """The layers of a tree, from the root down.
 
-    A layer with matcher negatives needs the layers above it trained; all others are trained together, as one pool of
-    work, which keeps every thread busy while the few large problems near the root are solved.
+    A layer with matcher negatives needs the layers above it trained; all others are asked for together, which keeps
+    every thread busy while the few large problems near the root are solved.
 
     Parameters
     ----------
     negatives, transforms
         One for each layer.
+    beam_width : int
+        Of the matcher, whose clusters a row is a negative of.
     given : Csr, rows x labels, or None
         The user's shortlist, for negatives that ask for it.
     assigned : Csr, rows x leaves, or None
@@ -97,19 +124,6 @@ def train_layers(
     given_targets = None if given is None else matching.level_targets(given, tree)
     layers: list[Layer] = []
     pending: list[Problem] = []
-
-    def train_pending() -> None:
-        first, last = len(layers) + 1, len(layers) + len(pending)
-        which = f"layer {first}" if first == last else f"layers {first}–{last}"
-        with progress.stage(f"train {which} of {tree.depth}") as report:
-            layers.extend(ranker.train(features, pending, threads=threads, report=report))
-        pending.clear()
-
-    def match(level: int) -> Csr:
-        if pending:
-            train_pending()
-        with progress.stage(f"match for layer {level}") as report:
-            return Searcher(layers).shortlist(features, beam_width=beam_width, threads=threads, report=report)
 
     for level in range(1, tree.depth + 1):
         wanted = negatives[level - 1]
@@ -121,7 +135,13 @@ def train_layers(
         # A beam that holds every cluster makes every row a negative, which is no shortlist: the teacher's is better.
         tells_apart = not sources or tree.level_sizes[level - 1] > beam_width
         if level > 1 and "matcher" in wanted and tells_apart:
-            sources.append(match(level))
+            if pending:
+                layers += yield pending
+                pending = []
+            with progress.stage(f"match for layer {level}") as report:
+                sources.append(
+                    Searcher(layers).shortlist(features, beam_width=beam_width, threads=threads, report=report)
+                )
         shortlist = matching.union(sources) if sources else None
         wanted_nodes = targets[level - 1]
         if level == tree.depth and assigned is not None and shortlist is not None:
@@ -130,6 +150,7 @@ def train_layers(
         pending.append(
             Problem(
                 level=level,
+                seed=seed,
                 targets=wanted_nodes,
                 shortlist=None if shortlist is None else shortlist.transpose(),
                 order=order,
@@ -137,5 +158,4 @@ def train_layers(
                 transform=transforms[level - 1],
             )
         )
-    train_pending()
-    return layers
+    return layers + (yield pending)

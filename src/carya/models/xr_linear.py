@@ -17,14 +17,14 @@ from carya.errors import InputError, ModelFormatError, ParameterError
 from carya.indexing import Indexer
 from carya.indexing.build import REPRESENTATIONS
 from carya.layer import NAMES as TRANSFORMS
-from carya.layer import PRECISIONS, Transform
+from carya.layer import PRECISIONS, Layer, Transform
 from carya.layouts import choose
 from carya.matching import Costs, Negatives
 from carya.matching.negatives import NAMES as NEGATIVES
 from carya.matrices import Csr, Features
 from carya.models.explaining import Explanation, explain
 from carya.models.kinds import Rankings
-from carya.models.recursion import train_overlapping
+from carya.models.recursion import Training, overlapping_layers, train_together
 from carya.models.saving import Learned, pack, unpack
 from carya.models.verbs import Verbs
 from carya.params import (
@@ -41,7 +41,7 @@ from carya.params import (
     plain,
 )
 from carya.progress import Progress
-from carya.ranking import LinearRanker
+from carya.ranking import LinearRanker, Problem
 from carya.search import Searcher
 from carya.tree import LabelTree
 
@@ -126,6 +126,12 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
         "layers above bring to its cluster; both; given, those of the labels in fit's shortlist",
     )
     beam_width: int = parameter(10, Integer(1), "b, the nodes kept at each level of the search")
+    training_beam: int | None = parameter(
+        None,
+        Either(Integer(1), Choice(None)),
+        "the beam of the matcher in training: with fewer clusters a row is a negative of fewer labels, which takes "
+        "less time; None is beam_width",
+    )
 
     # Phase 3: ranking.
     loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "the loss of the rankers")
@@ -216,7 +222,29 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
         shared: dict[object, Features] | None = None,
     ) -> Self:
         """The same with matrices that came through the door; `shared` holds what models of one data set share."""
-        self.check_parameters()
+        fit_together(
+            [self],
+            features,
+            labels,
+            label_features=label_features,
+            label_graph=label_graph,
+            shortlist=shortlist,
+            shared=shared,
+        )
+        return self
+
+    def training(
+        self,
+        features: Features,
+        labels: Csr,
+        *,
+        label_features: FeaturesLike | None,
+        label_graph: LabelsLike | None,
+        shortlist: LabelsLike | None,
+        shared: dict[object, Features] | None,
+        progress: Progress,
+    ) -> Training[Learned]:
+        """The steps of training, which needs a solver; what :func:`fit_together` goes through."""
         threads = _core.thread_count(self.n_jobs)
         given = self._given(shortlist, labels)
         inner = per_layer(self.transform, 2, "transform")[0] if self.copies > 1 else "sigmoid"
@@ -225,25 +253,22 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
                 f"copies={self.copies} goes with inner transforms 'sigmoid' and 'l<p>-hinge', whose scores say how "
                 f"sure the matcher is; got transform={self.transform!r}"
             )
-        with self._progress() as progress:
-            tree = self._index(features, labels, label_features, label_graph, threads, progress, shared)
-            tree, layers = train_overlapping(
-                features,
-                labels,
-                tree,
-                self._ranker(),
-                copies=self.copies,
-                costs=Costs(self.relevance, self.relevance_norm),
-                negatives=[Negatives.named(name) for name in per_layer(self.negatives, tree.depth, "negatives")],
-                given=given,
-                transforms=[Transform.named(name) for name in per_layer(self.transform, tree.depth, "transform")],
-                beam_width=self.beam_width,
-                threads=threads,
-                progress=progress,
-            )
-        row_features = features.sparse.values.size / features.rows
-        self._set_learned(Learned(tree, layers, features.widths, row_features))
-        return self
+        tree = self._index(features, labels, label_features, label_graph, threads, progress, shared)
+        tree, layers = yield from overlapping_layers(
+            features,
+            labels,
+            tree,
+            copies=self.copies,
+            costs=Costs(self.relevance, self.relevance_norm),
+            negatives=[Negatives.named(name) for name in per_layer(self.negatives, tree.depth, "negatives")],
+            given=given,
+            transforms=[Transform.named(name) for name in per_layer(self.transform, tree.depth, "transform")],
+            beam_width=int(self.beam_width if self.training_beam is None else self.training_beam),
+            seed=plain(self.seed),
+            threads=threads,
+            progress=progress,
+        )
+        return Learned(tree, layers, features.widths, features.sparse.values.size / features.rows)
 
     def _answer(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
         _, searcher = self._ready()
@@ -467,8 +492,49 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
             )
         return given
 
-    def _ranker(self) -> LinearRanker:
+    def rankers(self) -> LinearRanker:
+        """The settings of the rankers; trees with equal ones can be trained together."""
         if self.penalty == "l1" and self.loss == "hinge":
             raise ParameterError("penalty='l1' goes with loss='squared-hinge' or 'logistic', not with 'hinge'")
         shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
         return LinearRanker(own_costs=self.relevance != "none", **{name: plain(getattr(self, name)) for name in shared})
+
+
+def fit_together(
+    models: Sequence[XRLinear],
+    features: Features,
+    labels: Csr,
+    *,
+    label_features: FeaturesLike | None = None,
+    label_graph: LabelsLike | None = None,
+    shortlist: LabelsLike | None = None,
+    shared: dict[object, Features] | None = None,
+) -> None:
+    """Train trees on the same rows, side by side; `rankers` and `n_jobs` of all must be equal."""
+    for model in models:
+        model.check_parameters()
+    first = models[0]
+    rankers, threads = first.rankers(), _core.thread_count(first.n_jobs)
+    trees = "" if len(models) == 1 else f" of {len(models)} trees"
+    with first._progress() as progress:
+
+        def solve(problems: list[Problem]) -> list[Layer]:
+            levels = sorted({problem.level for problem in problems})
+            which = f"layer {levels[0]}" if len(levels) == 1 else f"layers {levels[0]}–{levels[-1]}"
+            with progress.stage(f"train {which}{trees}") as report:
+                return rankers.train(features, problems, threads=threads, report=report)
+
+        trainings = [
+            model.training(
+                features,
+                labels,
+                label_features=label_features,
+                label_graph=label_graph,
+                shortlist=shortlist,
+                shared=shared,
+                progress=progress,
+            )
+            for model in models
+        ]
+        for model, learned in zip(models, train_together(trainings, solve), strict=True):
+            model._set_learned(learned)

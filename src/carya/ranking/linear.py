@@ -22,6 +22,8 @@ class Problem:
     ----------
     level : int
         Of the tree, 1 … D.
+    seed : int
+        With the level, it decides the order in which rows are looked at.
     targets : Csr, rows x nodes
         The positives; values are costs.
     shortlist : Csr, parents x rows, or None
@@ -33,6 +35,7 @@ class Problem:
     """
 
     level: int
+    seed: int
     targets: Csr
     shortlist: Csr | None
     order: NDArray[np.int32]
@@ -56,17 +59,17 @@ class LinearRanker:
     threshold: float
     max_weights: int | None
     precision: str
-    seed: int
 
     def train(
         self, features: Features, problems: Sequence[Problem], *, threads: int, report: Report = None
     ) -> list[Layer]:
-        """The layers of some problems that do not depend on each other, trained as one pool of work."""
+        """The layers of some problems that do not depend on each other, of one tree or several: one pool of work."""
         solved = _core.train_layers(
             features.native,
             [
                 _core.LayerProblem(
                     problem.level,
+                    problem.seed,
                     problem.targets.transpose().native,
                     problem.order,
                     problem.chunks,
@@ -84,7 +87,6 @@ class LinearRanker:
             self.max_passes,
             self.threshold,
             self.max_weights or 0,
-            self.seed,
             threads,
             report,
         )

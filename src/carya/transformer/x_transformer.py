@@ -124,7 +124,8 @@ def under_a_matcher(
     targets = matching.level_targets(labels, two)
     order, chunks = two.children(2)
     transform = Transform.named(per_layer(ranker.transform, 2, "transform")[1])
-    problem = Problem(2, targets[1], matching.union([targets[0], found]).transpose(), order, chunks, transform)
+    shortlist = matching.union([targets[0], found]).transpose()
+    problem = Problem(2, plain(ranker.seed), targets[1], shortlist, order, chunks, transform)
     names = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
     solver = LinearRanker(own_costs=False, **{name: plain(getattr(ranker, name)) for name in names})
     with progress.stage("train the rankers") as report:
