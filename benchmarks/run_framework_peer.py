@@ -55,16 +55,19 @@ def omikuji(X, Y, Xt, Yt, threads, kind):
         options.cluster_k = 100
         options.max_depth = 3
 
-    def rank(model):
+    def prepare(model):
         model.init_prediction_thread_pool(threads)
         model.densify_weights()
+        return model
+
+    def rank(model):
         beam = {"beam_size": measure.BEAM_WIDTH, "top_k": measure.TOP_K}
         return [model.predict(ranker.prepare(Xt, row), **beam) for row in range(Xt.shape[0])]
 
     with tempfile.TemporaryDirectory() as scratch:
         text = str(ranker.write(X, Y, scratch))
         rows, result = measure.train_and_rank(
-            lambda: package.Model.train_on_data(text, options, n_threads=threads), rank, Xt.shape[0]
+            lambda: package.Model.train_on_data(text, options, n_threads=threads), rank, Xt.shape[0], prepare
         )
     ends = np.cumsum([0, *map(len, rows)])
     labels = np.array([label for row in rows for label, _ in row], np.int32)
@@ -76,12 +79,12 @@ def napkinxc(X, Y, Xt, Yt, threads):
     from rankers import napkinxc as ranker
 
     with tempfile.TemporaryDirectory() as folder:
-
-        def train():
-            ranker.train(X, Y, folder, threads)
-            return ranker.load(folder, threads)
-
-        S, result = measure.train_and_rank(train, lambda model: ranker.batch(model, Xt), Xt.shape[0])
+        S, result = measure.train_and_rank(
+            lambda: ranker.train(X, Y, folder, threads),
+            lambda model: ranker.batch(model, Xt),
+            Xt.shape[0],
+            lambda _: ranker.load(folder, threads),
+        )
     S.resize(Yt.shape)
     return S, result
 

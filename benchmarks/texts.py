@@ -18,7 +18,6 @@ from typing import Any
 from launch import run_script
 
 
-
 def alternate(rounds: int, runs: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in runs}
     for turn in range(rounds):

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::int64_t kRowsPerTask = 32;
 constexpr std::int64_t kRowsOfMember = 1024;
+constexpr std::int64_t kMostFound = 1 << 20;  // labels that wait to be combined, a thread
 
 float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
@@ -122,7 +123,8 @@ Csr predict_combined(std::span<const BeamSearch* const> members, const Features&
     std::vector<Work> works;
     for (int w = 0; w < threads; ++w) works.push_back({Combiner(how, weights), {}, {}, {}});
     // Many rows of one member after the other: what they touch of its weights is still near when the next row comes.
-    const std::int64_t piece = std::clamp<std::int64_t>(rows / (4 * threads), 1, kRowsOfMember);
+    const std::int64_t most = std::min(kRowsOfMember, kMostFound / (count * asked.top_k) + 1);
+    const std::int64_t piece = std::clamp<std::int64_t>(rows / (4 * threads), 1, most);
     if (monitor) monitor->total = static_cast<std::uint64_t>(rows);
     parallel_for((rows + piece - 1) / piece, threads, monitor, [&](int w, std::int64_t at) {
         Work& work = works[w];
@@ -132,6 +134,7 @@ Csr predict_combined(std::span<const BeamSearch* const> members, const Features&
         work.ends.assign(1, 0);
         for (const BeamSearch* member : members)
             for (std::int64_t row = first; row < last; ++row) {
+                if (monitor && monitor->stop.load(std::memory_order_relaxed)) return;
                 const std::span<const Scored> best = member->rank(query_of(queries, row), asked, work.search);
                 work.found.insert(work.found.end(), best.begin(), best.end());
                 work.ends.push_back(work.found.size());

@@ -19,7 +19,8 @@ from carya import _core
 from carya.data import World
 from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
 from carya.models.presets import PRESETS, preset
-from carya.ranking import NeuralRanker
+from carya.models.recursion import train_together
+from carya.ranking import LinearRanker, NeuralRanker
 from carya.search import COMBINATIONS, combine_rankings
 
 from forging import forge
@@ -95,6 +96,64 @@ def test_members_are_the_models_themselves(world: World, trees: int) -> None:
         assert alone.tree_ == member.tree_
         assert (alone.predict(world.X) != member.predict(world.X)).nnz == 0
     assert made.members_[0].tree_ != made.members_[1].tree_
+
+
+def test_trees_of_all_kinds_are_what_they_are_alone(world: World) -> None:
+    """Side by side or one after the other: of other depths, costs, threads and label features, with costs in Y."""
+    Y = sp.csr_array(world.Y).astype(np.float32)
+    Y.data = np.random.default_rng(0).uniform(0.2, 3, Y.nnz).astype(np.float32)
+    names = sp.csr_array(np.random.default_rng(1).random((Y.shape[1], world.X.shape[1]), np.float32))
+    kinds: list[dict[str, Any]] = [
+        {"branching": 2, "max_leaf": 4},
+        {"branching": 8, "max_leaf": 12},
+        {"branching": 2, "max_leaf": 4, "relevance": "induce"},
+        {"cost": 3.0},
+        {"n_jobs": 2},
+        {"representation": "pifa+lf"},
+        {"max_depth": 1},
+    ]
+    made = carya.Ensemble([carya.XRLinear(**kind) for kind in kinds]).fit(world.X, Y, label_features=names)
+    for kind, member in zip(kinds, made.members_, strict=True):
+        about = {"label_features": names} if "representation" in kind else {}
+        alone = carya.XRLinear(**kind).fit(world.X, Y, **about)
+        assert alone.tree_ == member.tree_
+        assert (alone.predict(world.X) != member.predict(world.X)).nnz == 0
+
+
+def test_an_error_while_trees_train_leaves_the_ensemble_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = carya.Ensemble(carya.XRLinear(branching=2, max_leaf=4, beam_width=4), n_trees=2)
+    train, calls = LinearRanker.train, []
+
+    def fail(self: LinearRanker, *args: Any, **more: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise MemoryError
+        return train(self, *args, **more)
+
+    monkeypatch.setattr(LinearRanker, "train", fail)
+    with pytest.raises(MemoryError):
+        made.fit(world.X, world.Y)
+    with pytest.raises(NotFittedError):
+        made.predict(world.X)
+
+
+def test_trainings_go_on_together_until_each_ends() -> None:
+    def training(rounds: int) -> Any:
+        found = []
+        for at in range(rounds):
+            found += yield [(rounds, at)]
+        return found
+
+    asked = []
+
+    def solve(problems: list[Any]) -> list[Any]:
+        asked.append(problems)
+        return [f"{rounds}.{at}" for rounds, at in problems]
+
+    assert train_together([training(2), training(0), training(1)], solve) == [["2.0", "2.1"], [], ["1.0"]]
+    assert asked == [[(2, 0), (1, 0)], [(2, 1)]]
 
 
 def test_trees_train_with_three_quarters_of_their_beams_unless_told_otherwise(world: World) -> None:
@@ -175,6 +234,7 @@ def test_threads_change_nothing(world: World) -> None:
         (lambda: carya.Ensemble([]), "'members'"),
         (lambda: carya.Ensemble([1]), "'members'"),
         (lambda: carya.Ensemble(carya.XRLinear(), combine="median"), "'combine'"),
+        (lambda: carya.Ensemble(carya.XRLinear(beam_width="10"), n_trees=3), "'beam_width'"),
         (lambda: carya.Ensemble([carya.XRLinear()], n_trees=2), "n_trees is for one model"),
         (lambda: carya.Ensemble([carya.XRLinear()] * 2, weights=[1]), "weights must be 2 numbers"),
         (lambda: carya.Ensemble([carya.XRLinear()] * 2, weights=[0, 0]), "not all 0"),

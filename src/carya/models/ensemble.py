@@ -75,7 +75,12 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
     3
     """
 
-    members: Any = parameter(None, _Members(), "the models; of one, n_trees copies with other seeds")
+    members: Any = parameter(
+        None,
+        _Members(),
+        "the models; of one tree n_trees copies with other seeds, and three quarters of its beam in training unless "
+        "training_beam is told",
+    )
     n_trees: int | None = parameter(
         None, Either(Integer(1), Choice(None)), "how many trees of one model; None is 3 for one, or as many as given"
     )
@@ -319,6 +324,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
             if self.n_trees is not None:
                 raise ParameterError("n_trees is for one model; a list of members has as many as it has")
             return [fresh(one) for one in self.members]
+        self.members.check_parameters()
         trees = 3 if self.n_trees is None else int(self.n_trees)
         base = self.members.get_params(deep=False)
         if trees > 1 and isinstance(self.members, XRLinear) and self.members.training_beam is None:
@@ -383,26 +389,19 @@ def _fit_all(
     models: Sequence[Any], features: Sequence[Features], labels: Csr, label_features: FeaturesLike | None
 ) -> None:
     """Train models. Trees with the same features share what they cluster labels by, and train side by side."""
-    alike: dict[tuple[object, ...], list[XRLinear]] = {}
-    rows: dict[tuple[object, ...], Features] = {}
+    alike: dict[tuple[object, ...], tuple[Features, list[XRLinear]]] = {}
     for model, one in zip(models, features, strict=True):
         model.check_parameters()
         if isinstance(model, XRLinear):
-            what: tuple[object, ...] = (id(one), model.rankers(), model.n_jobs, model.uses_label_features)
-            alike.setdefault(what, []).append(model)
-            rows[what] = one
+            what = (id(one), model.rankers(), model.n_jobs, model.verbose, model.uses_label_features)
+            alike.setdefault(what, (one, []))[1].append(model)
         else:
             model.fit_checked(one, labels, label_features=label_features if model.uses_label_features else None)
-    shared: dict[int, dict[object, Features]] = {}
-    for what, trees in alike.items():
+    for one, trees in alike.values():
+        own = label_features if trees[0].uses_label_features else None
+        shared: dict[object, Features] = {}
         for first in range(0, len(trees), _AT_ONCE):
-            fit_together(
-                trees[first : first + _AT_ONCE],
-                rows[what],
-                labels,
-                label_features=label_features if trees[0].uses_label_features else None,
-                shared=shared.setdefault(id(rows[what]), {}),
-            )
+            fit_together(trees[first : first + _AT_ONCE], one, labels, label_features=own, shared=shared)
 
 
 def _each_once(items: Sequence[T], make: Callable[[T], U]) -> list[U]:

@@ -224,7 +224,7 @@ class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
         base = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_TREES) if self.base is None else self.base
         # Of an ensemble only the trees count: the ranker weighs what they say.
         trees = base if isinstance(base, Ensemble) else Ensemble(_list(base))
-        ensemble = Ensemble(trees.members, n_trees=trees.n_trees)
+        ensemble = Ensemble(_with_whole_beams(trees.members), n_trees=trees.n_trees)
         ensemble.fit_checked(features, labels, label_features=for_trees)
         return Evidence.of(ensemble.members_, features, labels, about, n_jobs=self.n_jobs)
 
@@ -300,3 +300,10 @@ def _relevance(pool: Pool, labels: Csr) -> NDArray[np.float32]:
 
 def _list(base: Any) -> list[XRLinear]:
     return list(base) if isinstance(base, (list, tuple)) else [base]
+
+
+def _with_whole_beams(members: Any) -> Any:
+    """A tree that is to be trained several times, but with its whole beam, as it is searched here."""
+    if not isinstance(members, XRLinear) or members.training_beam is not None:
+        return members
+    return XRLinear(**(members.get_params(deep=False) | {"training_beam": members.beam_width}))

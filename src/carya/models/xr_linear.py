@@ -219,18 +219,10 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
         label_features: FeaturesLike | None = None,
         label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
-        shared: dict[object, Features] | None = None,
     ) -> Self:
-        """The same with matrices that came through the door; `shared` holds what models of one data set share."""
-        fit_together(
-            [self],
-            features,
-            labels,
-            label_features=label_features,
-            label_graph=label_graph,
-            shortlist=shortlist,
-            shared=shared,
-        )
+        """The same with matrices that came through the door."""
+        about = {"label_features": label_features, "label_graph": label_graph, "shortlist": shortlist}
+        fit_together([self], features, labels, **about)
         return self
 
     def training(
@@ -263,7 +255,7 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
             negatives=[Negatives.named(name) for name in per_layer(self.negatives, tree.depth, "negatives")],
             given=given,
             transforms=[Transform.named(name) for name in per_layer(self.transform, tree.depth, "transform")],
-            beam_width=int(self.beam_width if self.training_beam is None else self.training_beam),
+            beam_width=self.beam_in_training,
             seed=plain(self.seed),
             threads=threads,
             progress=progress,
@@ -492,6 +484,11 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
             )
         return given
 
+    @property
+    def beam_in_training(self) -> int:
+        """How many clusters the matcher brings a row to in training."""
+        return int(self.beam_width if self.training_beam is None else self.training_beam)
+
     def rankers(self) -> LinearRanker:
         """The settings of the rankers; trees with equal ones can be trained together."""
         if self.penalty == "l1" and self.loss == "hinge":
@@ -510,12 +507,15 @@ def fit_together(
     shortlist: LabelsLike | None = None,
     shared: dict[object, Features] | None = None,
 ) -> None:
-    """Train trees on the same rows, side by side; `rankers` and `n_jobs` of all must be equal."""
+    """Train trees on the same rows, side by side; `rankers`, `n_jobs` and `verbose` of all must be equal.
+
+    `shared` holds what trees on these rows and labels share, from one call to the next.
+    """
     for model in models:
         model.check_parameters()
     first = models[0]
     rankers, threads = first.rankers(), _core.thread_count(first.n_jobs)
-    trees = "" if len(models) == 1 else f" of {len(models)} trees"
+    trees = "" if len(models) == 1 else f", {len(models)} trees"
     with first._progress() as progress:
 
         def solve(problems: list[Problem]) -> list[Layer]:

@@ -90,19 +90,22 @@ class LinearRanker:
             threads,
             report,
         )
-        return [
-            Layer(
-                weights=Weights.pack(
-                    Csr.of_triple(weights, problem.order.size, "the result of training (scale X, or costs, down)"),
-                    problem.chunks,
-                    self.precision,
-                    threads=threads,
-                ),
-                dense=dense,
-                offsets=offsets,
-                chunks=problem.chunks,
-                order=problem.order,
-                transform=problem.transform,
+        layers = []
+        for problem in problems:
+            weights, offsets, dense = solved.pop(0)  # freed as soon as it is packed
+            layers.append(
+                Layer(
+                    weights=Weights.pack(
+                        Csr.of_triple(weights, problem.order.size, "the result of training (scale X, or costs, down)"),
+                        problem.chunks,
+                        self.precision,
+                        threads=threads,
+                    ),
+                    dense=dense,
+                    offsets=offsets,
+                    chunks=problem.chunks,
+                    order=problem.order,
+                    transform=problem.transform,
+                )
             )
-            for problem, (weights, offsets, dense) in zip(problems, solved, strict=True)
-        ]
+        return layers

@@ -120,14 +120,15 @@ def under_a_matcher(
     )
     above = dataclasses.replace(head, weights=Weights.pack(nothing, head.chunks, "float32"))
     with progress.stage("match") as report:
-        found = Searcher([above]).shortlist(features, beam_width=ranker.beam_width, threads=threads, report=report)
+        found = Searcher([above]).shortlist(
+            features, beam_width=ranker.beam_in_training, threads=threads, report=report
+        )
     targets = matching.level_targets(labels, two)
     order, chunks = two.children(2)
     transform = Transform.named(per_layer(ranker.transform, 2, "transform")[1])
     shortlist = matching.union([targets[0], found]).transpose()
     problem = Problem(2, plain(ranker.seed), targets[1], shortlist, order, chunks, transform)
-    names = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
-    solver = LinearRanker(own_costs=False, **{name: plain(getattr(ranker, name)) for name in names})
+    solver = dataclasses.replace(ranker.rankers(), own_costs=False)
     with progress.stage("train the rankers") as report:
         layers = [above, *solver.train(features, [problem], threads=threads, report=report)]
     learned = Learned(two, layers, features.widths, features.sparse.values.size / features.rows)
