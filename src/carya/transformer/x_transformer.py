@@ -23,7 +23,7 @@ from carya.models.saving import Learned
 from carya.models.xr_linear import XRLinear
 from carya.params import per_layer, plain
 from carya.progress import Progress
-from carya.ranking import LinearRanker, Problem
+from carya.ranking import Problem
 from carya.search import Searcher, combine_rankings, ranking_of
 from carya.transformer.given import Texts
 from carya.transformer.ranker import TransformerRanker
