@@ -27,14 +27,17 @@ PEERS = ("libpecos-tfn-3", "libpecos-tfn+man-3", "omikuji-parabel", "omikuji-bon
 
 
 def line(name: str, one: dict[str, Any]) -> str:
-    """One row of the table; times are those of all threads together."""
+    """One row of the table. Times are those of all threads together; what has them by the clock only is marked."""
     if "over_s" in one:
         return f"| {name} | not within {one['over_s'] / 60:.0f} minutes | | | | |"
-    precision, propensity = (
-        " / ".join(f"{one[f'{kind}@{k}']:.{digits}f}" for k in (1, 3, 5)) for kind, digits in (("P", 2), ("PSP", 1))
-    )
-    times = f"{one['train_cpu_s']:.1f} | {one['batch_cpu_ms']:.3f}"
-    return f"| {name} | {precision} | {one['R@10']:.1f} | {propensity} | {times} |"
+    precision = " / ".join(f"{one[f'P@{k}']:.2f}" for k in (1, 3, 5))
+    propensity = " / ".join(f"{one[f'PSP@{k}']:.1f}" for k in (1, 3, 5)) if "PSP@1" in one else "–"
+    recall = f"{one['R@10']:.1f}" if "R@10" in one else "–"
+    if "train_cpu_s" in one:
+        times = f"{one['train_cpu_s']:.1f} | {one['batch_cpu_ms']:.3f}"
+    else:
+        times = f"{one['train_s']:.1f}* | {one['batch_ms']:.3f}*" if "train_s" in one else "– | –"
+    return f"| {name} | {precision} | {recall} | {propensity} | {times} |"
 
 
 def table(group: str, results: dict[str, dict[str, dict[str, Any]]], names: list[str]) -> str:

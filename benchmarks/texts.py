@@ -1,6 +1,6 @@
 """From raw texts to a model: Carya against scikit-learn's TF-IDF with libpecos, and the vectorizers alone.
 
-    python benchmarks/texts.py DATA --peer-python VENV/bin/python [--vectorizers] [--out FILE]
+    python benchmarks/texts.py DATA --peer-python VENV/bin/python [--flags FLAGS] [--vectorizers] [--out FILE]
 
 DATA is a folder of texts (train.texts.txt.gz, train.labels.npz, …). Runs alternate; the medians are printed and, with
 every run, written as JSON.
@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--peer-python", required=True)
     parser.add_argument("--vectorizers", action="store_true", help="compare the vectorizers alone")
+    parser.add_argument("--flags", default="--preset fast", help="a second way to train, as flags of carya train")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path)
@@ -59,8 +60,8 @@ def main() -> None:
     else:
         runs = {
             "carya": lambda turn: run_script(mine, "run_texts_carya.py", data, *threads, "--seed", turn),
-            "carya, preset fast": lambda turn: run_script(
-                mine, "run_texts_carya.py", data, *threads, "--seed", turn, "--preset", "fast"
+            f"carya {arguments.flags}": lambda turn: run_script(
+                mine, "run_texts_carya.py", data, *threads, "--seed", turn, *arguments.flags.split()
             ),
             "sklearn + libpecos": lambda turn: run_script(
                 peer, "run_texts_libpecos.py", data, *threads, "--seed", turn
