@@ -66,9 +66,9 @@ def drip(running: Server, first: bytes, more: bytes) -> str:
         connection.settimeout(0.1)
         for _ in range(200):
             try:
-                if got := connection.recv(65536):
-                    return told(got)
-                return "closed"
+                got = connection.recv(65536)
+                connection.settimeout(20)
+                return told(got + read_answer(connection))  # its head may come before the rest
             except TimeoutError:
                 with contextlib.suppress(ConnectionError):
                     connection.sendall(more)
