@@ -123,7 +123,8 @@ Csr predict_combined(std::span<const BeamSearch* const> members, const Features&
     std::vector<Work> works;
     for (int w = 0; w < threads; ++w) works.push_back({Combiner(how, weights), {}, {}, {}});
     // Many rows of one member after the other: what they touch of its weights is still near when the next row comes.
-    const std::int64_t most = std::min(kRowsOfMember, kMostFound / (count * asked.top_k) + 1);
+    const std::int64_t wanted = std::max<std::int64_t>(count * asked.top_k, 1);  // a row; a damaged model has no labels
+    const std::int64_t most = std::min(kRowsOfMember, kMostFound / wanted + 1);
     const std::int64_t piece = std::clamp<std::int64_t>(rows / (4 * threads), 1, most);
     if (monitor) monitor->total = static_cast<std::uint64_t>(rows);
     parallel_for((rows + piece - 1) / piece, threads, monitor, [&](int w, std::int64_t at) {

@@ -391,8 +391,8 @@ def _fit_all(
     """Train models. Trees with the same features share what they cluster labels by, and train side by side."""
     alike: dict[tuple[object, ...], tuple[Features, list[XRLinear]]] = {}
     for model, one in zip(models, features, strict=True):
-        model.check_parameters()
         if isinstance(model, XRLinear):
+            model.check_parameters()  # before its rankers are compared
             what = (id(one), model.rankers(), model.n_jobs, model.verbose, model.uses_label_features)
             alike.setdefault(what, (one, []))[1].append(model)
         else:

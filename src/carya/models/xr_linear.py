@@ -221,8 +221,9 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
         shortlist: LabelsLike | None = None,
     ) -> Self:
         """The same with matrices that came through the door."""
-        about = {"label_features": label_features, "label_graph": label_graph, "shortlist": shortlist}
-        fit_together([self], features, labels, **about)
+        fit_together(
+            [self], features, labels, label_features=label_features, label_graph=label_graph, shortlist=shortlist
+        )
         return self
 
     def training(
@@ -230,13 +231,16 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
         features: Features,
         labels: Csr,
         *,
-        label_features: FeaturesLike | None,
-        label_graph: LabelsLike | None,
-        shortlist: LabelsLike | None,
-        shared: dict[object, Features] | None,
         progress: Progress,
+        label_features: FeaturesLike | None = None,
+        label_graph: LabelsLike | None = None,
+        shortlist: LabelsLike | None = None,
+        shared: dict[object, Features] | None = None,
     ) -> Training[Learned]:
-        """The steps of training, which needs a solver; what :func:`fit_together` goes through."""
+        """The steps of training, which needs a solver; what :func:`fit_together` goes through.
+
+        `shared` holds what trees on these rows and labels share.
+        """
         threads = _core.thread_count(self.n_jobs)
         given = self._given(shortlist, labels)
         inner = per_layer(self.transform, 2, "transform")[0] if self.copies > 1 else "sigmoid"
@@ -497,19 +501,10 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
         return LinearRanker(own_costs=self.relevance != "none", **{name: plain(getattr(self, name)) for name in shared})
 
 
-def fit_together(
-    models: Sequence[XRLinear],
-    features: Features,
-    labels: Csr,
-    *,
-    label_features: FeaturesLike | None = None,
-    label_graph: LabelsLike | None = None,
-    shortlist: LabelsLike | None = None,
-    shared: dict[object, Features] | None = None,
-) -> None:
+def fit_together(models: Sequence[XRLinear], features: Features, labels: Csr, **about: Any) -> None:
     """Train trees on the same rows, side by side; `rankers`, `n_jobs` and `verbose` of all must be equal.
 
-    `shared` holds what trees on these rows and labels share, from one call to the next.
+    `about` is what :meth:`XRLinear.training` takes besides.
     """
     for model in models:
         model.check_parameters()
@@ -524,17 +519,6 @@ def fit_together(
             with progress.stage(f"train {which}{trees}") as report:
                 return rankers.train(features, problems, threads=threads, report=report)
 
-        trainings = [
-            model.training(
-                features,
-                labels,
-                label_features=label_features,
-                label_graph=label_graph,
-                shortlist=shortlist,
-                shared=shared,
-                progress=progress,
-            )
-            for model in models
-        ]
+        trainings = [model.training(features, labels, progress=progress, **about) for model in models]
         for model, learned in zip(models, train_together(trainings, solve), strict=True):
             model._set_learned(learned)
