@@ -84,12 +84,12 @@ def test_clusters_of_any_size(largest: int, precision: str) -> None:
     assert scores == pytest.approx([3, 2], rel=0.01)
 
 
-@pytest.mark.parametrize("clusters", [1, 2, 7, 8, 14, 17, 100, 256, 257, 300, 1500])
+@pytest.mark.parametrize("clusters", [1, 2, 7, 8, 14, 17, 40, 100, 256, 257, 300, 1000, 1500])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
     """Features with weights in few or many clusters, in blocks of every kind; beams over few or all of them."""
     rng = np.random.default_rng(clusters)
-    sizes = rng.integers(1, 100 if clusters < 20 else 12, clusters).tolist()
+    sizes = rng.integers(1, 100 if clusters <= 100 else 12, clusters).tolist()
     matrix = rng.standard_normal((40, sum(sizes)))
     matrix *= rng.random(matrix.shape) < rng.choice([0, 0.02, 0.3, 1], (40, 1), p=[0.2, 0.3, 0.3, 0.2])
     layer = layer_of(matrix, sizes, "float32")
@@ -114,6 +114,79 @@ def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
             want = np.sort(raw)[::-1][: last - first]
             assert scores[first:last] == pytest.approx(want, abs=1e-4)
             assert raw[labels[first:last]] == pytest.approx(want, abs=1e-4)
+
+
+def read_block(raw: bytes, chunks: np.ndarray, *, mapped: bool) -> dict[int, float]:
+    """Position to weight, of float32, with Child of one byte: line by line as docs/format.md says."""
+    parents = chunks.size - 1
+    id_bytes = 1 if parents <= 256 else 2
+    map_bytes = 2 * -(-int(np.diff(chunks).max()) // 16)
+    n, at = int.from_bytes(raw[:id_bytes], "little") + 1, id_bytes
+
+    def take(count: int) -> bytes:
+        nonlocal at
+        at += count
+        return raw[at - count : at]
+
+    def bits(count: int) -> list[int]:
+        return np.flatnonzero(np.unpackbits(np.frombuffer(take(count), np.uint8), bitorder="little")).tolist()
+
+    def ids() -> list[int]:
+        return np.frombuffer(take(n * id_bytes), f"<u{id_bytes}").tolist()
+
+    def floats(count: int) -> list[float]:
+        return np.frombuffer(take(4 * count), "<f4").tolist()
+
+    if n < 8:
+        which = ids()
+        if mapped:
+            nodes = [chunks[chunk] + place for chunk in which for place in bits(map_bytes)]
+        else:
+            nodes, left = [], iter(which)
+            chunk = next(left)
+            for child in take((len(raw) - at) // 5):
+                nodes.append(chunks[chunk] + child % 128)
+                chunk = next(left, -1) if child >= 128 else chunk
+        return dict(zip(nodes, floats(len(nodes)), strict=True))
+    words = -(-parents // 64) * 8
+    which = bits(words) if parents <= 1024 and words <= n * id_bytes else ids()
+    assert len(which) == n
+    sums = np.frombuffer(take((n - 1) // 32 * 4), "<u4")
+    counts = [count + 1 for count in take(n)]
+    out, first = {}, at
+    for i, (chunk, count) in enumerate(zip(which, counts, strict=True)):
+        if i and i % 32 == 0:
+            assert sums[i // 32 - 1] == at - first
+        places = bits(map_bytes) if count >= map_bytes else list(take(count))
+        assert len(places) == count
+        out.update({chunks[chunk] + place: value for place, value in zip(places, floats(count), strict=True)})
+    assert at == len(raw)
+    return out
+
+
+@pytest.mark.parametrize("clusters", [20, 100, 256, 300, 1100])
+def test_blocks_are_as_the_format_says(clusters: int) -> None:
+    rng = np.random.default_rng(clusters)
+    sizes = rng.integers(1, 100, clusters).tolist()
+    matrix = rng.standard_normal((40, sum(sizes))).astype(np.float32)
+    matrix *= rng.random(matrix.shape) < rng.choice([0.001, 0.02, 0.3], (40, 1))
+    matrix[:, 300:] *= rng.random((40, 1)) < 0.7  # blocks of few chunks, some of them full
+    layer = layer_of(matrix, sizes, "float32")
+    base = layer.weights.starts[:, :4].copy().view("<i8").ravel()
+    begins = np.concatenate([base[:, None] + (layer.weights.starts[:, 4:] & 0x3FFF)]).ravel()
+    kinds = set()
+    for feature in range(40):
+        mark = layer.weights.starts[feature // 28, 4 + feature % 28]
+        raw = layer.weights.data[begins[feature] : begins[feature + 1]].tobytes()
+        if mark & 0x8000:
+            offset, size = np.frombuffer(raw, "<u8").tolist()
+            raw = layer.weights.data[offset : offset + size].tobytes()
+        kinds.add((bool(mark & 0x8000), bool(mark & 0x4000)))
+        got = read_block(raw, layer.chunks, mapped=bool(mark & 0x4000)) if raw else {}
+        [want] = np.nonzero(matrix[feature])
+        assert sorted(got) == want.tolist()
+        assert [got[node] for node in want.tolist()] == matrix[feature, want].tolist()
+    assert {(False, False), (True, False)} <= kinds
 
 
 def test_more_clusters_than_two_bytes_count() -> None:

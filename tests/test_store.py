@@ -69,7 +69,7 @@ def test_what_goes_in_comes_out(folder: Path) -> None:
 def test_the_format_byte_by_byte(folder: Path) -> None:
     """As docs/format.md says, read with nothing but the standard library and NumPy."""
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["format"] == 1
+    assert manifest["format"] == 2
     assert manifest["written_by"] == f"carya {carya.__version__}"
     raw = (folder / "arrays.bin").read_bytes()
     [a, b, none, long] = manifest["arrays"]
@@ -136,8 +136,12 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a list": (lambda f: (f / "manifest.json").write_text("[1]"), "not that of a Carya model"),
     "no format": (lambda f: edit(f, lambda m: m.pop("format")), "not that of a Carya model"),
     "newer format": (
-        lambda f: edit(f, lambda m: m.update(format=2)),
-        "has format 2, this version of Carya reads up to 1: upgrade",
+        lambda f: edit(f, lambda m: m.update(format=3)),
+        "has format 3, this version of Carya reads up to 2: upgrade",
+    ),
+    "older format": (
+        lambda f: edit(f, lambda m: m.update(format=1)),
+        "has format 1, of a version before .* reads format 2: train the model again",
     ),
     "no kind": (lambda f: edit(f, lambda m: m.pop("kind")), "has no kind"),
     "no checksum": (lambda f: edit(f, lambda m: m.pop("checksum"), seal=False), "has no checksum"),
@@ -363,7 +367,7 @@ def test_a_read_only_folder_opens(saved_model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
 def test_models_written_by_the_first_version_still_answer(precision: str) -> None:
     """Whoever changes the format has to give it another number, and go on reading this one."""
-    golden = Path(__file__).parent / "golden" / "format-1"
+    golden = Path(__file__).parent / "golden" / "format-2"
     model = carya.load(golden / precision)
     for query in json.loads((golden / "answers.json").read_text()):
         sparse = sp.csr_array(

@@ -16,10 +16,17 @@ namespace {
 constexpr std::int64_t kStartsAhead = 16;
 constexpr std::int64_t kBlocksAhead = 10;
 constexpr std::int64_t kLargeAhead = 5;
-constexpr std::int64_t kLargeHead = 512;  // bytes of a large block: its chunks and counts
+constexpr std::int64_t kHead = 320;  // bytes of a block that a search reads first
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-// Finds the few chunks of a beam among the many of a common feature, a register full at a time.
+#define CARYA_MASKS
+#endif
+
+// Calls cost more than what these do.
+#define CARYA_INLINE [[gnu::always_inline]] inline
+
+#ifdef CARYA_MASKS
+// Finds the few chunks of a beam among the ids of a block, a register full at a time.
 template <class Id>
 class Finder {
 public:
@@ -50,38 +57,28 @@ public:
         return found & there;
     }
 
-    // The sum of the counts, each one less than meant, whose bit is set.
-    static std::int64_t sum(const std::uint8_t* counts, Mask which) {
-        __m256i quarters;
-        if constexpr (sizeof(Id) == 1) {
-            const __m512i some = _mm512_sad_epu8(_mm512_maskz_loadu_epi8(which, counts), _mm512_setzero_si512());
-            quarters = _mm256_add_epi64(_mm512_maskz_extracti64x4_epi64(0xF, some, 0),
-                                        _mm512_maskz_extracti64x4_epi64(0xF, some, 1));
-        } else {
-            quarters = _mm256_sad_epu8(_mm256_maskz_loadu_epi8(which, counts), _mm256_setzero_si256());
-        }
-        const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(quarters), _mm256_extracti128_si256(quarters, 1));
-        return _mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1) + __builtin_popcountll(which);
-    }
-
 private:
     std::int64_t count_;
     __m512i wanted_[kMostWanted];
 };
-#define CARYA_FINDER
 #endif
 
 // Adds up the weights of one query's features in the chunks that the query asks for.
-template <class Id, class Child, class Weight>
+template <class Types>
 class Adder {
-public:
-    using Form = Block<Id, Child, Weight>;
+    using Id = typename Types::Id;
+    using Child = typename Types::Child;
+    using Weight = typename Types::Weight;
+    using Narrow = NarrowBlock<Types>;
+    using Wide = WideBlock<Types>;
 
-    Adder(const PackedQuery& query, float* sums, std::int64_t room)
-        : query_(query),
+public:
+    Adder(const PackedForm& form, const PackedQuery& query, float* sums, std::int64_t room)
+        : form_(form),
+          query_(query),
           sums_(sums),
           room_(room)
-#ifdef CARYA_FINDER
+#ifdef CARYA_MASKS
           ,
           find_(kCanFind && query.wanted_count <= Found::kMostWanted && query.wanted_count < query.chunks),
           finder_(query.wanted, find_ ? query.wanted_count : 0)
@@ -89,17 +86,26 @@ public:
     {
     }
 
-    void add(const Form& block, float x) const {
-        if constexpr (Form::kOnly) {
-            if (block.n > 0) add_run(run_of(block, 0, 0, block.m, x, query_.base[0]));
-        } else if (block.n < kCounted) {
-            walk(block, x);
-        } else if (block.n >= kSummed && query_.wanted_count * kSumStep < block.n) {
-            seek(block, x);
+    void add(std::span<const std::uint8_t> bytes, bool mapped, float x) const {
+        if (Types::kOnly || Types::chunks_in(bytes) < kWide) {
+            const Narrow block(bytes, mapped ? form_.map_bytes : 0);
+            if constexpr (Types::kOnly) {
+                if (block.n > 0)
+                    add_run({block.children, block.weights, x, query_.base[0], block.m, block.map_lines()});
+            } else {
+                walk(block, x);
+            }
         } else {
-#ifdef CARYA_FINDER
+            const Wide block(bytes, form_.map_bytes, form_.words);
+            if (block.words > 0) {
+                if (query_.wanted_count <= kMostPicked && query_.wanted_count * kPickWorth < block.n)
+                    return pick(block, x);
+            } else if (query_.wanted_count * kSeekWorth < block.n) {
+                return seek(block, x);
+            }
+#ifdef CARYA_MASKS
             if constexpr (kCanFind) {
-                if (find_) return find(block, x);
+                if (find_ && block.words == 0) return find(block, x);
             }
 #endif
             count(block, x);
@@ -115,6 +121,8 @@ private:
     // The table of places has room for all narrow ids.
     bool is_chunk(std::int64_t chunk) const { return sizeof(Id) <= 2 || chunk < query_.chunks; }
 
+    std::uint32_t place_of(std::int64_t chunk) const { return is_chunk(chunk) ? query_.base[chunk] : 0; }
+
     // Sums have room for any narrow child.
     bool has_room(std::int64_t at) const { return sizeof(Child) <= 2 || at < room_; }
 
@@ -122,60 +130,61 @@ private:
     struct Run {
         const std::uint8_t* nodes;  // children, or the map
         const std::uint8_t* weights;
-        std::int64_t count;      // with a map: at most
-        std::int64_t map_lines;  // 0 for children
         float x;
         std::uint32_t to;
+        std::int64_t count;      // with a map: at most
+        std::int64_t map_lines;  // 0 for children
     };
 
-    // That of the c-th chunk, with weights [begin, end).
-    static Run run_of(const Form& block, std::int64_t c, std::int64_t begin, std::int64_t end, float x,
-                      std::uint32_t to) {
-        if (begin > block.m) begin = block.m;
-        if (end > block.m || block.map_bytes > 0) end = block.m;
-        const std::int64_t at = block.map_bytes > 0 ? c * block.map_bytes : begin * Form::kChildBytes;
-        return {block.children + at, block.weights + begin * Form::kWeightBytes, end - begin, block.map_lines(), x, to};
+    static float weight(const std::uint8_t* weights, std::int64_t e) {
+        return static_cast<float>(load<Weight>(weights + e * Types::kWeightBytes));
     }
 
-    static float weight(const Run& run, std::int64_t e) {
-        return static_cast<float>(load<Weight>(run.weights + e * Form::kWeightBytes));
-    }
-
-    void add_child(const Run& run, std::int64_t e) const {
-        const std::int64_t at = run.to + Form::place(load<Child>(run.nodes + e * Form::kChildBytes));
-        if (has_room(at)) sums_[at] += run.x * weight(run, e);
+    void add_at(std::int64_t at, float value) const {
+        if (has_room(at)) sums_[at] += value;
     }
 
     // Returns how many weights it had.
-    std::int64_t add_run(const Run& run) const {
+    CARYA_INLINE std::int64_t add_run(const Run run) const {
         if (run.map_lines == 0) {
-            for (std::int64_t e = 0; e < run.count; ++e) add_child(run, e);
+            add_children(run);
             return run.count;
         }
         std::int64_t e = 0;
+        float* const out = sums_ + run.to;
         for (std::int64_t line = 0; line < run.map_lines; ++line) {
             const std::uint32_t map = load<std::uint16_t>(run.nodes + 2 * line);
             const int count = __builtin_popcount(map);
             if (e + count > run.count) break;
-            add_line(run, e, map, sums_ + run.to + 16 * line);
+            add_line(run, e, map, out + 16 * line);
             e += count;
         }
         return e;
     }
 
-    static void add_line(const Run& run, std::int64_t e, std::uint32_t map, float* out) {
-#ifdef CARYA_FINDER
+    CARYA_INLINE void add_children(const Run& run) const {
+#ifdef CARYA_MASKS
+        if constexpr (sizeof(Child) == 1) return add_fours(run);
+#endif
+        for (std::int64_t e = 0; e < run.count; ++e) {
+            const auto child = load<Child>(run.nodes + e * Types::kChildBytes);
+            add_at(run.to + static_cast<std::int64_t>(child), run.x * weight(run.weights, e));
+        }
+    }
+
+    CARYA_INLINE static void add_line(const Run& run, std::int64_t e, std::uint32_t map, float* out) {
+#ifdef CARYA_MASKS
         const auto all = static_cast<__mmask16>((1U << __builtin_popcount(map)) - 1);
-        const __m512 weights = weights_at(all, run.weights + e * Form::kWeightBytes);
+        const __m512 weights = weights_at(all, run.weights + e * Types::kWeightBytes);
         const __m512 spread = _mm512_maskz_expand_ps(static_cast<__mmask16>(map), weights);
         _mm512_storeu_ps(out, _mm512_fmadd_ps(_mm512_set1_ps(run.x), spread, _mm512_loadu_ps(out)));
 #else
-        for (; map; map &= map - 1) out[__builtin_ctz(map)] += run.x * weight(run, e++);
+        for (; map; map &= map - 1) out[__builtin_ctz(map)] += run.x * weight(run.weights, e++);
 #endif
     }
 
-#ifdef CARYA_FINDER
-    static __m512 weights_at(__mmask16 which, const std::uint8_t* bytes) {
+#ifdef CARYA_MASKS
+    CARYA_INLINE static __m512 weights_at(__mmask16 which, const std::uint8_t* bytes) {
         if constexpr (std::is_same_v<Weight, Root>) {
             const __m512i root = _mm512_maskz_cvtepi8_epi32(which, _mm_maskz_loadu_epi8(which, bytes));
             const __m512 value = _mm512_maskz_cvtepi32_ps(which, root);
@@ -186,123 +195,209 @@ private:
             return _mm512_maskz_loadu_ps(which, bytes);
         }
     }
+
+    CARYA_INLINE static __m128 four_weights_at(__mmask8 which, const std::uint8_t* bytes) {
+        if constexpr (std::is_same_v<Weight, Root>) {
+            const __m128 value = _mm_cvtepi32_ps(_mm_cvtepi8_epi32(_mm_maskz_loadu_epi8(which, bytes)));
+            return _mm_mul_ps(value, _mm_andnot_ps(_mm_set1_ps(-0.0F), value));
+        } else if constexpr (std::is_same_v<Weight, Half>) {
+            return _mm_cvtph_ps(_mm_maskz_loadu_epi16(which, bytes));
+        } else {
+            return _mm_maskz_loadu_ps(which, bytes);
+        }
+    }
+
+    // Always four sums, so that fewer jumps depend on how many there are. Where a run ends before, 0 is added to sums
+    // that lie apart, as one after the other to the same would wait.
+    CARYA_INLINE void add_fours(const Run& run) const {
+        const __m128i apart = _mm_cvtsi32_si128(0x60402000);
+        float* const out = sums_ + run.to;
+        for (std::int64_t e = 0; e < run.count; e += 4) {
+            const auto which = static_cast<__mmask8>(run.count - e >= 4 ? 0xF : (1U << (run.count - e)) - 1);
+            alignas(16) float products[4];
+            _mm_store_ps(products,
+                         _mm_mul_ps(_mm_set1_ps(run.x), four_weights_at(which, run.weights + e * Types::kWeightBytes)));
+            const auto children =
+                static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm_mask_loadu_epi8(apart, which, run.nodes + e)));
+            for (int i = 0; i < 4; ++i) out[children >> 8 * i & 0xFF] += products[i];
+        }
+    }
+
+    // Where the run of the i-th chunk begins.
+    CARYA_INLINE static std::int64_t start_of(const Wide& block, std::int64_t i) {
+        if constexpr (sizeof(Child) == 1) {
+            const std::int64_t from = i / Wide::kSumStep * Wide::kSumStep;
+            const auto before = static_cast<__mmask32>((std::uint64_t{1} << (i - from)) - 1);
+            const __m256i counts = _mm256_maskz_loadu_epi8(before, block.counts + from);  // each one less than meant
+            const __m256i zero = _mm256_setzero_si256();
+            __m256i sums = _mm256_slli_epi64(_mm256_sad_epu8(counts, zero), kWeightShift);
+            const __m256i most = _mm256_set1_epi8(static_cast<char>(block.map_bytes - 1));
+            sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_min_epu8(counts, most), zero));
+            const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+            return block.sum(i / Wide::kSumStep) + _mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1) +
+                   (i - from) * (Types::kChildBytes + Types::kWeightBytes);
+        } else {
+            return block.start(i);
+        }
+    }
+    static constexpr int kWeightShift = Types::kWeightBytes == 1 ? 0 : Types::kWeightBytes == 2 ? 1 : 2;
+#else
+    CARYA_INLINE static std::int64_t start_of(const Wide& block, std::int64_t i) { return block.start(i); }
 #endif
 
     // Few chunks: from one to the next, by its map or up to its last weight.
-    void walk(const Form& block, float x) const {
+    void walk(const Narrow& block, float x) const {
         std::int64_t e = 0;
         for (std::int64_t c = 0; c < block.n; ++c) {
-            const std::int64_t chunk = block.chunk(c);
-            const std::uint32_t to = is_chunk(chunk) ? query_.base[chunk] : 0;
+            const std::uint32_t to = place_of(block.chunk(c));
             if (block.map_bytes > 0) {
-                e += to != 0 ? add_run(run_of(block, c, e, block.m, x, to)) : block.map_count(c);
+                const Run run{block.children + c * block.map_bytes,
+                              block.weights + e * Types::kWeightBytes,
+                              x,
+                              to,
+                              block.m - e,
+                              block.map_lines()};
+                e += to != 0 ? add_run(run) : block.map_count(c);
+                if (e > block.m) return;
                 continue;
             }
-            const Run run = run_of(block, c, 0, block.m, x, to);
             for (bool more = e < block.m; more; ++e) {
-                if (to != 0) add_child(run, e);
+                const auto child = load<Child>(block.children + e * Types::kChildBytes);
+                if (to != 0) add_at(to + static_cast<Child>(child & ~Types::kLast), x * weight(block.weights, e));
                 more = !block.last(e) && e + 1 < block.m;
             }
         }
     }
 
-    // Many chunks: over those not asked for by their counts.
-    void count(const Form& block, float x) const {
+    // Many of the chunks are asked for: over the others by their counts.
+    void count(const Wide& block, float x) const {
         std::int64_t at = 0;
-        for (std::int64_t c = 0; c < block.n; ++c) {
-            const std::int64_t end = at + block.count(c);
-            const std::int64_t chunk = block.chunk(c);
-            const std::uint32_t to = is_chunk(chunk) ? query_.base[chunk] : 0;
-            if (to != 0) add_later(run_of(block, c, at, end, x, to));
-            at = end;
-        }
+        block.each_chunk([&](std::int64_t i, std::int64_t chunk) {
+            const std::uint32_t to = place_of(chunk);
+            if (to != 0) add_later(block.run(i, at), x, to);
+            at += Wide::run_bytes(block.count(i), block.map_bytes);
+            return true;
+        });
     }
 
-#ifdef CARYA_FINDER
-    void find(const Form& block, float x) const {
-        std::int64_t at = 0;
+    // Few chunks asked for, and a bit for each that there is: its place is the number of bits before it.
+    void pick(const Wide& block, float x) const {
+        std::uint32_t before[kMostWords];
+        std::uint32_t bits = 0;
+        for (std::int64_t w = 0; w < block.words; ++w) {
+            before[w] = bits;
+            bits += static_cast<std::uint32_t>(__builtin_popcountll(block.word(w)));
+        }
+        std::uint32_t places[kMostPicked];
+        std::uint32_t to[kMostPicked];
+        std::int64_t found = 0;
+        for (std::int64_t k = 0; k < query_.wanted_count; ++k) {
+            const std::int32_t chunk = query_.wanted[k];
+            const std::uint64_t word = block.word(chunk / 64) >> chunk % 64;  // its lowest bit is the chunk's own
+            const int above = __builtin_popcountll(block.word(chunk / 64)) - __builtin_popcountll(word);
+            places[found] = before[chunk / 64] + static_cast<std::uint32_t>(above);
+            to[found] = query_.base[chunk];
+            found += static_cast<std::int64_t>(word & 1);
+        }
+        for (std::int64_t k = 0; k < found; ++k)
+            if (places[k] < block.n) add_later(block.run(places[k], start_of(block, places[k])), x, to[k]);
+    }
+
+#ifdef CARYA_MASKS
+    void find(const Wide& block, float x) const {
         for (std::int64_t c = 0; c < block.n; c += Found::kWidth) {
-            const std::uint8_t* counts = block.counts + c;
-            const std::uint8_t* ids = block.chunks + c * Form::kIdBytes;
-            for (auto found = finder_.among(ids, block.n - c); found; found &= found - 1) {
-                const int here = __builtin_ctzll(found);
-                const std::int64_t from = at + Found::sum(counts, (typename Found::Mask{1} << here) - 1);
-                add_later(
-                    run_of(block, c + here, from, from + block.count(c + here), x, query_.base[block.chunk(c + here)]));
+            for (auto found = finder_.among(block.chunks + c * Types::kIdBytes, block.n - c); found;
+                 found &= found - 1) {
+                const std::int64_t i = c + __builtin_ctzll(found);
+                add_later(block.run(i, start_of(block, i)), x, query_.base[block.id(i)]);
             }
-            if (c + Found::kWidth < block.n) at += Found::sum(counts, ~typename Found::Mask{0});
         }
     }
 #endif
 
-    // Very many chunks: each one asked for by bisection, its weights from the sums.
-    void seek(const Form& block, float x) const {
+    // Very many ids: each chunk asked for by bisection.
+    void seek(const Wide& block, float x) const {
         for (std::int64_t k = 0; k < query_.wanted_count; ++k) {
             const std::int64_t chunk = query_.wanted[k];
-            std::int64_t c = 0;
-            for (std::int64_t end = block.n; c < end;) {
-                const std::int64_t middle = c + (end - c) / 2;
-                if (block.chunk(middle) < chunk)
-                    c = middle + 1;
+            std::int64_t i = 0;
+            for (std::int64_t end = block.n; i < end;) {
+                const std::int64_t middle = i + (end - i) / 2;
+                if (block.id(middle) < chunk)
+                    i = middle + 1;
                 else
                     end = middle;
             }
-            if (c == block.n || block.chunk(c) != chunk) continue;
-            std::int64_t at = block.sum(c / kSumStep);
-            for (std::int64_t before = c / kSumStep * kSumStep; before < c; ++before) at += block.count(before);
-            add_later(run_of(block, c, at, at + block.count(c), x, query_.base[chunk]));
+            if (i == block.n || block.id(i) != chunk) continue;
+            add_later(block.run(i, start_of(block, i)), x, query_.base[chunk]);
         }
     }
 
     // Runs in the midst of large blocks are asked for when they are found, and added when they have arrived.
-    void add_later(const Run& run) const {
+    CARYA_INLINE void add_later(const WideRun& run, float x, std::uint32_t to) const {
         __builtin_prefetch(run.nodes);
-        __builtin_prefetch(run.weights);
+        __builtin_prefetch(run.weights + run.count * Types::kWeightBytes - 1);
         Run& oldest = waiting_[next_++ % kWaiting];
         if (next_ > kWaiting) add_run(oldest);
-        oldest = run;
+        oldest = {run.nodes, run.weights, x, to, run.count, run.mapped ? form_.map_bytes / 2 : 0};
     }
 
     static constexpr std::uint64_t kWaiting = 16;
+    // So many chunks of a block for each one asked for make it worth to look for those.
+    static constexpr std::int64_t kPickWorth = 2;
+    static constexpr std::int64_t kSeekWorth = 64;
+    static constexpr std::int64_t kMostPicked = 64;
+    static constexpr std::int64_t kMostWords = PackedForm::kMostWords;
 
+    const PackedForm& form_;
     const PackedQuery& query_;
     float* sums_;
     std::int64_t room_;
     mutable Run waiting_[kWaiting];
     mutable std::uint64_t next_ = 0;
-#ifdef CARYA_FINDER
-    static constexpr bool kCanFind = !Form::kOnly && sizeof(Id) <= 2 && sizeof(Child) == 1;
+#ifdef CARYA_MASKS
+    static constexpr bool kCanFind = !Types::kOnly && sizeof(Id) <= 2 && sizeof(Child) == 1;
     using Found = Finder<std::conditional_t<kCanFind, Id, std::uint16_t>>;
     bool find_;
     Found finder_;
 #endif
 };
 
-template <class Id, class Child, class Weight>
+void prefetch_head(std::span<const std::uint8_t> block) {
+    const std::int64_t head = std::min<std::int64_t>(std::ssize(block), kHead);
+    for (std::int64_t at = 0; at < head; at += 64) __builtin_prefetch(block.data() + at);
+}
+
+// A block on its way: what is known of it comes in steps, each when what it needs has arrived.
+struct Coming {
+    BlockPlace place;
+    std::span<const std::uint8_t> bytes;
+};
+
+template <class Types>
 void add_blocks(const PackedView& w, const PackedQuery& query, float* sums, std::int64_t room) {
-    const Adder<Id, Child, Weight> adder(query, sums, room);
-    const BlockStarts& starts = w.starts;
-    for (std::int64_t i = 0; i < query.count; ++i) {
-        if (i + kStartsAhead < query.count) {
-            __builtin_prefetch(&starts.line(query.features[i + kStartsAhead]));
+    constexpr std::int64_t kComing = 16;
+    static_assert(kLargeAhead < kBlocksAhead && kBlocksAhead < kStartsAhead && kBlocksAhead < kComing);
+    const Adder<Types> adder(w.form, query, sums, room);
+    Coming coming[kComing];
+    for (std::int64_t i = -kStartsAhead; i < query.count; ++i) {
+        if (const std::int64_t ahead = i + kStartsAhead; ahead < query.count)
+            __builtin_prefetch(&w.starts.line(query.features[ahead]));
+        if (const std::int64_t ahead = i + kBlocksAhead; ahead >= 0 && ahead < query.count) {
+            Coming& one = coming[ahead % kComing];
+            one.place = w.starts[query.features[ahead]];
+            one.bytes = {w.data.data() + one.place.begin, w.data.data() + one.place.end};
+            prefetch_head(one.bytes);
         }
-        if (i + kBlocksAhead < query.count) {
-            const std::uint8_t* ahead = w.data.data() + starts[query.features[i + kBlocksAhead]].begin;
-            __builtin_prefetch(ahead);
-            __builtin_prefetch(ahead + 64);
-        }
-        if (i + kLargeAhead < query.count) {
-            const BlockPlace ahead = starts[query.features[i + kLargeAhead]];
-            if (ahead.large) {
-                const std::span<const std::uint8_t> block = find_block(ahead, w.data);
-                const std::int64_t head = std::min<std::int64_t>(std::ssize(block), kLargeHead);
-                for (std::int64_t at = 0; at < head; at += 64) __builtin_prefetch(block.data() + at);
+        if (const std::int64_t ahead = i + kLargeAhead; ahead >= 0 && ahead < query.count) {
+            Coming& one = coming[ahead % kComing];
+            if (one.place.large) {
+                one.bytes = find_block(one.place, w.data);
+                prefetch_head(one.bytes);
             }
         }
-        const BlockPlace place = starts[query.features[i]];
-        if (place.begin == place.end) continue;
-        const Block<Id, Child, Weight> block(find_block(place, w.data), place.mapped ? w.form.map_bytes : 0);
-        adder.add(block, query.values[i]);
+        if (i < 0) continue;
+        const Coming& one = coming[i % kComing];
+        if (!one.bytes.empty()) adder.add(one.bytes, one.place.mapped, query.values[i]);
     }
     adder.finish();
 }
@@ -361,8 +456,7 @@ void join_all(float scale, const float* offsets, std::int64_t count, float* sums
 }  // namespace
 
 void add_packed(const PackedView& w, const PackedQuery& query, float* sums, std::int64_t room) {
-    for_form(w.form,
-             [&]<class Id, class Child, class Weight>() { add_blocks<Id, Child, Weight>(w, query, sums, room); });
+    for_form(w.form, [&]<class Types>() { add_blocks<Types>(w, query, sums, room); });
 }
 
 void join_scores(const Transform& transform, bool in_logs, float parent, float scale, const float* offsets,

@@ -47,31 +47,37 @@ inline std::span<const std::uint8_t> find_block(const BlockPlace& place, std::sp
 // The id of the only chunk: it takes no bytes.
 struct Only {};
 
-// Blocks with weights in so many chunks say how many in each, so that a search can skip most of them.
-constexpr std::int64_t kCounted = 8;
-
-// Blocks with weights in so many chunks also say how many weights stand before every 64th of them, so that a search
-// need not go through all counts.
-constexpr std::int64_t kSummed = 1024;
-constexpr std::int64_t kSumStep = 64;
-
-// How many bytes counts and sums take.
-constexpr std::int64_t count_bytes(std::int64_t chunks, std::int64_t child_bytes) {
-    const std::int64_t sums = chunks >= kSummed ? (chunks + kSumStep - 1) / kSumStep : 0;
-    return chunks >= kCounted ? chunks * child_bytes + sums * static_cast<std::int64_t>(sizeof(std::uint32_t)) : 0;
-}
-
-// The parts of one block. Sizes are cut to what the bytes hold, so a damaged block cannot lead outside.
-template <class Id, class Child, class Weight>
-struct Block {
+// What the parts of a layer's blocks take.
+template <class IdType, class ChildType, class WeightType>
+struct BlockTypes {
+    using Id = IdType;
+    using Child = ChildType;
+    using Weight = WeightType;
     static constexpr bool kOnly = std::is_same_v<Id, Only>;
     static constexpr std::int64_t kIdBytes = kOnly ? 0 : sizeof(Id);
     static constexpr std::int64_t kChildBytes = sizeof(Child);
     static constexpr std::int64_t kWeightBytes = sizeof(Weight);
-    static constexpr auto kLast = static_cast<Child>(Child{1} << (8 * sizeof(Child) - 1));
+    // Marks the last child of a chunk of a narrow block; the only chunk ends where its block does.
+    static constexpr auto kLast = static_cast<Child>(kOnly ? 0 : Child{1} << (8 * sizeof(Child) - 1));
+
+    // How many chunks a block says it has weights in.
+    static std::int64_t chunks_in(std::span<const std::uint8_t> bytes) {
+        if constexpr (kOnly)
+            return 1;
+        else
+            return static_cast<std::int64_t>(bytes.size()) < kIdBytes ? 1 : std::int64_t{load<Id>(bytes.data())} + 1;
+    }
+};
+
+// A block with weights in so many chunks is wide: a search can skip most of them.
+constexpr std::int64_t kWide = 8;
+
+// The parts of a narrow block. Sizes are cut to what the bytes hold, so a damaged block cannot lead outside.
+template <class Types>
+struct NarrowBlock {
+    using Child = typename Types::Child;
 
     const std::uint8_t* chunks = nullptr;
-    const std::uint8_t* counts = nullptr;    // only if n >= kCounted
     const std::uint8_t* children = nullptr;  // or maps
     const std::uint8_t* weights = nullptr;
     std::int64_t n = 0;          // chunks
@@ -79,48 +85,133 @@ struct Block {
     std::int64_t map_bytes = 0;  // of one chunk, 0 for a block with children
 
     // `map` is how many bytes the map of one chunk has, 0 if the block has none.
-    Block(std::span<const std::uint8_t> bytes, std::int64_t map) : map_bytes(map) {
+    NarrowBlock(std::span<const std::uint8_t> bytes, std::int64_t map) : map_bytes(map) {
         const auto size = static_cast<std::int64_t>(bytes.size());
-        if (size <= kIdBytes) return;
-        std::int64_t claimed = 1;
-        if constexpr (!kOnly) claimed += load<Id>(bytes.data());
-        const std::int64_t head = kIdBytes + claimed * kIdBytes + count_bytes(claimed, kChildBytes);
+        if (size <= Types::kIdBytes) return;
+        const std::int64_t claimed = Types::chunks_in(bytes);
+        const std::int64_t head = Types::kIdBytes + claimed * Types::kIdBytes;
         if (head + claimed * map > size) return;
         n = claimed;
-        m = (size - head - n * map) / (map > 0 ? kWeightBytes : kChildBytes + kWeightBytes);
-        chunks = bytes.data() + kIdBytes;
-        counts = chunks + n * kIdBytes;
+        m = (size - head - n * map) / (map > 0 ? Types::kWeightBytes : Types::kChildBytes + Types::kWeightBytes);
+        chunks = bytes.data() + Types::kIdBytes;
         children = bytes.data() + head;
-        weights = children + (map > 0 ? n * map : m * kChildBytes);
+        weights = children + (map > 0 ? n * map : m * Types::kChildBytes);
     }
 
-    // Sixteen bits of the map of the i-th chunk.
-    std::uint32_t map(std::int64_t i, std::int64_t line) const {
-        return load<std::uint16_t>(children + i * map_bytes + 2 * line);
-    }
     std::int64_t map_lines() const { return map_bytes / 2; }
     std::int64_t map_count(std::int64_t i) const {
         std::int64_t out = 0;
-        for (std::int64_t line = 0; line < map_lines(); ++line) out += __builtin_popcount(map(i, line));
+        for (std::int64_t line = 0; line < map_lines(); ++line)
+            out += __builtin_popcount(load<std::uint16_t>(children + i * map_bytes + 2 * line));
         return out;
     }
     std::int64_t chunk(std::int64_t i) const {
-        if constexpr (kOnly)
+        if constexpr (Types::kOnly)
             return 0;
         else
-            return load<Id>(chunks + i * kIdBytes);
+            return load<typename Types::Id>(chunks + i * Types::kIdBytes);
+    }
+    bool last(std::int64_t e) const { return (load<Child>(children + e * Types::kChildBytes) & Types::kLast) != 0; }
+};
+
+// The weights of one chunk of a wide block.
+struct WideRun {
+    const std::uint8_t* nodes;  // children, or a map
+    const std::uint8_t* weights;
+    std::int64_t count;
+    bool mapped;
+};
+
+// The parts of a wide block, cut as above.
+template <class Types>
+struct WideBlock {
+    static constexpr std::int64_t kSumStep = 32;  // chunks from one sum to the next
+
+    const std::uint8_t* chunks = nullptr;  // ids, or a bit a chunk
+    const std::uint8_t* sums = nullptr;
+    const std::uint8_t* counts = nullptr;
+    const std::uint8_t* runs = nullptr;
+    std::int64_t n = 0;          // chunks
+    std::int64_t size = 0;       // bytes of all runs
+    std::int64_t map_bytes = 0;  // of one chunk
+    std::int64_t words = 0;      // of 64 bits, one for each chunk of the level; 0 for ids
+
+    static constexpr std::int64_t sum_bytes(std::int64_t n) { return (n - 1) / kSumStep * 4; }
+
+    // Whether bits take no more bytes than ids.
+    static constexpr bool has_bits(std::int64_t n, std::int64_t level_words) {
+        return level_words > 0 && level_words * 8 <= n * Types::kIdBytes;
+    }
+
+    static constexpr std::int64_t head_bytes(std::int64_t n, std::int64_t level_words) {
+        return Types::kIdBytes + (has_bits(n, level_words) ? level_words * 8 : n * Types::kIdBytes) + sum_bytes(n) +
+               n * Types::kChildBytes;
+    }
+
+    static constexpr bool is_mapped(std::int64_t count, std::int64_t map_bytes) {
+        return map_bytes > 0 && count * Types::kChildBytes >= map_bytes;
+    }
+
+    static constexpr std::int64_t run_bytes(std::int64_t count, std::int64_t map_bytes) {
+        return (is_mapped(count, map_bytes) ? map_bytes : count * Types::kChildBytes) + count * Types::kWeightBytes;
+    }
+
+    WideBlock(std::span<const std::uint8_t> bytes, std::int64_t map, std::int64_t level_words) : map_bytes(map) {
+        const std::int64_t claimed = Types::chunks_in(bytes);
+        const std::int64_t head = head_bytes(claimed, level_words);
+        if (head > static_cast<std::int64_t>(bytes.size())) return;
+        n = claimed;
+        words = has_bits(n, level_words) ? level_words : 0;
+        chunks = bytes.data() + Types::kIdBytes;
+        runs = bytes.data() + head;
+        counts = runs - n * Types::kChildBytes;
+        sums = counts - sum_bytes(n);
+        size = static_cast<std::int64_t>(bytes.size()) - head;
+    }
+
+    std::uint64_t word(std::int64_t w) const { return load<std::uint64_t>(chunks + 8 * w); }
+    std::int64_t id(std::int64_t i) const {
+        if constexpr (Types::kOnly)
+            return 0;
+        else
+            return load<typename Types::Id>(chunks + i * Types::kIdBytes);
     }
     std::int64_t count(std::int64_t i) const {
-        return static_cast<std::int64_t>(load<Child>(counts + i * kChildBytes)) + 1;
+        return static_cast<std::int64_t>(load<typename Types::Child>(counts + i * Types::kChildBytes)) + 1;
     }
-    static std::int64_t place(Child child) { return static_cast<Child>(child & ~kLast); }
-    std::int64_t child(std::int64_t e) const { return place(load<Child>(children + e * kChildBytes)); }
-    // How many weights stand before the chunk step * kSumStep; only if n >= kSummed.
+    // How many bytes of runs lie before the chunk step * kSumStep.
     std::int64_t sum(std::int64_t step) const {
-        return load<std::uint32_t>(counts + n * kChildBytes + step * static_cast<std::int64_t>(sizeof(std::uint32_t)));
+        return step == 0 ? 0 : std::int64_t{load<std::uint32_t>(sums + 4 * (step - 1))};
     }
-    bool last(std::int64_t e) const { return (load<Child>(children + e * kChildBytes) & kLast) != 0; }
-    float weight(std::int64_t e) const { return static_cast<float>(load<Weight>(weights + e * kWeightBytes)); }
+    // Where the run of the i-th chunk begins: from the sum before it on.
+    std::int64_t start(std::int64_t i) const {
+        std::int64_t at = sum(i / kSumStep);
+        for (std::int64_t before = i / kSumStep * kSumStep; before < i; ++before)
+            at += run_bytes(count(before), map_bytes);
+        return at;
+    }
+    // That of the i-th chunk, which begins at `at`; none if it does not lie in the block.
+    [[gnu::always_inline]] WideRun run(std::int64_t i, std::int64_t at) const {
+        const std::int64_t k = count(i);
+        if (at + run_bytes(k, map_bytes) > size) return {runs, runs, 0, false};
+        const bool mapped = is_mapped(k, map_bytes);
+        const std::uint8_t* nodes = runs + at;
+        return {nodes, nodes + (mapped ? map_bytes : k * Types::kChildBytes), k, mapped};
+    }
+
+    // Calls body(i, chunk) for each chunk, ascending, while it returns true.
+    template <class Body>
+    void each_chunk(const Body& body) const {
+        std::int64_t i = 0;
+        if (words == 0) {
+            for (; i < n; ++i)
+                if (!body(i, id(i))) return;
+        } else {
+            for (std::int64_t w = 0; w < words; ++w)
+                for (std::uint64_t left = word(w); left && i < n; left &= left - 1, ++i)
+                    if (!body(i, 64 * w + __builtin_ctzll(left))) return;
+        }
+    }
 };
 
 }  // namespace

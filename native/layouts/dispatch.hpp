@@ -9,14 +9,14 @@
 namespace carya {
 namespace {  // a copy for each file: the kernels compile theirs for other instruction sets
 
-// Calls body.operator()<Id, Child, Weight>().
+// Calls body.operator()<BlockTypes<Id, Child, Weight>>().
 template <class Body>
 void for_form(const PackedForm& form, const Body& body) {
     const auto with_weight = [&]<class Id, class Child>() {
         switch (form.precision) {
-            case Precision::float32: return body.template operator()<Id, Child, float>();
-            case Precision::float16: return body.template operator()<Id, Child, Half>();
-            case Precision::int8: return body.template operator()<Id, Child, Root>();
+            case Precision::float32: return body.template operator()<BlockTypes<Id, Child, float>>();
+            case Precision::float16: return body.template operator()<BlockTypes<Id, Child, Half>>();
+            case Precision::int8: return body.template operator()<BlockTypes<Id, Child, Root>>();
         }
     };
     const auto with_child = [&]<class Id>() {

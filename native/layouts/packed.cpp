@@ -52,29 +52,39 @@ Weight encode(float value, [[maybe_unused]] float scale) {
         return value;
 }
 
-// In how many chunks a feature has weights.
-std::int64_t count_chunks(const CsrView& weights, std::int64_t feature, const std::vector<std::int32_t>& chunk_of) {
-    std::int64_t n = 0;
-    each_run(weights, feature, chunk_of, [&](std::int32_t, std::int64_t, std::int64_t) { ++n; });
-    return n;
-}
+// The chunks that a feature has weights in.
+struct Spread {
+    Spread(const CsrView& weights, std::int64_t feature, const PackedForm& form,
+           const std::vector<std::int32_t>& chunk_of)
+        : weights_(weights.length(feature)) {
+        std::int64_t mixed = 0;  // of nodes, if each run has what takes fewer bytes
+        each_run(weights, feature, chunk_of, [&](std::int32_t, std::int64_t begin, std::int64_t end) {
+            ++chunks;
+            const std::int64_t children = (end - begin) * form.child_bytes;
+            mixed += form.map_bytes > 0 ? std::min<std::int64_t>(children, form.map_bytes) : children;
+        });
+        const std::int64_t maps = chunks * form.map_bytes;
+        const std::int64_t children = weights_ * form.child_bytes;
+        wide = chunks >= kWide;
+        mapped = !wide && maps > 0 && maps <= children;
+        node_bytes = wide ? mixed : mapped ? maps : children;
+    }
 
-// What the nodes of a block take as maps, and as children.
-struct NodeBytes {
-    NodeBytes(const PackedForm& form, std::int64_t chunks, std::int64_t weights)
-        : maps(chunks * form.map_bytes), children(weights * form.child_bytes), mapped(maps > 0 && maps <= children) {}
+    template <class Types>
+    std::int64_t block_bytes(const PackedForm& form) const {
+        const std::int64_t head =
+            wide ? WideBlock<Types>::head_bytes(chunks, form.words) : (1 + chunks) * Types::kIdBytes;
+        return head + node_bytes + weights_ * Types::kWeightBytes;
+    }
 
-    std::int64_t maps;
-    std::int64_t children;
-    bool mapped;  // which it is to be
+    std::int64_t chunks = 0;
+    std::int64_t node_bytes = 0;
+    bool wide = false;
+    bool mapped = false;  // narrow, with maps
 
-    std::int64_t size() const { return mapped ? maps : children; }
+private:
+    std::int64_t weights_;
 };
-
-std::int64_t block_bytes(const PackedForm& form, std::int64_t chunks, std::int64_t weights) {
-    return (1 + chunks) * form.id_bytes + count_bytes(chunks, form.child_bytes) +
-           NodeBytes(form, chunks, weights).size() + weights * bytes_of(form.precision);
-}
 
 // What blocks take for chunks, and the scale of each position.
 class Chunking {
@@ -98,37 +108,90 @@ private:
     std::vector<std::int32_t> block_of_;
 };
 
-template <class Id, class Child, class Weight>
-void write_block(const CsrView& weights, std::int64_t feature, const Chunking& chunking, const PackedForm& form,
-                 std::span<const float> scales, std::uint8_t* to) {
-    using Form = Block<Id, Child, Weight>;
-    const std::int64_t n = count_chunks(weights, feature, chunking.chunk_of());
-    std::uint8_t* ids = to;
-    if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(n - 1));
-    std::uint8_t* counts = ids + n * Form::kIdBytes;
-    std::uint8_t* sums = counts + n * Form::kChildBytes;
-    std::uint8_t* children = counts + count_bytes(n, Form::kChildBytes);
-    const NodeBytes nodes(form, n, weights.length(feature));
-    std::uint8_t* values = children + nodes.size();
-    std::int64_t written = 0;
-    each_run(weights, feature, chunking.chunk_of(), [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
-        if constexpr (!Form::kOnly) ids = put(ids, static_cast<Id>(chunk));
-        if (n >= kCounted) counts = put(counts, static_cast<Child>(end - begin - 1));
-        if (n >= kSummed && written++ % kSumStep == 0)
-            sums = put(sums, static_cast<std::uint32_t>(begin - weights.begin(feature)));
+// Writes blocks, each to its place, whose bytes are 0.
+template <class Types>
+class Writer {
+    using Child = typename Types::Child;
+    using Wide = WideBlock<Types>;
+
+public:
+    Writer(const CsrView& weights, const Chunking& chunking, const PackedForm& form, std::span<const float> scales)
+        : weights_(weights), chunking_(chunking), form_(form), scales_(scales) {}
+
+    void write(std::int64_t feature, std::uint8_t* to) const {
+        const Spread spread(weights_, feature, form_, chunking_.chunk_of());
+        if constexpr (!Types::kOnly) to = put(to, static_cast<typename Types::Id>(spread.chunks - 1));
+        if (spread.wide)
+            write_wide(feature, spread.chunks, to);
+        else
+            write_narrow(feature, spread, to);
+    }
+
+private:
+    void write_narrow(std::int64_t feature, const Spread& spread, std::uint8_t* ids) const {
+        std::uint8_t* nodes = ids + spread.chunks * Types::kIdBytes;
+        std::uint8_t* values = nodes + spread.node_bytes;
+        each_run(weights_, feature, chunking_.chunk_of(),
+                 [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
+                     if constexpr (!Types::kOnly) ids = put(ids, static_cast<typename Types::Id>(chunk));
+                     nodes = put_nodes(nodes, chunk, begin, end, spread.mapped, Types::kLast);
+                     values = put_values(values, begin, end);
+                 });
+    }
+
+    void write_wide(std::int64_t feature, std::int64_t n, std::uint8_t* ids) const {
+        const bool has_bits = Wide::has_bits(n, form_.words);
+        std::uint8_t* bits = ids;
+        std::uint8_t* sums = ids + (has_bits ? form_.words * 8 : n * Types::kIdBytes);
+        std::uint8_t* counts = sums + Wide::sum_bytes(n);
+        std::uint8_t* const runs = counts + n * Types::kChildBytes;
+        std::uint8_t* to = runs;
+        std::int64_t written = 0;
+        each_run(weights_, feature, chunking_.chunk_of(),
+                 [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
+                     if (has_bits)
+                         set_bit(bits, chunk);
+                     else if constexpr (!Types::kOnly)
+                         ids = put(ids, static_cast<typename Types::Id>(chunk));
+                     if (written > 0 && written % Wide::kSumStep == 0)
+                         sums = put(sums, static_cast<std::uint32_t>(to - runs));
+                     ++written;
+                     counts = put(counts, static_cast<Child>(end - begin - 1));
+                     to = put_nodes(to, chunk, begin, end, Wide::is_mapped(end - begin, form_.map_bytes), Child{0});
+                     to = put_values(to, begin, end);
+                 });
+    }
+
+    static void set_bit(std::uint8_t* bits, std::int64_t bit) {
+        bits[bit / 8] = static_cast<std::uint8_t>(bits[bit / 8] | 1U << bit % 8);
+    }
+
+    // The nodes of one chunk; `last` is set in the last of them.
+    std::uint8_t* put_nodes(std::uint8_t* to, std::int32_t chunk, std::int64_t begin, std::int64_t end, bool mapped,
+                            Child last) const {
         for (std::int64_t e = begin; e < end; ++e) {
-            const std::int32_t position = weights.indices[e];
-            const auto child = static_cast<Child>(position - chunking.chunks()[chunk]);
-            if (nodes.mapped)
-                children[child / 8] = static_cast<std::uint8_t>(children[child / 8] | 1U << child % 8);
+            const auto child = static_cast<Child>(weights_.indices[e] - chunking_.chunks()[chunk]);
+            if (mapped)
+                set_bit(to, child);
             else
-                children = put(children, e + 1 == end ? static_cast<Child>(child | Form::kLast) : child);
-            const float scale = scales.empty() ? 1.0F : scales[chunking.scaled_by()[position]];
-            values = put(values, encode<Weight>(weights.values[e], scale));
+                to = put(to, e + 1 == end ? static_cast<Child>(child | last) : child);
         }
-        if (nodes.mapped) children += form.map_bytes;
-    });
-}
+        return mapped ? to + form_.map_bytes : to;
+    }
+
+    std::uint8_t* put_values(std::uint8_t* to, std::int64_t begin, std::int64_t end) const {
+        for (std::int64_t e = begin; e < end; ++e) {
+            const float scale = scales_.empty() ? 1.0F : scales_[chunking_.scaled_by()[weights_.indices[e]]];
+            to = put(to, encode<typename Types::Weight>(weights_.values[e], scale));
+        }
+        return to;
+    }
+
+    const CsrView& weights_;
+    const Chunking& chunking_;
+    const PackedForm& form_;
+    std::span<const float> scales_;
+};
 
 // Every position, as it is.
 struct All {
@@ -160,59 +223,118 @@ private:
 };
 
 // Adds the weights of a feature at the positions that are wanted. Chunks without any are passed over by their counts.
-template <class Id, class Child, class Weight, class Wanted>
-void read_block(const PackedView& packed, std::int64_t feature, const Chunking& chunking, const Wanted& wanted,
-                Csr& out) {
-    const auto bad = [&] {
-        throw std::invalid_argument("the packed weights of feature " + std::to_string(feature) + " are damaged");
-    };
-    const BlockPlace place = packed.starts[feature];
-    const std::span<const std::uint8_t> bytes = packed.block(place);
-    if (bytes.empty()) {
-        if (place.large) bad();
-        return;
-    }
-    const bool mapped = place.mapped;
-    if (mapped && packed.form.map_bytes == 0) bad();
-    const Block<Id, Child, Weight> block(bytes, mapped ? packed.form.map_bytes : 0);
-    if (block.n == 0) bad();
-    const std::span<const std::int64_t> chunks = chunking.chunks();
-    std::int64_t at = 0;
-    std::int64_t before = -1;
-    for (std::int64_t i = 0; i < block.n; ++i) {
-        const std::int64_t chunk = block.chunk(i);
-        const std::int64_t begin = at;
-        if (chunk >= static_cast<std::int64_t>(chunks.size()) - 1) bad();
-        if (block.n >= kCounted && !wanted.wants(chunk)) {
-            at += block.count(i);
-            continue;
+template <class Types, class Wanted>
+class Reader {
+    using Child = typename Types::Child;
+
+public:
+    Reader(const PackedView& packed, const Chunking& chunking, const Wanted& wanted, Csr& out)
+        : packed_(packed), chunking_(chunking), chunks_(chunking.chunks()), wanted_(wanted), out_(out) {}
+
+    void read(std::int64_t feature) {
+        feature_ = feature;
+        before_ = -1;
+        const BlockPlace place = packed_.starts[feature];
+        const std::span<const std::uint8_t> bytes = packed_.block(place);
+        if (bytes.empty()) {
+            require(!place.large);
+            return;
         }
-        const auto take = [&](std::int64_t child) {
-            const std::int64_t position = chunks[chunk] + child;
-            if (at >= block.m || position <= before || position >= chunks[chunk + 1]) bad();
-            before = position;
-            const std::int64_t here = at++;
-            const std::int32_t column = wanted.column(position);
-            if (column < 0) return;
-            const float scale = packed.scales.empty() ? 1.0F : packed.scales[chunking.scaled_by()[position]];
-            out.indices.push_back(column);
-            out.values.push_back(block.weight(here) * scale);
-        };
-        if (mapped) {
-            for (std::int64_t line = 0; line < block.map_lines(); ++line)
-                for (std::uint32_t left = block.map(i, line); left; left &= left - 1)
-                    take(16 * line + std::countr_zero(left));
-        } else {
-            do {
-                if (at >= block.m) bad();
-                take(block.child(at));
-            } while (!block.last(at - 1));
-        }
-        if (block.n >= kCounted && block.count(i) != at - begin) bad();
-        if (block.n >= kSummed && i % kSumStep == 0 && block.sum(i / kSumStep) != begin) bad();
+        if (Types::chunks_in(bytes) < kWide)
+            read_narrow(bytes, place.mapped);
+        else
+            read_wide(bytes);
     }
-    if (at != block.m) bad();
-}
+
+private:
+    void require(bool holds) const {
+        if (!holds)
+            throw std::invalid_argument("the packed weights of feature " + std::to_string(feature_) + " are damaged");
+    }
+
+    bool is_chunk(std::int64_t chunk) const { return chunk < static_cast<std::int64_t>(chunks_.size()) - 1; }
+
+    void read_narrow(std::span<const std::uint8_t> bytes, bool mapped) {
+        require(!mapped || packed_.form.map_bytes > 0);
+        const NarrowBlock<Types> block(bytes, mapped ? packed_.form.map_bytes : 0);
+        require(block.n > 0);
+        std::int64_t at = 0;
+        for (std::int64_t i = 0; i < block.n; ++i) {
+            const std::int64_t chunk = block.chunk(i);
+            require(is_chunk(chunk));
+            if (mapped) {
+                at += take_map(chunk, block.children + i * block.map_bytes, block.weights + at * Types::kWeightBytes,
+                               block.m - at);
+                continue;
+            }
+            for (bool more = true; more; ++at) {
+                require(at < block.m);
+                const auto child = load<Child>(block.children + at * Types::kChildBytes);
+                take(chunk, static_cast<Child>(child & ~Types::kLast), block.weights + at * Types::kWeightBytes);
+                more = Types::kOnly ? at + 1 < block.m : !block.last(at);
+            }
+        }
+        require(at == block.m);
+    }
+
+    void read_wide(std::span<const std::uint8_t> bytes) {
+        using Wide = WideBlock<Types>;
+        const Wide block(bytes, packed_.form.map_bytes, packed_.form.words);
+        require(block.n > 0);
+        std::int64_t at = 0;
+        std::int64_t seen = 0;
+        block.each_chunk([&](std::int64_t i, std::int64_t chunk) {
+            require(is_chunk(chunk) && (i % Wide::kSumStep != 0 || block.sum(i / Wide::kSumStep) == at));
+            const WideRun run = block.run(i, at);
+            require(run.count > 0);
+            if (wanted_.wants(chunk)) take_run(chunk, run);
+            at += Wide::run_bytes(run.count, block.map_bytes);
+            ++seen;
+            return true;
+        });
+        require(seen == block.n && at == block.size);
+    }
+
+    void take_run(std::int64_t chunk, const WideRun& run) {
+        if (run.mapped) {
+            require(take_map(chunk, run.nodes, run.weights, run.count) == run.count);
+            return;
+        }
+        for (std::int64_t e = 0; e < run.count; ++e)
+            take(chunk, static_cast<std::int64_t>(load<Child>(run.nodes + e * Types::kChildBytes)),
+                 run.weights + e * Types::kWeightBytes);
+    }
+
+    // Returns how many weights it had, of which there may be at most `most`.
+    std::int64_t take_map(std::int64_t chunk, const std::uint8_t* map, const std::uint8_t* weights, std::int64_t most) {
+        std::int64_t e = 0;
+        for (std::int64_t line = 0; line < packed_.form.map_bytes / 2; ++line)
+            for (std::uint32_t left = load<std::uint16_t>(map + 2 * line); left; left &= left - 1, ++e) {
+                require(e < most);
+                take(chunk, 16 * line + std::countr_zero(left), weights + e * Types::kWeightBytes);
+            }
+        return e;
+    }
+
+    void take(std::int64_t chunk, std::int64_t child, const std::uint8_t* weight) {
+        const std::int64_t position = chunks_[chunk] + child;
+        require(position > before_ && position < chunks_[chunk + 1]);
+        before_ = position;
+        const std::int32_t column = wanted_.column(position);
+        if (column < 0) return;
+        const float scale = packed_.scales.empty() ? 1.0F : packed_.scales[chunking_.scaled_by()[position]];
+        out_.indices.push_back(column);
+        out_.values.push_back(static_cast<float>(load<typename Types::Weight>(weight)) * scale);
+    }
+
+    const PackedView& packed_;
+    const Chunking& chunking_;
+    std::span<const std::int64_t> chunks_;
+    const Wanted& wanted_;
+    Csr& out_;
+    std::int64_t feature_ = 0;
+    std::int64_t before_ = -1;  // the position of the weight before
+};
 
 }  // namespace
 
@@ -229,8 +351,11 @@ PackedForm PackedForm::of(std::span<const std::int64_t> chunks, Precision precis
     std::int64_t largest = 0;
     for (std::size_t c = 0; c + 1 < chunks.size(); ++c) largest = std::max(largest, chunks[c + 1] - chunks[c]);
     if (form.whole) largest = chunks.back();
-    form.child_bytes = largest <= 0x80 ? 1 : largest <= 0x8000 ? 2 : 4;
+    const int marks = form.id_bytes > 0 ? 1 : 0;  // a bit says which child is the last, unless there is but one chunk
+    form.child_bytes = largest <= 0x100 >> marks ? 1 : largest <= 0x10000 >> marks ? 2 : 4;
     form.map_bytes = largest <= 0x8000 ? static_cast<int>((largest + 15) / 16 * 2) : 0;
+    const auto words = static_cast<std::int64_t>((count + 63) / 64);
+    form.words = form.id_bytes > 0 && words <= PackedForm::kMostWords ? static_cast<int>(words) : 0;
     return form;
 }
 
@@ -265,11 +390,13 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
     const std::int64_t features = weights.rows();
     std::vector<std::int64_t> sizes(features);
     std::vector<std::uint8_t> mapped(features);
-    parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
-        if (weights.length(f) == 0) return;
-        const std::int64_t n = count_chunks(weights, f, chunking.chunk_of());
-        sizes[f] = block_bytes(form, n, weights.length(f));
-        mapped[f] = NodeBytes(form, n, weights.length(f)).mapped;
+    for_form(form, [&]<class Types>() {
+        parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
+            if (weights.length(f) == 0) return;
+            const Spread spread(weights, f, form, chunking.chunk_of());
+            sizes[f] = spread.block_bytes<Types>(form);
+            mapped[f] = spread.mapped;
+        });
     });
 
     std::int64_t used = 0;
@@ -299,11 +426,11 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
         put(to, static_cast<std::uint64_t>(sizes[f]));
         next += sizes[f];
     }
-    for_form(form, [&]<class Id, class Child, class Weight>() {
+    for_form(form, [&]<class Types>() {
+        const Writer<Types> writer(weights, chunking, form, out.scales);
         parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
             if (weights.length(f) == 0) return;
-            const auto offset = find_block(starts[f], out.data).data() - out.data.data();
-            write_block<Id, Child, Weight>(weights, f, chunking, form, out.scales, out.data.data() + offset);
+            writer.write(f, out.data.data() + (find_block(starts[f], out.data).data() - out.data.data()));
         });
     });
     return out;
@@ -315,9 +442,10 @@ template <class Wanted>
 Csr unpack_wanted(const PackedView& packed, const Chunking& chunking, const Wanted& wanted, std::int64_t cols) {
     Csr out;
     out.cols = cols;
-    for_form(packed.form, [&]<class Id, class Child, class Weight>() {
+    for_form(packed.form, [&]<class Types>() {
+        Reader<Types, Wanted> reader(packed, chunking, wanted, out);
         for (std::int64_t f = 0; f < packed.features(); ++f) {
-            read_block<Id, Child, Weight>(packed, f, chunking, wanted, out);
+            reader.read(f);
             out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
         }
     });
@@ -342,13 +470,14 @@ std::vector<float> weights_at(const PackedView& packed, std::span<const std::int
     const Some wanted(chunking, {&position, 1});
     std::vector<float> out;
     out.reserve(features.size());
-    for_form(packed.form, [&]<class Id, class Child, class Weight>() {
+    for_form(packed.form, [&]<class Types>() {
         Csr block;
+        Reader<Types, Some> reader(packed, chunking, wanted, block);
         for (const std::int32_t feature : features) {
             if (feature < 0 || feature >= packed.features()) throw std::invalid_argument("there is no such feature");
             block.indices.clear();
             block.values.clear();
-            read_block<Id, Child, Weight>(packed, feature, chunking, wanted, block);
+            reader.read(feature);
             out.push_back(block.values.empty() ? 0.0F : block.values.front());
         }
     });

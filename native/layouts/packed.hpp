@@ -3,21 +3,30 @@
 // Siblings stand together, in chunks. A feature's weights are one block of bytes, without alignment:
 //
 //     n            how many chunks it has weights in, less one     Id
+//
+// A *narrow* block, with weights in at most 7 chunks, goes on with
+//
 //     chunk[n]     which, ascending                                Id each
-//     count[n]     how many weights in each chunk, less one        Child each; only if n is at least 8
-//     sum[n / 64]  how many weights before every 64th chunk        4 bytes each; only if n is at least 1,024
 //     child[m]     the place of each weighted node in its chunk    Child each, ascending in a chunk; the highest bit is
 //                                                                  set in the last of each chunk
 //  or map[n]       of each chunk which nodes are weighted          a bit a node, in whole pairs of bytes
 //     weight[m]    the weights                                     float32, float16, or int8 q for q |q| times the
 //                                                                  chunk's scale
 //
-// Id has 1 byte up to 256 chunks, 2 up to 65,536, else 4, and none at all (n and chunk are left out) if there is but
-// one chunk. Of a level with few chunks and few nodes a beam wants nearly all: its blocks are *whole*, as if all nodes
-// were of one chunk, and only scales are still a chunk's own. Child has 1, 2 or 4, as the largest chunk needs; m
-// follows from the size of the block. Blocks have maps where those take no more bytes than children: then one
-// instruction adds 16 weights. A feature without weights has no bytes. What a query needs of a rare feature lies in one
-// or two cache lines.
+// and a *wide* one with what lets a search skip most of it:
+//
+//     chunk[n]     which                                           Id each
+//  or bit[]        for each chunk of the level whether it has any  in whole words of 64; where that takes no more bytes
+//     sum[]        how many bytes of runs stand before every 32nd  4 bytes each; not for the first
+//     count[n]     how many weights in each chunk, less one        Child each
+//     run[n]       of each chunk child[] or map, then weight[]
+//
+// Id has 1 byte up to 256 chunks, 2 up to 65,536, else 4, and none at all (n and chunk are left out, and no child is
+// marked as the last) if there is but one chunk. Of a level with few chunks and few nodes a beam wants nearly all: its
+// blocks are *whole*, as if all nodes were of one chunk, and only scales are still a chunk's own. Child has 1, 2 or 4,
+// as the largest chunk needs; m follows from the size of the block. Narrow blocks, and runs of wide ones, have maps
+// where those take no more bytes than children: then one instruction adds 16 weights. A feature without weights has no
+// bytes. What a query needs of a rare feature lies in one or two cache lines, and a run in one.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +46,11 @@ struct PackedForm {
     int id_bytes = 2;  // 0 if there is one chunk
     int child_bytes = 1;
     int map_bytes = 0;   // of one chunk; 0 if chunks are too large for maps
+    int words = 0;       // of 64 bits, one for each chunk; 0 if blocks always have ids
     bool whole = false;  // blocks take all nodes of the level for one chunk
     Precision precision = Precision::float32;
+
+    static constexpr std::int64_t kMostWords = 16;
 
     static PackedForm of(std::span<const std::int64_t> chunks, Precision precision);
 };
@@ -71,7 +83,7 @@ struct BlockStarts {
     static constexpr std::int64_t kMostBytes = 584;  // of a block that is not large: 28 of them stay below 2^14
     // Bits of `within`.
     static constexpr std::uint16_t kLarge = 0x8000;
-    static constexpr std::uint16_t kMapped = 0x4000;  // has maps
+    static constexpr std::uint16_t kMapped = 0x4000;  // is narrow and has maps
     static constexpr std::uint16_t kOffset = 0x3FFF;
 
     std::span<const StartLine> lines;  // features / 28 + 1: the entry behind the last feature says where blocks end

@@ -69,6 +69,10 @@ void Folder::read_manifest(const OpenFolder& folder) {
     if (number > kFormat)
         throw FormatError(path_ + " has format " + std::to_string(number) + ", this version of Carya reads up to " +
                           std::to_string(kFormat) + ": upgrade Carya");
+    if (number < kFormat)
+        throw FormatError(path_ + " has format " + std::to_string(number) +
+                          ", of a version before the first release, and this version of Carya reads format " +
+                          std::to_string(kFormat) + ": train the model again");
     for (const char* key : {"kind", "parameters", "shape", "arrays", "checksums", "checksum"}) {
         const Json* value = manifest_.find(key);
         const bool text = std::string_view(key) == "kind" || std::string_view(key) == "checksum";

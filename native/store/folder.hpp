@@ -13,7 +13,7 @@
 
 namespace carya {
 
-constexpr std::int64_t kFormat = 1;
+constexpr std::int64_t kFormat = 2;
 
 struct StoredArray {
     std::string name;

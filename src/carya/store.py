@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.errors import ModelFormatError, SaveError
 
-FORMAT = 1
+FORMAT = 2
 _ALIGNMENT = 64
 _DTYPES = {
     "float32": "<f4",
