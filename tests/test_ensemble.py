@@ -186,6 +186,16 @@ def test_three_trees_are_no_worse_than_one(world: World, three: carya.Ensemble) 
     assert carya.metrics.precision(world.Y, three.predict(world.X, top_k=5), k=5) >= one - 0.005
 
 
+@pytest.mark.parametrize("combine", ["rank", "count", "softmax", "sigmoid"])
+def test_trees_that_vote_search_with_their_whole_beams(world: World, combine: str) -> None:
+    tree = carya.XRLinear(branching=2, max_leaf=4, beam_width=4)
+    two = carya.Ensemble(tree, n_trees=2, combine=combine).fit(world.X, world.Y)
+    S = two.predict(world.X)
+    assert (two.predict(world.X, beam_width=4) != S).nnz == 0
+    assert (two.predict(world.X, beam_width=2) != S).nnz > 0
+    assert np.array_equal(two.rank(world.X[[5]])[0], S[[5]].indices)
+
+
 def test_trees_search_with_half_of_their_beams(world: World) -> None:
     tree = carya.XRLinear(branching=2, max_leaf=4, beam_width=4)
     two = carya.Ensemble(tree, n_trees=2).fit(world.X, world.Y)

@@ -30,7 +30,7 @@ U = TypeVar("U")
 
 _LEAST_POOL = 20
 _AT_ONCE = 4  # trees that train side by side: more would only take more memory
-_BEAM_SHARE = 1 / 2  # of a tree's own beam in search: what one tree misses, another finds
+_BEAM_SHARE = 1 / 2  # of a tree's own beam in search, for means: what one tree misses, another finds
 _TRAINING_SHARE = 3 / 4  # the same in training: a fifth less time, and no less precise on rows held out
 
 
@@ -139,7 +139,8 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
     ) -> sp.csr_array:
         """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
 
-        Without `beam_width`, several trees search with half of their own beams each: what one misses, another finds.
+        Without `beam_width`, several trees whose scores are averaged search with half of their own beams each: what one
+        misses, another finds.
         With `min_score`, labels below it are left out.
         """
         models, _ = self._ready()
@@ -151,7 +152,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
             pool = self._pool(checks.positive_int(top_k, "top_k"))
             found = [
                 model.predict(one, top_k=pool, beam_width=beam)
-                for model, one, beam in zip(models, inputs, _beams(models, beam_width), strict=True)
+                for model, one, beam in zip(models, inputs, self._beams(models, beam_width), strict=True)
             ]
             answer = self._combine([ranking_of(S) for S in found], top_k, min_score)
         indptr, labels, scores = answer
@@ -170,7 +171,9 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         pool = self._pool(checks.positive_int(top_k, "top_k"))
         found = [
             model.rank(one, top_k=pool, beam_width=beam)
-            for model, one, beam in zip(models, self._inputs(x, len(models)), _beams(models, beam_width), strict=True)
+            for model, one, beam in zip(
+                models, self._inputs(x, len(models)), self._beams(models, beam_width), strict=True
+            )
         ]
         return self._combine_one(found, top_k, min_score)
 
@@ -192,7 +195,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         pool = self._pool(checks.positive_int(top_k, "top_k"))
         found = [
             model.rank_rows(indptr, features, values, top_k=pool, beam_width=beam)
-            for model, beam in zip(models, _beams(models, beam_width), strict=True)
+            for model, beam in zip(models, self._beams(models, beam_width), strict=True)
         ]
         rankings = [ranking(ends, labels, scores, self.n_labels_) for ends, labels, scores in found]
         return self._combine(rankings, top_k, min_score)
@@ -211,7 +214,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         pool = self._pool(checks.positive_int(top_k, "top_k"))
         found = [
             model.rank_sparse(features, values, top_k=pool, beam_width=beam)
-            for model, beam in zip(models, _beams(models, beam_width), strict=True)
+            for model, beam in zip(models, self._beams(models, beam_width), strict=True)
         ]
         return self._combine_one(found, top_k, min_score)
 
@@ -220,7 +223,22 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         models, _ = self._ready()
         if not all(isinstance(model, XRLinear) for model in models):
             return False
-        return len({(beam, model.widths_) for beam, model in zip(_beams(models, beam_width), models, strict=True)}) == 1
+        return (
+            len({(beam, model.widths_) for beam, model in zip(self._beams(models, beam_width), models, strict=True)})
+            == 1
+        )
+
+    def _beams(self, models: Sequence[Any], beam_width: int | None) -> list[int | None]:
+        """The beam of each member: as asked, or its own; of several trees whose scores are averaged a share of it.
+
+        Votes and ranks need all that a tree would find: a label it misses counts as one it does not believe in.
+        """
+        if beam_width is not None:
+            return [beam_width] * len(models)
+        own = [model.beam_width if isinstance(model, XRLinear) else None for model in models]
+        if self.combine != "mean" or sum(beam is not None for beam in own) < 2:
+            return own
+        return [None if beam is None else math.ceil(beam * _BEAM_SHARE) for beam in own]
 
     def _search(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
         models, weights = self._ready()
@@ -229,7 +247,7 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
             [model.search() for model in models],
             queries,
             top_k=count,
-            beam_width=checks.positive_int(_beams(models, beam_width)[0], "beam_width"),
+            beam_width=checks.positive_int(self._beams(models, beam_width)[0], "beam_width"),
             pool=self._pool(count),
             combine=self.combine,
             weights=weights,
@@ -368,21 +386,11 @@ class Ensemble(Verbs[tuple[list[Any], NDArray[np.float32]]], Parameterised):
         _fit_all(models, _each_once(features, lambda one: one.take(seen)), Csr.of_scipy(Y[seen]), label_features)
         queries = _each_once(features, lambda one: one.take(unseen))
         rankings = []
-        for model, one, beam in zip(models, queries, _beams(models, None), strict=True):
+        for model, one, beam in zip(models, queries, self._beams(models, None), strict=True):
             S = model.predict(one.as_given(), top_k=self._pool(5), beam_width=beam)
             rankings.append(ranking_of(S))
         threads = _core.thread_count(self.n_jobs)
         return best_weights(rankings, Y[unseen], combine=self.combine, threads=threads)
-
-
-def _beams(models: Sequence[Any], beam_width: int | None) -> list[int | None]:
-    """The beam of each member: as asked, or of several trees a share of their own; None for what has no beam."""
-    if beam_width is not None:
-        return [beam_width] * len(models)
-    own = [model.beam_width if isinstance(model, XRLinear) else None for model in models]
-    if sum(beam is not None for beam in own) < 2:
-        return own
-    return [None if beam is None else math.ceil(beam * _BEAM_SHARE) for beam in own]
 
 
 def _fit_all(
