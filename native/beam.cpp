@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kRowsPerTask = 32;
 constexpr std::int64_t kLine = 16;             // floats in a cache line, and in a vector of the kernels
-constexpr std::size_t kNarrowIds = 0x10000;    // chunks that a damaged narrow id could name
+constexpr std::size_t kNarrowIds = 0x10000;    // chunks that a damaged id of two bytes could name
 constexpr std::int64_t kMostSums = 1LL << 31;  // floats; a beam that needs more is refused
 
 std::int64_t whole_lines(std::int64_t count) { return (count + kLine - 1) / kLine * kLine; }
@@ -211,7 +211,7 @@ void BeamSearch::score(std::size_t t, const Query& query, Work& work) const {
     if (scratch.base.size() < chunks) scratch.base.resize(chunks, 0);
     scratch.room = used + padding(layer.weights.form);
     float* sums = scratch.sums.reserve(static_cast<std::size_t>(scratch.room));
-    std::fill_n(sums, used, 0.0F);
+    std::fill_n(sums, used + kTouched, 0.0F);
     layout.add(query, work.parts, scratch);
     for (const Part& part : work.parts) {
         float* out = sums + part.base;

@@ -74,13 +74,13 @@ def layer(clusters, each, rng, precision):
     )
 
 out = {}
-for clusters, each in ((5, 20), (60, 33), (300, 5), (1500, 2)):
+for clusters, each in ((5, 20), (60, 33), (90, 130), (300, 5), (1500, 2)):
     for precision in PRECISIONS:
         rng = np.random.default_rng(clusters)
         searcher = Searcher([layer(1, clusters, rng, precision), layer(clusters, each, rng, precision)])
         X = rng.standard_normal((40, 60)) * (rng.random((40, 60)) < 0.4)
         queries = checks.features((sp.csr_array(X.astype(np.float32)), rng.standard_normal((40, 3))))
-        for width in (3, 12, 40):
+        for width in (3, 12, 40, 70):
             _, labels, scores = searcher.predict(queries, top_k=4, beam_width=width, threads=1)
             out[f"{clusters}-{precision}-{width}-labels"] = labels
             out[f"{clusters}-{precision}-{width}-scores"] = scores

@@ -84,7 +84,7 @@ def test_clusters_of_any_size(largest: int, precision: str) -> None:
     assert scores == pytest.approx([3, 2], rel=0.01)
 
 
-@pytest.mark.parametrize("clusters", [1, 2, 7, 8, 14, 17, 40, 100, 256, 257, 300, 1000, 1500])
+@pytest.mark.parametrize("clusters", [1, 2, 7, 8, 14, 17, 40, 100, 256, 257, 300, 1024, 1025, 1500])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
     """Features with weights in few or many clusters, in blocks of every kind; beams over few or all of them."""
@@ -102,7 +102,7 @@ def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
         ).all()
     top = layer_of(rng.standard_normal((40, clusters)), [clusters], "float32")
     X = rng.standard_normal((30, 40)) * (rng.random((30, 40)) < 0.5)
-    for width in (1, 3, 16, 17, clusters):
+    for width in (1, 3, 16, 17, 65, clusters):
         indptr, labels, scores = Searcher([top, layer], layout).predict(
             checks.features(sp.csr_array(X.astype(np.float32))), top_k=5, beam_width=width, threads=1
         )
@@ -116,8 +116,11 @@ def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
             assert raw[labels[first:last]] == pytest.approx(want, abs=1e-4)
 
 
-def read_block(raw: bytes, chunks: np.ndarray, *, mapped: bool) -> dict[int, float]:
-    """Position to weight, of float32, with Child of one byte: line by line as docs/format.md says."""
+def read_block(raw: bytes, chunks: np.ndarray, *, mapped: bool, seen: set[str]) -> dict[int, float]:
+    """Position to weight, of float32, with Child of one byte: line by line as docs/format.md says.
+
+    What kinds of blocks and runs there were is added to `seen`.
+    """
     parents = chunks.size - 1
     id_bytes = 1 if parents <= 256 else 2
     map_bytes = 2 * -(-int(np.diff(chunks).max()) // 16)
@@ -139,6 +142,7 @@ def read_block(raw: bytes, chunks: np.ndarray, *, mapped: bool) -> dict[int, flo
 
     if n < 8:
         which = ids()
+        seen.add("narrow with maps" if mapped else "narrow")
         if mapped:
             nodes = [chunks[chunk] + place for chunk in which for place in bits(map_bytes)]
         else:
@@ -149,14 +153,17 @@ def read_block(raw: bytes, chunks: np.ndarray, *, mapped: bool) -> dict[int, flo
                 chunk = next(left, -1) if child >= 128 else chunk
         return dict(zip(nodes, floats(len(nodes)), strict=True))
     words = -(-parents // 64) * 8
-    which = bits(words) if parents <= 1024 and words <= n * id_bytes else ids()
+    has_bits = parents <= 1024 and words <= n * id_bytes
+    which = bits(words) if has_bits else ids()
     assert len(which) == n
+    seen.update({"bits" if has_bits else "ids"} | ({"sums"} if n > 32 else set()))
     sums = np.frombuffer(take((n - 1) // 32 * 4), "<u4")
     counts = [count + 1 for count in take(n)]
     out, first = {}, at
     for i, (chunk, count) in enumerate(zip(which, counts, strict=True)):
         if i and i % 32 == 0:
             assert sums[i // 32 - 1] == at - first
+        seen.add("map" if count >= map_bytes else "children")
         places = bits(map_bytes) if count >= map_bytes else list(take(count))
         assert len(places) == count
         out.update({chunks[chunk] + place: value for place, value in zip(places, floats(count), strict=True)})
@@ -164,8 +171,14 @@ def read_block(raw: bytes, chunks: np.ndarray, *, mapped: bool) -> dict[int, flo
     return out
 
 
-@pytest.mark.parametrize("clusters", [20, 100, 256, 300, 1100])
-def test_blocks_are_as_the_format_says(clusters: int) -> None:
+def test_blocks_are_as_the_format_says() -> None:
+    seen: set[str] = set()
+    for clusters in (20, 100, 256, 300, 1100):
+        check_blocks(clusters, seen)
+    assert seen == {"narrow", "narrow with maps", "ids", "bits", "sums", "children", "map"}
+
+
+def check_blocks(clusters: int, seen: set[str]) -> None:
     rng = np.random.default_rng(clusters)
     sizes = rng.integers(1, 100, clusters).tolist()
     matrix = rng.standard_normal((40, sum(sizes))).astype(np.float32)
@@ -173,20 +186,50 @@ def test_blocks_are_as_the_format_says(clusters: int) -> None:
     matrix[:, 300:] *= rng.random((40, 1)) < 0.7  # blocks of few chunks, some of them full
     layer = layer_of(matrix, sizes, "float32")
     base = layer.weights.starts[:, :4].copy().view("<i8").ravel()
-    begins = np.concatenate([base[:, None] + (layer.weights.starts[:, 4:] & 0x3FFF)]).ravel()
-    kinds = set()
+    begins = (base[:, None] + (layer.weights.starts[:, 4:] & 0x3FFF)).ravel()
     for feature in range(40):
         mark = layer.weights.starts[feature // 28, 4 + feature % 28]
         raw = layer.weights.data[begins[feature] : begins[feature + 1]].tobytes()
         if mark & 0x8000:
             offset, size = np.frombuffer(raw, "<u8").tolist()
             raw = layer.weights.data[offset : offset + size].tobytes()
-        kinds.add((bool(mark & 0x8000), bool(mark & 0x4000)))
-        got = read_block(raw, layer.chunks, mapped=bool(mark & 0x4000)) if raw else {}
+        got = read_block(raw, layer.chunks, mapped=bool(mark & 0x4000), seen=seen) if raw else {}
         [want] = np.nonzero(matrix[feature])
         assert sorted(got) == want.tolist()
         assert [got[node] for node in want.tolist()] == matrix[feature, want].tolist()
-    assert {(False, False), (True, False)} <= kinds
+
+
+@pytest.mark.parametrize("large", [128, 129, 300, 40_000])
+@pytest.mark.parametrize("clusters", [40, 300, 1100])
+def test_wide_blocks_with_children_of_any_size(large: int, clusters: int) -> None:
+    rng = np.random.default_rng(large)
+    sizes = [large] + [2] * (clusters - 1)
+    matrix = rng.standard_normal((12, sum(sizes))).astype(np.float32)
+    matrix *= rng.random(matrix.shape) < rng.choice([0.02, 0.2, 0.9], (12, 1))
+    layer = layer_of(matrix, sizes, "float32")
+    assert (layer.unpacked().to_scipy().toarray() == matrix).all()
+    top = layer_of(rng.standard_normal((12, clusters)), [clusters], "float32")
+    X = sp.csr_array(rng.standard_normal((10, 12)).astype(np.float32))
+    for width in (1, 10, 70, clusters):
+        plain, packed = (
+            Searcher([top, layer], layout).predict(checks.features(X), top_k=5, beam_width=width, threads=1)
+            for layout in ("by-label", "packed")
+        )
+        assert packed[1].tolist() == plain[1].tolist()
+        assert packed[2] == pytest.approx(plain[2], abs=1e-4)
+
+
+def test_unpacking_sees_bits_and_marks_that_cannot_be() -> None:
+    matrix = np.ones((1, 40), np.float32)
+    matrix[0, 3] = 0
+    layer = layer_of(matrix, [1] * 40, "float32")
+    data = layer.weights.data.copy()
+    data[1] |= 8  # the bit of cluster 3, which has no weights
+    starts = layer.weights.starts.copy()
+    starts[0, 4] |= 0x4000  # maps, in a wide block
+    for change in ({"data": data}, {"starts": starts}):
+        with pytest.raises(ModelFormatError, match="feature 0 are damaged"):
+            replace(layer, weights=replace(layer.weights, **change)).unpacked()
 
 
 def test_more_clusters_than_two_bytes_count() -> None:
@@ -206,9 +249,13 @@ SHAPES = {
     "few clusters": [120] * 6,
     "two-byte children": [300, 300, 2],
     "four-byte children": [70_000, 3, 2],
-    "counts": [4] * 40,
+    "bits": [4] * 40,
+    "bits and runs of children": [90] * 40,
+    "bits and two-byte children": [300] + [2] * 300,
+    "bits and four-byte children": [40_000] + [1] * 40,
     "two-byte ids": [2] * 300,
-    "sums": [1] * 1500,
+    "ids only": [1] * 1500,
+    "four-byte ids and two-byte children": [129] + [1] * 66_000,
     "four-byte ids": [1] * 70_000,
 }
 

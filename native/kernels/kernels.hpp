@@ -1,7 +1,7 @@
 // The few loops that are compiled once for each instruction set and chosen when the library is loaded.
 //
-// Only plain structures cross this border and the kernels use no library templates: an inline function compiled here
-// for AVX-512 must never be the copy that the linker keeps for everyone.
+// Only plain structures cross this border, and the kernels leave no inline function that is not inlined (.ci/run looks
+// for them): one compiled here for AVX-512 must never be the copy that the linker keeps for everyone.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 namespace carya {
 
 inline constexpr int kMaxLanes = 16;
+inline constexpr std::int64_t kTouched = 128;
 
 enum class Loss : int { squared_hinge, hinge, logistic };
 enum class Penalty : int { l2, l1 };
@@ -114,8 +115,8 @@ struct Kernels {
     // out[j] += scale * x[j]
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
     // For every feature of a query and every chunk c asked for that the feature has weights in:
-    // sums[base[c] + child] += value * weight. `base` has room for all narrow ids and `sums`, of `room` floats, for all
-    // narrow children behind every base.
+    // sums[base[c] + child] += value * weight. `base` has room for all ids of one or two bytes and `sums`, of `room`
+    // floats, for all such children behind every base. 0 may be added to up to kTouched sums behind a chunk's own.
     void (*add_packed)(const PackedView& weights, const PackedQuery& query, float* sums, std::int64_t room);
     // Raw scores become path scores, in place: h = sums * scale + offsets, joined with the parent's score. `in_logs`
     // says that the hinge form adds logarithms instead of multiplying. `sums` is aligned and has room for whole

@@ -87,14 +87,12 @@ public:
     }
 
     void add(std::span<const std::uint8_t> bytes, bool mapped, float x) const {
-        if (Types::kOnly || Types::chunks_in(bytes) < kWide) {
-            const Narrow block(bytes, mapped ? form_.map_bytes : 0);
-            if constexpr (Types::kOnly) {
-                if (block.n > 0)
-                    add_run({block.children, block.weights, x, query_.base[0], block.m, block.map_lines()});
-            } else {
-                walk(block, x);
-            }
+        const std::int64_t map_bytes = mapped ? form_.map_bytes : 0;
+        if constexpr (Types::kOnly) {
+            const Narrow block(bytes, map_bytes);
+            if (block.n > 0) add_run({block.children, block.weights, x, query_.base[0], block.m, block.map_lines()});
+        } else if (Types::chunks_in(bytes) < kWide) {
+            walk(Narrow(bytes, map_bytes), x);
         } else {
             const Wide block(bytes, form_.map_bytes, form_.words);
             if (block.words > 0) {
@@ -118,12 +116,12 @@ public:
     }
 
 private:
-    // The table of places has room for all narrow ids.
+    // The table of places has room for all ids of one or two bytes.
     bool is_chunk(std::int64_t chunk) const { return sizeof(Id) <= 2 || chunk < query_.chunks; }
 
     std::uint32_t place_of(std::int64_t chunk) const { return is_chunk(chunk) ? query_.base[chunk] : 0; }
 
-    // Sums have room for any narrow child.
+    // Sums have room for any child of one or two bytes.
     bool has_room(std::int64_t at) const { return sizeof(Child) <= 2 || at < room_; }
 
     // The weights of one chunk of a block.
@@ -276,7 +274,7 @@ private:
             const std::uint32_t to = place_of(chunk);
             if (to != 0) add_later(block.run(i, at), x, to);
             at += Wide::run_bytes(block.count(i), block.map_bytes);
-            return true;
+            return at <= block.size;
         });
     }
 
@@ -294,8 +292,8 @@ private:
         for (std::int64_t k = 0; k < query_.wanted_count; ++k) {
             const std::int32_t chunk = query_.wanted[k];
             const std::uint64_t word = block.word(chunk / 64) >> chunk % 64;  // its lowest bit is the chunk's own
-            const int above = __builtin_popcountll(block.word(chunk / 64)) - __builtin_popcountll(word);
-            places[found] = before[chunk / 64] + static_cast<std::uint32_t>(above);
+            const int below = __builtin_popcountll(block.word(chunk / 64)) - __builtin_popcountll(word);
+            places[found] = before[chunk / 64] + static_cast<std::uint32_t>(below);
             to[found] = query_.base[chunk];
             found += static_cast<std::int64_t>(word & 1);
         }
@@ -315,7 +313,7 @@ private:
     }
 #endif
 
-    // Very many ids: each chunk asked for by bisection.
+    // Very many ids for each that is asked for: each chunk asked for by bisection.
     void seek(const Wide& block, float x) const {
         for (std::int64_t k = 0; k < query_.wanted_count; ++k) {
             const std::int64_t chunk = query_.wanted[k];

@@ -136,16 +136,20 @@ struct WideBlock {
     std::int64_t map_bytes = 0;  // of one chunk
     std::int64_t words = 0;      // of 64 bits, one for each chunk of the level; 0 for ids
 
-    static constexpr std::int64_t sum_bytes(std::int64_t n) { return (n - 1) / kSumStep * 4; }
-
     // Whether bits take no more bytes than ids.
     static constexpr bool has_bits(std::int64_t n, std::int64_t level_words) {
         return level_words > 0 && level_words * 8 <= n * Types::kIdBytes;
     }
 
-    static constexpr std::int64_t head_bytes(std::int64_t n, std::int64_t level_words) {
-        return Types::kIdBytes + (has_bits(n, level_words) ? level_words * 8 : n * Types::kIdBytes) + sum_bytes(n) +
-               n * Types::kChildBytes;
+    // Where the parts of a block begin.
+    static constexpr std::int64_t sums_at(std::int64_t n, std::int64_t level_words) {
+        return Types::kIdBytes + (has_bits(n, level_words) ? level_words * 8 : n * Types::kIdBytes);
+    }
+    static constexpr std::int64_t counts_at(std::int64_t n, std::int64_t level_words) {
+        return sums_at(n, level_words) + (n - 1) / kSumStep * 4;
+    }
+    static constexpr std::int64_t runs_at(std::int64_t n, std::int64_t level_words) {
+        return counts_at(n, level_words) + n * Types::kChildBytes;
     }
 
     static constexpr bool is_mapped(std::int64_t count, std::int64_t map_bytes) {
@@ -158,24 +162,19 @@ struct WideBlock {
 
     WideBlock(std::span<const std::uint8_t> bytes, std::int64_t map, std::int64_t level_words) : map_bytes(map) {
         const std::int64_t claimed = Types::chunks_in(bytes);
-        const std::int64_t head = head_bytes(claimed, level_words);
+        const std::int64_t head = runs_at(claimed, level_words);
         if (head > static_cast<std::int64_t>(bytes.size())) return;
         n = claimed;
         words = has_bits(n, level_words) ? level_words : 0;
         chunks = bytes.data() + Types::kIdBytes;
         runs = bytes.data() + head;
-        counts = runs - n * Types::kChildBytes;
-        sums = counts - sum_bytes(n);
+        counts = bytes.data() + counts_at(n, level_words);
+        sums = bytes.data() + sums_at(n, level_words);
         size = static_cast<std::int64_t>(bytes.size()) - head;
     }
 
     std::uint64_t word(std::int64_t w) const { return load<std::uint64_t>(chunks + 8 * w); }
-    std::int64_t id(std::int64_t i) const {
-        if constexpr (Types::kOnly)
-            return 0;
-        else
-            return load<typename Types::Id>(chunks + i * Types::kIdBytes);
-    }
+    std::int64_t id(std::int64_t i) const { return load<typename Types::Id>(chunks + i * Types::kIdBytes); }
     std::int64_t count(std::int64_t i) const {
         return static_cast<std::int64_t>(load<typename Types::Child>(counts + i * Types::kChildBytes)) + 1;
     }
@@ -199,6 +198,13 @@ struct WideBlock {
         return {nodes, nodes + (mapped ? map_bytes : k * Types::kChildBytes), k, mapped};
     }
 
+    // How many bits are set, if there are bits: as many as there are chunks.
+    std::int64_t bits() const {
+        std::int64_t out = 0;
+        for (std::int64_t w = 0; w < words; ++w) out += __builtin_popcountll(word(w));
+        return out;
+    }
+
     // Calls body(i, chunk) for each chunk, ascending, while it returns true.
     template <class Body>
     void each_chunk(const Body& body) const {
@@ -208,8 +214,8 @@ struct WideBlock {
                 if (!body(i, id(i))) return;
         } else {
             for (std::int64_t w = 0; w < words; ++w)
-                for (std::uint64_t left = word(w); left && i < n; left &= left - 1, ++i)
-                    if (!body(i, 64 * w + __builtin_ctzll(left))) return;
+                for (std::uint64_t left = word(w); left; left &= left - 1, ++i)
+                    if (i == n || !body(i, 64 * w + __builtin_ctzll(left))) return;
         }
     }
 };

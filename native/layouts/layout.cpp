@@ -44,7 +44,7 @@ private:
         constexpr std::uint32_t kBase = 0;
         const std::int64_t room = nodes_ + padding(weights_.form);
         float* whole = scratch.whole.reserve(static_cast<std::size_t>(room));
-        std::fill_n(whole, nodes_, 0.0F);
+        std::fill_n(whole, nodes_ + kTouched, 0.0F);
         const PackedQuery asked{query.indices.data(),
                                 query.values.data(),
                                 static_cast<std::int64_t>(query.indices.size()),

@@ -72,8 +72,7 @@ struct Spread {
 
     template <class Types>
     std::int64_t block_bytes(const PackedForm& form) const {
-        const std::int64_t head =
-            wide ? WideBlock<Types>::head_bytes(chunks, form.words) : (1 + chunks) * Types::kIdBytes;
+        const std::int64_t head = wide ? WideBlock<Types>::runs_at(chunks, form.words) : (1 + chunks) * Types::kIdBytes;
         return head + node_bytes + weights_ * Types::kWeightBytes;
     }
 
@@ -120,11 +119,11 @@ public:
 
     void write(std::int64_t feature, std::uint8_t* to) const {
         const Spread spread(weights_, feature, form_, chunking_.chunk_of());
-        if constexpr (!Types::kOnly) to = put(to, static_cast<typename Types::Id>(spread.chunks - 1));
-        if (spread.wide)
-            write_wide(feature, spread.chunks, to);
-        else
-            write_narrow(feature, spread, to);
+        if constexpr (!Types::kOnly) {
+            put(to, static_cast<typename Types::Id>(spread.chunks - 1));
+            if (spread.wide) return write_wide(feature, spread.chunks, to);
+        }
+        write_narrow(feature, spread, to + Types::kIdBytes);
     }
 
 private:
@@ -139,19 +138,20 @@ private:
                  });
     }
 
-    void write_wide(std::int64_t feature, std::int64_t n, std::uint8_t* ids) const {
+    void write_wide(std::int64_t feature, std::int64_t n, std::uint8_t* block) const {
         const bool has_bits = Wide::has_bits(n, form_.words);
-        std::uint8_t* bits = ids;
-        std::uint8_t* sums = ids + (has_bits ? form_.words * 8 : n * Types::kIdBytes);
-        std::uint8_t* counts = sums + Wide::sum_bytes(n);
-        std::uint8_t* const runs = counts + n * Types::kChildBytes;
+        std::uint8_t* const bits = block + Types::kIdBytes;
+        std::uint8_t* ids = bits;
+        std::uint8_t* sums = block + Wide::sums_at(n, form_.words);
+        std::uint8_t* counts = block + Wide::counts_at(n, form_.words);
+        std::uint8_t* const runs = block + Wide::runs_at(n, form_.words);
         std::uint8_t* to = runs;
         std::int64_t written = 0;
         each_run(weights_, feature, chunking_.chunk_of(),
                  [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
                      if (has_bits)
                          set_bit(bits, chunk);
-                     else if constexpr (!Types::kOnly)
+                     else
                          ids = put(ids, static_cast<typename Types::Id>(chunk));
                      if (written > 0 && written % Wide::kSumStep == 0)
                          sums = put(sums, static_cast<std::uint32_t>(to - runs));
@@ -240,10 +240,13 @@ public:
             require(!place.large);
             return;
         }
-        if (Types::chunks_in(bytes) < kWide)
-            read_narrow(bytes, place.mapped);
-        else
-            read_wide(bytes);
+        if constexpr (!Types::kOnly) {
+            if (Types::chunks_in(bytes) >= kWide) {
+                require(!place.mapped);
+                return read_wide(bytes);
+            }
+        }
+        read_narrow(bytes, place.mapped);
     }
 
 private:
@@ -280,19 +283,17 @@ private:
     void read_wide(std::span<const std::uint8_t> bytes) {
         using Wide = WideBlock<Types>;
         const Wide block(bytes, packed_.form.map_bytes, packed_.form.words);
-        require(block.n > 0);
+        require(block.n > 0 && (block.words == 0 || block.bits() == block.n));
         std::int64_t at = 0;
-        std::int64_t seen = 0;
         block.each_chunk([&](std::int64_t i, std::int64_t chunk) {
             require(is_chunk(chunk) && (i % Wide::kSumStep != 0 || block.sum(i / Wide::kSumStep) == at));
             const WideRun run = block.run(i, at);
             require(run.count > 0);
             if (wanted_.wants(chunk)) take_run(chunk, run);
             at += Wide::run_bytes(run.count, block.map_bytes);
-            ++seen;
             return true;
         });
-        require(seen == block.n && at == block.size);
+        require(at == block.size);
     }
 
     void take_run(std::int64_t chunk, const WideRun& run) {
@@ -395,6 +396,8 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
             if (weights.length(f) == 0) return;
             const Spread spread(weights, f, form, chunking.chunk_of());
             sizes[f] = spread.block_bytes<Types>(form);
+            if (sizes[f] > std::numeric_limits<std::uint32_t>::max())
+                throw std::invalid_argument("feature " + std::to_string(f) + " has more weights than 4 GiB hold");
             mapped[f] = spread.mapped;
         });
     });

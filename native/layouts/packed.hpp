@@ -16,17 +16,19 @@
 // and a *wide* one with what lets a search skip most of it:
 //
 //     chunk[n]     which                                           Id each
-//  or bit[]        for each chunk of the level whether it has any  in whole words of 64; where that takes no more bytes
-//     sum[]        how many bytes of runs stand before every 32nd  4 bytes each; not for the first
+//  or bit[]        for each chunk of the level whether it has any  in whole words of 64; in levels of at most 1,024
+//                                                                  chunks, where that takes no more bytes
+//     sum[]        how many bytes of runs stand before the chunks  4 bytes each
+//                  32, 64, … of these, counted from 0
 //     count[n]     how many weights in each chunk, less one        Child each
 //     run[n]       of each chunk child[] or map, then weight[]
 //
 // Id has 1 byte up to 256 chunks, 2 up to 65,536, else 4, and none at all (n and chunk are left out, and no child is
 // marked as the last) if there is but one chunk. Of a level with few chunks and few nodes a beam wants nearly all: its
 // blocks are *whole*, as if all nodes were of one chunk, and only scales are still a chunk's own. Child has 1, 2 or 4,
-// as the largest chunk needs; m follows from the size of the block. Narrow blocks, and runs of wide ones, have maps
-// where those take no more bytes than children: then one instruction adds 16 weights. A feature without weights has no
-// bytes. What a query needs of a rare feature lies in one or two cache lines, and a run in one.
+// as the largest chunk needs; m follows from the size of a narrow block. Narrow blocks, and runs of wide ones, have
+// maps where those take no more bytes than children: then one instruction adds 16 weights. A feature without weights
+// has no bytes. What a query needs of a rare feature lies in one or two cache lines, and most runs do in one.
 #pragma once
 
 #include <cstdint>
@@ -89,11 +91,11 @@ struct BlockStarts {
     std::span<const StartLine> lines;  // features / 28 + 1: the entry behind the last feature says where blocks end
     std::int64_t features = 0;
 
-    const StartLine& line(std::int64_t feature) const {
+    [[gnu::always_inline]] const StartLine& line(std::int64_t feature) const {
         return lines[static_cast<std::uint32_t>(feature) / StartLine::kFeatures];
     }
 
-    BlockPlace operator[](std::int64_t feature) const {
+    [[gnu::always_inline]] BlockPlace operator[](std::int64_t feature) const {
         const auto number = static_cast<std::uint32_t>(feature);  // a division of 32 bits is a multiplication
         const std::uint32_t slot = number % StartLine::kFeatures;
         const StartLine& here = lines[number / StartLine::kFeatures];
