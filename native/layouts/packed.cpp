@@ -107,6 +107,14 @@ private:
     std::vector<std::int32_t> block_of_;
 };
 
+// What is written.
+struct Written {
+    const CsrView& weights;
+    const Chunking& chunking;
+    const PackedForm& form;
+    std::span<const float> scales;
+};
+
 // Writes blocks, each to its place, whose bytes are 0.
 template <class Types>
 class Writer {
@@ -114,8 +122,8 @@ class Writer {
     using Wide = WideBlock<Types>;
 
 public:
-    Writer(const CsrView& weights, const Chunking& chunking, const PackedForm& form, std::span<const float> scales)
-        : weights_(weights), chunking_(chunking), form_(form), scales_(scales) {}
+    explicit Writer(const Written& what)
+        : weights_(what.weights), chunking_(what.chunking), form_(what.form), scales_(what.scales) {}
 
     void write(std::int64_t feature, std::uint8_t* to) const {
         const Spread spread(weights_, feature, form_, chunking_.chunk_of());
@@ -193,17 +201,13 @@ private:
     std::span<const float> scales_;
 };
 
-// Every position, as it is.
-struct All {
-    bool wants(std::int64_t) const { return true; }
-    std::int32_t column(std::int64_t position) const { return static_cast<std::int32_t>(position); }
-};
-
-// Some positions, numbered in the order they are given in.
-class Some {
+// Which positions are to be unpacked: all, or some, numbered in the order they are given in.
+class Wanted {
 public:
-    Some(const Chunking& chunking, std::span<const std::int32_t> positions)
-        : columns_(chunking.chunk_of().size(), -1), wanted_(chunking.chunks().size() - 1, 0) {
+    Wanted() = default;
+
+    Wanted(const Chunking& chunking, std::span<const std::int32_t> positions)
+        : all_(false), columns_(chunking.chunk_of().size(), -1), wanted_(chunking.chunks().size() - 1, 0) {
         for (std::size_t at = 0; at < positions.size(); ++at) {
             const std::int64_t position = positions[at];
             if (position < 0 || position >= static_cast<std::int64_t>(columns_.size()))
@@ -214,16 +218,20 @@ public:
         }
     }
 
-    bool wants(std::int64_t chunk) const { return wanted_[chunk] != 0; }
-    std::int32_t column(std::int64_t position) const { return columns_[position]; }
+    bool wants(std::int64_t chunk) const { return all_ || wanted_[chunk] != 0; }
+    // -1 for a position that is not wanted.
+    std::int32_t column(std::int64_t position) const {
+        return all_ ? static_cast<std::int32_t>(position) : columns_[position];
+    }
 
 private:
-    std::vector<std::int32_t> columns_;  // of each position, -1 if it is not wanted
+    bool all_ = true;
+    std::vector<std::int32_t> columns_;  // of each position
     std::vector<std::uint8_t> wanted_;   // of each chunk
 };
 
 // Adds the weights of a feature at the positions that are wanted. Chunks without any are passed over by their counts.
-template <class Types, class Wanted>
+template <class Types>
 class Reader {
     using Child = typename Types::Child;
 
@@ -391,15 +399,22 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
     const std::int64_t features = weights.rows();
     std::vector<std::int64_t> sizes(features);
     std::vector<std::uint8_t> mapped(features);
+    // Chosen once, so that the loops below are compiled once and not for all types.
+    using Size = std::int64_t (*)(const Spread&, const PackedForm&);
+    using Write = void (*)(const Written&, std::int64_t, std::uint8_t*);
+    Size size = nullptr;
+    Write write = nullptr;
     for_form(form, [&]<class Types>() {
-        parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
-            if (weights.length(f) == 0) return;
-            const Spread spread(weights, f, form, chunking.chunk_of());
-            sizes[f] = spread.block_bytes<Types>(form);
-            if (sizes[f] > std::numeric_limits<std::uint32_t>::max())
-                throw std::invalid_argument("feature " + std::to_string(f) + " has more weights than 4 GiB hold");
-            mapped[f] = spread.mapped;
-        });
+        size = [](const Spread& spread, const PackedForm& of) { return spread.block_bytes<Types>(of); };
+        write = [](const Written& what, std::int64_t f, std::uint8_t* to) { Writer<Types>(what).write(f, to); };
+    });
+    parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
+        if (weights.length(f) == 0) return;
+        const Spread spread(weights, f, form, chunking.chunk_of());
+        sizes[f] = size(spread, form);
+        mapped[f] = spread.mapped;
+        if (sizes[f] > std::numeric_limits<std::uint32_t>::max())
+            throw std::invalid_argument("feature " + std::to_string(f) + " has more weights than 4 GiB hold");
     });
 
     std::int64_t used = 0;
@@ -429,24 +444,21 @@ Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, Precis
         put(to, static_cast<std::uint64_t>(sizes[f]));
         next += sizes[f];
     }
-    for_form(form, [&]<class Types>() {
-        const Writer<Types> writer(weights, chunking, form, out.scales);
-        parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
-            if (weights.length(f) == 0) return;
-            writer.write(f, out.data.data() + (find_block(starts[f], out.data).data() - out.data.data()));
-        });
+    const Written what{weights, chunking, form, out.scales};
+    parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
+        if (weights.length(f) == 0) return;
+        write(what, f, out.data.data() + (find_block(starts[f], out.data).data() - out.data.data()));
     });
     return out;
 }
 
 namespace {
 
-template <class Wanted>
 Csr unpack_wanted(const PackedView& packed, const Chunking& chunking, const Wanted& wanted, std::int64_t cols) {
     Csr out;
     out.cols = cols;
     for_form(packed.form, [&]<class Types>() {
-        Reader<Types, Wanted> reader(packed, chunking, wanted, out);
+        Reader<Types> reader(packed, chunking, wanted, out);
         for (std::int64_t f = 0; f < packed.features(); ++f) {
             reader.read(f);
             out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
@@ -458,24 +470,24 @@ Csr unpack_wanted(const PackedView& packed, const Chunking& chunking, const Want
 }  // namespace
 
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks) {
-    return unpack_wanted(packed, Chunking(packed.form, chunks), All{}, chunks.back());
+    return unpack_wanted(packed, Chunking(packed.form, chunks), Wanted(), chunks.back());
 }
 
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks, std::span<const std::int32_t> positions) {
     const Chunking chunking(packed.form, chunks);
-    const Some wanted(chunking, positions);
+    const Wanted wanted(chunking, positions);
     return unpack_wanted(packed, chunking, wanted, static_cast<std::int64_t>(positions.size()));
 }
 
 std::vector<float> weights_at(const PackedView& packed, std::span<const std::int64_t> chunks,
                               std::span<const std::int32_t> features, std::int32_t position) {
     const Chunking chunking(packed.form, chunks);
-    const Some wanted(chunking, {&position, 1});
+    const Wanted wanted(chunking, {&position, 1});
     std::vector<float> out;
     out.reserve(features.size());
     for_form(packed.form, [&]<class Types>() {
         Csr block;
-        Reader<Types, Some> reader(packed, chunking, wanted, block);
+        Reader<Types> reader(packed, chunking, wanted, block);
         for (const std::int32_t feature : features) {
             if (feature < 0 || feature >= packed.features()) throw std::invalid_argument("there is no such feature");
             block.indices.clear();
