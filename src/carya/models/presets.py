@@ -33,17 +33,26 @@ class Preset:
 
 
 _HINGE = {"negatives": "teacher", "transform": "l2-hinge"}
+_BEAM = 10  # of the systems' own trees; those of an ensemble search with half of what they are told
 
 #: All presets, by name.
 PRESETS: dict[str, Preset] = {
     "parabel": Preset(
         "Prabhu et al. 2018: three balanced binary trees over PIFA, squared hinge among siblings",
-        {"branching": 2, "max_leaf": 100, **_HINGE},
+        {"branching": 2, "max_leaf": 100, "beam_width": 2 * _BEAM, **_HINGE},
         trees=3,
     ),
     "bonsai": Preset(
         "Khandagale et al. 2020: three shallow trees of unbalanced splits in 100",
-        {"branching": 100, "max_leaf": 100, "max_depth": 3, "balanced": False, "bisect": False, **_HINGE},
+        {
+            "branching": 100,
+            "max_leaf": 100,
+            "max_depth": 3,
+            "balanced": False,
+            "bisect": False,
+            "beam_width": 2 * _BEAM,
+            **_HINGE,
+        },
         trees=3,
     ),
     "dismec": Preset(
