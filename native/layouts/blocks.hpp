@@ -69,6 +69,11 @@ struct BlockTypes {
     }
 };
 
+// Whether maps say where `count` weights stand in no more bytes than children do.
+constexpr bool maps_pay(std::int64_t count, std::int64_t child_bytes, std::int64_t map_bytes) {
+    return map_bytes > 0 && map_bytes <= count * child_bytes;
+}
+
 // A block with weights in so many chunks is wide: a search can skip most of them.
 constexpr std::int64_t kWide = 8;
 
@@ -153,7 +158,7 @@ struct WideBlock {
     }
 
     static constexpr bool is_mapped(std::int64_t count, std::int64_t map_bytes) {
-        return map_bytes > 0 && count * Types::kChildBytes >= map_bytes;
+        return maps_pay(count, Types::kChildBytes, map_bytes);
     }
 
     static constexpr std::int64_t run_bytes(std::int64_t count, std::int64_t map_bytes) {

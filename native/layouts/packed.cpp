@@ -60,13 +60,13 @@ struct Spread {
         std::int64_t mixed = 0;  // of nodes, if each run has what takes fewer bytes
         each_run(weights, feature, chunk_of, [&](std::int32_t, std::int64_t begin, std::int64_t end) {
             ++chunks;
-            const std::int64_t children = (end - begin) * form.child_bytes;
-            mixed += form.map_bytes > 0 ? std::min<std::int64_t>(children, form.map_bytes) : children;
+            const std::int64_t count = end - begin;
+            mixed += maps_pay(count, form.child_bytes, form.map_bytes) ? form.map_bytes : count * form.child_bytes;
         });
         const std::int64_t maps = chunks * form.map_bytes;
         const std::int64_t children = weights_ * form.child_bytes;
         wide = chunks >= kWide;
-        mapped = !wide && maps > 0 && maps <= children;
+        mapped = !wide && maps_pay(weights_, form.child_bytes, maps);
         node_bytes = wide ? mixed : mapped ? maps : children;
     }
 

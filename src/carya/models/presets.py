@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from carya.errors import ParameterError
-from carya.models.ensemble import Ensemble
+from carya.models.ensemble import BEAM_SHARE, Ensemble
 from carya.models.xr_linear import XRLinear
 from carya.params import Parameterised, hint
 
@@ -33,13 +33,13 @@ class Preset:
 
 
 _HINGE = {"negatives": "teacher", "transform": "l2-hinge"}
-_BEAM = 10  # of the systems' own trees; those of an ensemble search with half of what they are told
+_BEAM = round(10 / BEAM_SHARE)  # each tree of an ensemble searches with a share of it, which is the systems' 10
 
 #: All presets, by name.
 PRESETS: dict[str, Preset] = {
     "parabel": Preset(
         "Prabhu et al. 2018: three balanced binary trees over PIFA, squared hinge among siblings",
-        {"branching": 2, "max_leaf": 100, "beam_width": 2 * _BEAM, **_HINGE},
+        {"branching": 2, "max_leaf": 100, "beam_width": _BEAM, **_HINGE},
         trees=3,
     ),
     "bonsai": Preset(
@@ -50,7 +50,7 @@ PRESETS: dict[str, Preset] = {
             "max_depth": 3,
             "balanced": False,
             "bisect": False,
-            "beam_width": 2 * _BEAM,
+            "beam_width": _BEAM,
             **_HINGE,
         },
         trees=3,
