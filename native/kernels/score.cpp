@@ -113,6 +113,9 @@ public:
     // What waits to be added.
     void finish() const {
         for (std::uint64_t i = next_ > kWaiting ? next_ - kWaiting : 0; i < next_; ++i) add_run(waiting_[i % kWaiting]);
+#ifdef CARYA_MASKS
+        add_listed();
+#endif
     }
 
 private:
@@ -162,7 +165,7 @@ private:
 
     CARYA_INLINE void add_children(const Run& run) const {
 #ifdef CARYA_MASKS
-        if constexpr (sizeof(Child) == 1) return add_fours(run);
+        if constexpr (sizeof(Child) == 1) return list_children(run);
 #endif
         for (std::int64_t e = 0; e < run.count; ++e) {
             const auto child = load<Child>(run.nodes + e * Types::kChildBytes);
@@ -194,31 +197,25 @@ private:
         }
     }
 
-    CARYA_INLINE static __m128 four_weights_at(__mmask8 which, const std::uint8_t* bytes) {
-        if constexpr (std::is_same_v<Weight, Root>) {
-            const __m128 value = _mm_cvtepi32_ps(_mm_cvtepi8_epi32(_mm_maskz_loadu_epi8(which, bytes)));
-            return _mm_mul_ps(value, _mm_andnot_ps(_mm_set1_ps(-0.0F), value));
-        } else if constexpr (std::is_same_v<Weight, Half>) {
-            return _mm_cvtph_ps(_mm_maskz_loadu_epi16(which, bytes));
-        } else {
-            return _mm_maskz_loadu_ps(which, bytes);
+    // However short runs are, what they add to which sum stands in one list, and one long loop adds it: nobody can
+    // guess where each run ends.
+    CARYA_INLINE void list_children(const Run& run) const {
+        for (std::int64_t e = 0; e < run.count; e += 16) {
+            const std::int64_t some = std::min<std::int64_t>(run.count - e, 16);
+            const auto which = static_cast<__mmask16>((1U << some) - 1);
+            const __m512i children = _mm512_maskz_cvtepu8_epi32(which, _mm_maskz_loadu_epi8(which, run.nodes + e));
+            const __m512 weights = weights_at(which, run.weights + e * Types::kWeightBytes);
+            _mm512_storeu_si512(listed_to_ + listed_,
+                                _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(run.to)), children));
+            _mm512_storeu_ps(listed_values_ + listed_, _mm512_mul_ps(_mm512_set1_ps(run.x), weights));
+            listed_ += some;
+            if (listed_ > kListed) add_listed();
         }
     }
 
-    // Always four sums, so that fewer jumps depend on how many there are. Where a run ends before, 0 is added to sums
-    // that lie apart, as one after the other to the same would wait.
-    CARYA_INLINE void add_fours(const Run& run) const {
-        const __m128i apart = _mm_cvtsi32_si128(0x60402000);
-        float* const out = sums_ + run.to;
-        for (std::int64_t e = 0; e < run.count; e += 4) {
-            const auto which = static_cast<__mmask8>(run.count - e >= 4 ? 0xF : (1U << (run.count - e)) - 1);
-            alignas(16) float products[4];
-            _mm_store_ps(products,
-                         _mm_mul_ps(_mm_set1_ps(run.x), four_weights_at(which, run.weights + e * Types::kWeightBytes)));
-            const auto children =
-                static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm_mask_loadu_epi8(apart, which, run.nodes + e)));
-            for (int i = 0; i < 4; ++i) out[children >> 8 * i & 0xFF] += products[i];
-        }
+    CARYA_INLINE void add_listed() const {
+        for (std::int64_t i = 0; i < listed_; ++i) sums_[listed_to_[i]] += listed_values_[i];
+        listed_ = 0;
     }
 
     // Where the run of the i-th chunk begins.
@@ -357,6 +354,10 @@ private:
     using Found = Finder<std::conditional_t<kCanFind, Id, std::uint16_t>>;
     bool find_;
     Found finder_;
+    static constexpr std::int64_t kListed = 256;
+    mutable std::int64_t listed_ = 0;
+    alignas(64) mutable std::uint32_t listed_to_[kListed + 16];
+    alignas(64) mutable float listed_values_[kListed + 16];
 #endif
 };
 
