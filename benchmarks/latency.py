@@ -5,6 +5,10 @@
 FEATURES is a folder as for compare.py. Each system trains once (the models are kept in --models and used again), then
 opens its model and answers in processes of its own, in turn, several rounds; medians are shown. Then Carya's layouts,
 precisions and beam widths. With matplotlib there, a plot of recall against latency is written beside the JSON.
+
+Carya trains with the settings of libpecos, and with --set once more with others, as "carya-set":
+
+    ... --set branching=256 cost=0.5 threshold=0.25 'threshold_by="effect"'
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import measure
 from launch import run_script
 
 PEERS = ("libpecos", "omikuji", "napkinxc")
@@ -44,6 +49,7 @@ def main() -> None:
     parser.add_argument("features", help="folder with the matrices")
     parser.add_argument("--peer-python", help="python of the peers' virtual environment; without it Carya runs alone")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
+    parser.add_argument("--set", nargs="+", default=[], help="other settings for Carya, as name=JSON")
     parser.add_argument("--models", type=Path, help="folder to keep trained models in")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
@@ -55,6 +61,9 @@ def main() -> None:
 
 def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -> None:
     pythons = {"carya": sys.executable}
+    if arguments.set:
+        pythons["carya-set"] = sys.executable
+    ours = list(pythons)[-1]
     if arguments.peer_python:
         pythons |= dict.fromkeys(arguments.peers, arguments.peer_python)
     data = Path(arguments.features).resolve().name
@@ -62,14 +71,15 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
     for system, place in places.items():
         if not place.exists():
             begun = place.with_name(f"{place.name}.begun")  # a training that was stopped is not taken for a model
-            options = [system, arguments.features, begun, "--train", "--threads", arguments.threads]
+            options = [module_of(system), arguments.features, begun, "--train", "--threads", arguments.threads]
+            options += ["--set", *arguments.set] if system == "carya-set" else []
             done = run_script(pythons[system], "run_latency.py", *options)
             begun.rename(place)
             console.print(f"{system}: trained in {done['train_s']:.1f} s", highlight=False)
     runs: dict[str, list[dict[str, Any]]] = {system: [] for system in pythons}
     for number in range(arguments.rounds):
         for system, python in pythons.items():
-            options = [system, arguments.features, places[system], "--threads", arguments.threads]
+            options = [module_of(system), arguments.features, places[system], "--threads", arguments.threads]
             options += ["--precision"] * (number == 0)
             runs[system].append(run_script(python, "run_latency.py", *options))
         console.print(f"round {number + 1} of {arguments.rounds}", highlight=False)
@@ -81,13 +91,14 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
         "data": data,
         "threads": arguments.threads,
         "rounds": arguments.rounds,
+        "set": measure.settings(arguments.set),
         "systems": middle,
         "ratios": {
-            system: {key: one[key] / middle["carya"][key] for key, _ in ROWS[:-3] if key in one}
+            system: {key: one[key] / middle[ours][key] for key, _ in ROWS[:-3] if key in one}
             for system, one in middle.items()
-            if system != "carya"
+            if system != ours
         },
-        **run_script(sys.executable, "run_layouts.py", arguments.features, places["carya"]),
+        **run_script(sys.executable, "run_layouts.py", arguments.features, places[ours]),
         "runs": runs,
     }
     show(console, result)
@@ -95,6 +106,10 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")
         plot(result, arguments.out.with_suffix(".svg"), console)
+
+
+def module_of(system: str) -> str:
+    return system.removesuffix("-set")
 
 
 def show(console: Console, result: dict[str, Any]) -> None:

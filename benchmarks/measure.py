@@ -33,6 +33,11 @@ def arguments(description):
     return parser.parse_args()
 
 
+def settings(given):
+    """Parameters given as name=JSON."""
+    return {name: json.loads(value) for name, _, value in (one.partition("=") for one in given)}
+
+
 def read(folder, name):
     """One matrix of a feature folder, float32 CSR with sorted rows."""
     matrix = sp.csr_matrix(sp.load_npz(Path(folder) / name)).astype(np.float32)

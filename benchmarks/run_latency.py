@@ -14,6 +14,7 @@ def main():
     parser.add_argument("features")
     parser.add_argument("model", type=Path)
     parser.add_argument("--train", action="store_true", help="train and save, and do nothing else")
+    parser.add_argument("--set", nargs="*", default=[], help="how to train, as name=JSON")
     parser.add_argument("--rows", type=int, default=4000, help="queries, one by one and in batch")
     parser.add_argument("--precision", action="store_true", help="measure precision on all test rows too")
     parser.add_argument("--threads", type=int, default=2)
@@ -23,7 +24,7 @@ def main():
     if arguments.train:
         X, Y, _, _ = measure.load(arguments.features)
         started = time.perf_counter()
-        ranker.train(X, Y, str(arguments.model), arguments.threads)
+        ranker.train(X, Y, str(arguments.model), arguments.threads, **measure.settings(arguments.set))
         measure.emit({"train_s": time.perf_counter() - started})
         return
 

@@ -26,6 +26,8 @@ import scipy.sparse as sp
 
 import carya
 
+import measure
+
 
 def texts_of(data: Path, part: str) -> list[str] | None:
     return lines_of(data, f"{part}.texts.txt")
@@ -178,8 +180,7 @@ def main() -> None:
     parser.add_argument("--save", type=Path)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    given = {name: json.loads(value) for name, _, value in (one.partition("=") for one in arguments.set)}
-    found = (speed if arguments.speed else precision)(arguments.data, arguments, given)
+    found = (speed if arguments.speed else precision)(arguments.data, arguments, measure.settings(arguments.set))
     print(json.dumps(found))
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)

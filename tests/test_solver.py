@@ -265,6 +265,24 @@ def test_threshold_and_most_weights() -> None:
         assert np.abs(np.delete(full[:-1, label], kept)).max() <= np.abs(full[kept, label]).min()
 
 
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+@pytest.mark.parametrize("rows", [80, 3])  # of few rows, most features have but one
+def test_threshold_by_effect(penalty: str, rows: int) -> None:
+    """A weight is compared after it is multiplied with the usual size of its feature's values, that of all being 1."""
+    X, Y = problem(12, rows=rows, columns=40, labels=20)
+    X[:, 3] = 0
+    X = X * 2.0 ** (np.arange(40) % 7 - 3)  # features of very different sizes
+    how = {"tolerance": 0.03, "max_passes": 20, "penalty": penalty, "cost": 5.0}
+    full = flat_weights(sp.csr_array(X), Y, **how)
+    there = X != 0
+    usual = np.sqrt((X**2).sum(axis=0) / np.maximum(there.sum(axis=0), 1)) / np.sqrt((X[there] ** 2).mean())
+    for threshold in (0.0, 0.05, 0.3):
+        cut = flat_weights(sp.csr_array(X), Y, threshold=threshold, threshold_by="effect", **how)
+        want = np.where(np.abs(full[:-1]) * usual[:, None] >= threshold, full[:-1], 0)
+        assert np.array_equal(cut, np.vstack([want, full[-1:]]))
+    assert 0 < np.count_nonzero(want) < np.count_nonzero(full[:-1])
+
+
 def test_a_layer_is_trained_on_its_shortlist_only() -> None:
     """Teacher negatives: a label sees the rows of its cluster and no others."""
     X, Y = problem(13, rows=60, labels=6)

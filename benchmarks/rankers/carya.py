@@ -1,4 +1,4 @@
-"""Carya, with the defaults of libpecos so that both search like models."""
+"""Carya, with the defaults of libpecos so that both search like models, unless told otherwise."""
 
 from carya import XRLinear
 from carya import load as open_model
@@ -6,8 +6,9 @@ from carya import load as open_model
 import measure
 
 
-def train(X, Y, folder, threads):
-    XRLinear(negatives="teacher", transform="l3-hinge", n_jobs=threads).fit(X, Y).save(folder)
+def train(X, Y, folder, threads, **settings):
+    alike = {"negatives": "teacher", "transform": "l3-hinge"}
+    XRLinear(**(alike | settings), n_jobs=threads).fit(X, Y).save(folder)
 
 
 def load(folder, threads):

@@ -58,7 +58,7 @@ void register_train(nb::module_& m) {
         "train_layers",
         [](const CheckedFeatures& features, const std::vector<const Problem*>& problems, Loss loss, Penalty penalty,
            float positive_cost, float negative_cost, bool own_costs, float bias, float tolerance, int max_passes,
-           float threshold, std::int64_t max_weights, int threads, nb::object report) {
+           float threshold, bool by_effect, std::int64_t max_weights, int threads, nb::object report) {
             SolverOptions options;
             options.loss = loss;
             options.penalty = penalty;
@@ -69,6 +69,7 @@ void register_train(nb::module_& m) {
             options.tolerance = tolerance;
             options.max_passes = max_passes;
             options.threshold = threshold;
+            options.by_effect = by_effect;
             options.max_weights = max_weights;
             PythonMonitor monitor(std::move(report));
             std::vector<LayerProblem> views;
@@ -87,7 +88,8 @@ void register_train(nb::module_& m) {
             return out;
         },
         "features"_a, "problems"_a, "loss"_a, "penalty"_a, "positive_cost"_a, "negative_cost"_a, "own_costs"_a,
-        "bias"_a, "tolerance"_a, "max_passes"_a, "threshold"_a, "max_weights"_a, "threads"_a, "report"_a.none(),
+        "bias"_a, "tolerance"_a, "max_passes"_a, "threshold"_a, "by_effect"_a, "max_weights"_a, "threads"_a,
+        "report"_a.none(),
         "Train layers that do not depend on each other: a list of ((indptr, indices, values), offsets, dense).");
 }
 

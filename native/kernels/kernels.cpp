@@ -12,7 +12,7 @@ namespace carya {
                    std::int64_t);                                                                              \
     void column_pass(int, const ColumnProblem&, LaneState&, const std::uint32_t*, std::int64_t, std::int64_t); \
     void column_offset(int, const ColumnProblem&, LaneState&);                                                 \
-    void mark_large(int, const float*, std::int64_t, float, std::uint16_t*);                                   \
+    void mark_large(int, const float*, std::int64_t, const float*, std::uint16_t*);                            \
     float dot(const float*, const float*, std::int64_t);                                                       \
     float sparse_dot(const std::uint32_t*, const float*, std::int64_t, const float*);                          \
     void add_scaled(float*, const float*, float, std::int64_t);                                                \

@@ -107,8 +107,9 @@ struct Kernels {
                         std::int64_t begin, std::int64_t end);
     // Moves the offsets of the state, and the scores with them.
     void (*column_offset)(int lanes, const ColumnProblem& problem, LaneState& state);
-    // Bit l of masks[i] says whether |values[i * lanes + l]| >= threshold, for each of `count` rows of lanes.
-    void (*mark_large)(int lanes, const float* values, std::int64_t count, float threshold, std::uint16_t* masks);
+    // Bit l of masks[i] says whether |values[i * lanes + l]| >= thresholds[i], for each of `count` rows of lanes.
+    void (*mark_large)(int lanes, const float* values, std::int64_t count, const float* thresholds,
+                       std::uint16_t* masks);
     float (*dot)(const float* a, const float* b, std::int64_t count);
     // The same of a sparse vector with a dense one. Columns are below 2^31.
     float (*sparse_dot)(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x);

@@ -8,21 +8,21 @@ namespace carya::CARYA_ISA {
 namespace {
 
 template <int N>
-void mark(const float* values, std::int64_t count, float threshold, std::uint16_t* masks) {
+void mark(const float* values, std::int64_t count, const float* thresholds, std::uint16_t* masks) {
     using L = Lanes<N>;
     for (std::int64_t i = 0; i < count; ++i) {
         const auto& row = L::at(values + i * N);
-        masks[i] = static_cast<std::uint16_t>(L::gather((row >= threshold) | (-row >= threshold)));
+        masks[i] = static_cast<std::uint16_t>(L::gather((row >= thresholds[i]) | (-row >= thresholds[i])));
     }
 }
 
 }  // namespace
 
-void mark_large(int lanes, const float* values, std::int64_t count, float threshold, std::uint16_t* masks) {
+void mark_large(int lanes, const float* values, std::int64_t count, const float* thresholds, std::uint16_t* masks) {
     switch (lanes) {
-        case 4: return mark<4>(values, count, threshold, masks);
-        case 8: return mark<8>(values, count, threshold, masks);
-        default: return mark<16>(values, count, threshold, masks);
+        case 4: return mark<4>(values, count, thresholds, masks);
+        case 8: return mark<8>(values, count, thresholds, masks);
+        default: return mark<16>(values, count, thresholds, masks);
     }
 }
 

@@ -153,11 +153,13 @@ void BlockSolver::descend(const Block& block) {
     }
 }
 
-// Appends the weights of shared features at or above the threshold, from an array of features x lanes.
-void BlockSolver::collect_shared(const Block& block, const float* values, float least, std::vector<Weight>& weights) {
+// Appends the weights of shared features at or above their thresholds, from an array of features x lanes.
+void BlockSolver::collect_shared(const Block& block, const float* values, std::vector<Weight>& weights) {
     const std::vector<std::uint32_t>& features = block.rows->features;
     masks_.resize(features.size());
-    kernels().mark_large(lanes_, values, static_cast<std::int64_t>(features.size()), least, masks_.data());
+    least_.resize(features.size());
+    std::transform(features.begin(), features.end(), least_.begin(), [&](std::uint32_t f) { return thresholds_[f]; });
+    kernels().mark_large(lanes_, values, static_cast<std::int64_t>(features.size()), least_.data(), masks_.data());
     for (std::size_t f = 0; f < features.size(); ++f)
         for (unsigned mask = masks_[f]; mask != 0; mask &= mask - 1) {
             const auto lane = static_cast<std::size_t>(std::countr_zero(mask));
@@ -165,35 +167,32 @@ void BlockSolver::collect_shared(const Block& block, const float* values, float 
         }
 }
 
-// Appends all weights at or above the threshold. Those of features with one row come from that row's alpha, or have
+// Appends all weights at or above their thresholds. Those of features with one row come from that row's alpha, or have
 // columns of their own.
 void BlockSolver::collect(const Block& block, std::vector<Weight>& weights) {
     const LocalRows& rows = *block.rows;
     const std::size_t from = weights.size();
-    // With threshold 0 all weights stay but those that are exactly 0.
-    const float least = std::max(options_.threshold, std::numeric_limits<float>::min());
+    const auto take = [&](std::uint32_t feature, std::size_t label, float value) {
+        if (std::fabs(value) >= thresholds_[feature]) weights.push_back({feature, block.positions[label], value});
+    };
     if (options_.penalty == Penalty::l1) {
-        collect_shared(block, columns_.weights(), least, weights);
+        collect_shared(block, columns_.weights(), weights);
         const float* singles = columns_.weights() + columns_.singles() * lanes_;
         for (std::size_t e = 0; e < rows.single_features.size(); ++e)
-            for (std::size_t l = 0; l < labels_; ++l)
-                if (const float value = singles[e * lanes_ + l]; std::fabs(value) >= least)
-                    weights.push_back({rows.single_features[e], block.positions[l], value});
+            for (std::size_t l = 0; l < labels_; ++l) take(rows.single_features[e], l, singles[e * lanes_ + l]);
         if (options_.max_weights > 0) keep_largest(weights, from);
         return;
     }
-    collect_shared(block, problem_.weights, least, weights);
+    collect_shared(block, problem_.weights, weights);
     for (std::size_t r = 0; r < positive_.size(); ++r) {
         if (rows.largest_single[r] == 0.0F) continue;
         const float* alpha = problem_.alpha + r * lanes_;
-        const float enough = least / rows.largest_single[r];
+        const float enough = thresholds_.least() / rows.largest_single[r];
         for (std::size_t l = 0; l < labels_; ++l) {
             if (alpha[l] < enough) continue;
             const float signed_alpha = (positive_[r] >> l & 1U) ? alpha[l] : -alpha[l];
-            for (std::int64_t e = rows.single_offsets[r]; e < rows.single_offsets[r + 1]; ++e) {
-                const float value = signed_alpha * rows.single_values[e];
-                if (std::fabs(value) >= least) weights.push_back({rows.single_features[e], block.positions[l], value});
-            }
+            for (std::int64_t e = rows.single_offsets[r]; e < rows.single_offsets[r + 1]; ++e)
+                take(rows.single_features[e], l, signed_alpha * rows.single_values[e]);
         }
     }
     if (options_.max_weights > 0) keep_largest(weights, from);

@@ -11,6 +11,7 @@
 #include "../matrix.hpp"
 #include "columns.hpp"
 #include "rows.hpp"
+#include "thresholds.hpp"
 
 namespace carya {
 
@@ -23,6 +24,7 @@ struct SolverOptions {
     float tolerance = 0.005F;  // a label is done when a pass gains less than this share of all gained so far
     int max_passes = 20;
     float threshold = 0.1F;        // smaller weights are dropped
+    bool by_effect = false;        // the threshold is that of a feature with values of the usual size (thresholds.hpp)
     std::int64_t max_weights = 0;  // most weights a label keeps, the largest; 0 is no limit
     bool own_costs = false;        // the values of the positives multiply their costs
 };
@@ -48,7 +50,8 @@ struct Block {
 // Scratch for solving blocks, one a thread.
 class BlockSolver {
 public:
-    BlockSolver(const SolverOptions& options, const std::atomic<bool>& stop) : options_(options), stop_(stop) {}
+    BlockSolver(const SolverOptions& options, const Thresholds& thresholds, const std::atomic<bool>& stop)
+        : options_(options), thresholds_(thresholds), stop_(stop) {}
 
     // Appends the block's weights to `weights`; writes the offsets of its labels, and their dense weights, to the
     // arrays over all labels of the layer.
@@ -59,10 +62,11 @@ private:
     void start();
     void descend(const Block& block);
     void collect(const Block& block, std::vector<Weight>& weights);
-    void collect_shared(const Block& block, const float* values, float least, std::vector<Weight>& weights);
+    void collect_shared(const Block& block, const float* values, std::vector<Weight>& weights);
     void keep_largest(std::vector<Weight>& weights, std::size_t from);
 
     const SolverOptions& options_;
+    const Thresholds& thresholds_;
     const std::atomic<bool>& stop_;
     std::size_t labels_ = 0;
     int lanes_ = 0;  // labels_ rounded up to 4, 8 or 16
@@ -77,6 +81,7 @@ private:
     std::vector<std::uint16_t> wanted_;
     std::vector<std::uint16_t> member_;
     std::vector<std::uint16_t> masks_;
+    std::vector<float> least_;
     std::vector<std::uint32_t> order_;
 };
 

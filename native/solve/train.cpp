@@ -34,7 +34,13 @@ class Trainer {
 public:
     Trainer(const Features& features, std::span<const LayerProblem> layers, const SolverOptions& options, int threads,
             Monitor& monitor)
-        : features_(features), layers_(layers), options_(options), threads_(threads), monitor_(monitor) {
+        : features_(features),
+          layers_(layers),
+          options_(options),
+          thresholds_(options.by_effect ? Thresholds(features.sparse, options.threshold)
+                                        : Thresholds(options.threshold)),
+          threads_(threads),
+          monitor_(monitor) {
         row_work_.reserve(features.rows());
         for (std::int64_t row = 0; row < features.rows(); ++row)
             row_work_.push_back(features.sparse.length(row) + features.dense.cols + 8);
@@ -49,7 +55,7 @@ public:
             results_[t].dense.assign(layers_[t].order.size() * features_.dense.cols, 0.0F);
         }
         std::vector<Worker> workers;
-        for (int i = 0; i < threads_; ++i) workers.emplace_back(options_, monitor_.stop);
+        for (int i = 0; i < threads_; ++i) workers.emplace_back(options_, thresholds_, monitor_.stop);
         // Largest first, so that no long task starts last.
         std::vector<std::size_t> by_work(tasks_.size());
         std::iota(by_work.begin(), by_work.end(), std::size_t{0});
@@ -63,7 +69,8 @@ public:
 
 private:
     struct Worker {
-        Worker(const SolverOptions& options, const std::atomic<bool>& stop) : solver(options, stop) {}
+        Worker(const SolverOptions& options, const Thresholds& thresholds, const std::atomic<bool>& stop)
+            : solver(options, thresholds, stop) {}
         RowGatherer gatherer;
         BlockSolver solver;
         LocalRows rows;
@@ -228,6 +235,7 @@ private:
     const Features& features_;
     std::span<const LayerProblem> layers_;
     const SolverOptions& options_;
+    const Thresholds thresholds_;
     const int threads_;
     Monitor& monitor_;
     std::vector<std::int64_t> row_work_;

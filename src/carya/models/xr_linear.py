@@ -161,6 +161,12 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
     )
     max_passes: int = parameter(20, Integer(1), "the most passes over a label's rows")
     threshold: float = parameter(0.1, Real(0), "smaller weights of sparse features are dropped")
+    threshold_by: str = parameter(
+        "weight",
+        Choice("weight", "effect"),
+        "what the threshold is for: weight, weights as they are; effect, weights times the usual size of their "
+        "feature's values, that of all features being 1: common words keep fewer weights, and long texts are faster",
+    )
     max_weights: int | None = parameter(
         None, Either(Integer(1), Choice(None)), "the most weights of sparse features a label keeps, the largest"
     )

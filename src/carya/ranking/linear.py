@@ -57,6 +57,7 @@ class LinearRanker:
     tolerance: float
     max_passes: int
     threshold: float
+    threshold_by: str
     max_weights: int | None
     precision: str
 
@@ -86,6 +87,7 @@ class LinearRanker:
             self.tolerance,
             self.max_passes,
             self.threshold,
+            self.threshold_by == "effect",
             self.max_weights or 0,
             threads,
             report,
