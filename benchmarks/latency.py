@@ -30,11 +30,14 @@ from launch import run_script
 PEERS = ("libpecos", "omikuji", "napkinxc")
 
 # (what, how it is printed)
+PLAIN = {"p99_to_median", "threads_gain", "P@1", "P@3", "P@5"}  # not compared with those of others
 ROWS = [
     ("one_row_ms", "one row, ms (median)"),
     ("one_row_ms_p99", "one row, ms (p99)"),
+    ("p99_to_median", "one row, p99 / median"),
     ("batch_1_ms", "batch, one thread, ms a row"),
     ("batch_ms", "batch, all threads, ms a row"),
+    ("threads_gain", "batch, one thread / all"),
     ("load_s", "load to first answer, s"),
     ("model_bytes", "model, bytes"),
     ("resident_mb", "resident set while serving, MB"),
@@ -94,7 +97,7 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
         "set": measure.settings(arguments.set),
         "systems": middle,
         "ratios": {
-            system: {key: one[key] / middle[ours][key] for key, _ in ROWS[:-3] if key in one}
+            system: {key: one[key] / middle[ours][key] for key, _ in ROWS if key in one and key not in PLAIN}
             for system, one in middle.items()
             if system != ours
         },

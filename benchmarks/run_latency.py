@@ -39,6 +39,7 @@ def main():
         "model_bytes": measure.folder_bytes(arguments.model),
         **measure.latency(lambda row: ranker.one(model, queries[row]), len(queries), len(queries)),
     }
+    result["p99_to_median"] = result["one_row_ms_p99"] / result["one_row_ms"]
     # Without the benchmark's own matrices, which were there before the model was opened.
     result["resident_mb"] = bare + measure.resident_mb() - before
     some = Xt[: arguments.rows]
@@ -47,6 +48,8 @@ def main():
         if ranker.batch(model, some) is None:
             break
         result[name] = measure.seconds(lambda model=model: ranker.batch(model, some)) / some.shape[0] * 1e3
+    if "batch_ms" in result:
+        result["threads_gain"] = result["batch_1_ms"] / result["batch_ms"]
     if arguments.precision:
         S = ranker.batch(model, Xt)
         if S is None:
