@@ -8,7 +8,9 @@ precisions and beam widths. With matplotlib there, a plot of recall against late
 
 Carya trains with the settings of libpecos, and with --set once more with others, as "carya-set":
 
-    ... --set branching=256 cost=0.5 threshold=0.25 'threshold_by="effect"'
+    ... --set branching=256 cost=0.5 threshold=0.3 'threshold_by="effect"'
+
+Ratios, layouts, precisions and beam widths are then those of "carya-set".
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import json
 import statistics
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +33,6 @@ from launch import run_script
 PEERS = ("libpecos", "omikuji", "napkinxc")
 
 # (what, how it is printed)
-PLAIN = {"p99_to_median", "threads_gain", "P@1", "P@3", "P@5"}  # not compared with those of others
 ROWS = [
     ("one_row_ms", "one row, ms (median)"),
     ("one_row_ms_p99", "one row, ms (p99)"),
@@ -45,6 +47,7 @@ ROWS = [
     ("P@3", "P@3"),
     ("P@5", "P@5"),
 ]
+PLAIN = {"p99_to_median", "threads_gain", "P@1", "P@3", "P@5"}  # not compared with those of others
 
 
 def main() -> None:
@@ -67,10 +70,14 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
     if arguments.set:
         pythons["carya-set"] = sys.executable
     ours = list(pythons)[-1]
+    settings = measure.settings(arguments.set)
     if arguments.peer_python:
         pythons |= dict.fromkeys(arguments.peers, arguments.peer_python)
     data = Path(arguments.features).resolve().name
     places = {system: models / f"{data}-{system}" for system in pythons}
+    if settings:
+        told = json.dumps(settings, sort_keys=True).encode()
+        places[ours] = places[ours].with_name(f"{places[ours].name}-{zlib.crc32(told):08x}")
     for system, place in places.items():
         if not place.exists():
             begun = place.with_name(f"{place.name}.begun")  # a training that was stopped is not taken for a model
@@ -94,7 +101,8 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
         "data": data,
         "threads": arguments.threads,
         "rounds": arguments.rounds,
-        "set": measure.settings(arguments.set),
+        "set": settings,
+        "ours": ours,
         "systems": middle,
         "ratios": {
             system: {key: one[key] / middle[ours][key] for key, _ in ROWS if key in one and key not in PLAIN}

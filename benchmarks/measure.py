@@ -35,7 +35,14 @@ def arguments(description):
 
 def settings(given):
     """Parameters given as name=JSON."""
-    return {name: json.loads(value) for name, _, value in (one.partition("=") for one in given)}
+    found = {}
+    for one in given:
+        name, _, value = one.partition("=")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            raise SystemExit(f"{one} is not name=JSON; texts stand in double quotes") from None
+    return found
 
 
 def read(folder, name):

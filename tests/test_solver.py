@@ -275,12 +275,35 @@ def test_threshold_by_effect(penalty: str, rows: int) -> None:
     how = {"tolerance": 0.03, "max_passes": 20, "penalty": penalty, "cost": 5.0}
     full = flat_weights(sp.csr_array(X), Y, **how)
     there = X != 0
-    usual = np.sqrt((X**2).sum(axis=0) / np.maximum(there.sum(axis=0), 1)) / np.sqrt((X[there] ** 2).mean())
+    size = np.sqrt((X**2).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
+    usual = np.quantile(np.repeat(size, there.sum(axis=0)), 0.5, method="inverted_cdf")
     for threshold in (0.0, 0.05, 0.3):
         cut = flat_weights(sp.csr_array(X), Y, threshold=threshold, threshold_by="effect", **how)
-        want = np.where(np.abs(full[:-1]) * usual[:, None] >= threshold, full[:-1], 0)
+        want = np.where(np.abs(full[:-1]) * size[:, None] / usual >= threshold, full[:-1], 0)
         assert np.array_equal(cut, np.vstack([want, full[-1:]]))
     assert 0 < np.count_nonzero(want) < np.count_nonzero(full[:-1])
+
+
+def test_threshold_by_effect_of_odd_values() -> None:
+    """One value that is far too large leaves the others theirs; zeros that are stored count for nothing."""
+    X, Y = problem(15, rows=80, columns=40, labels=20)
+    how = {"threshold": 0.1, "threshold_by": "effect", "tolerance": 0.03, "max_passes": 20}
+    plain = flat_weights(sp.csr_array(X), Y, **how)
+    huge = np.hstack([X, np.zeros((80, 1))])
+    huge[7, -1] = 1e6
+    kept = flat_weights(sp.csr_array(huge), Y, **how)
+    assert np.count_nonzero(kept) > 0.8 * np.count_nonzero(plain)
+    stored = sp.csr_array(np.where(X == 0, 1.0, X))  # every cell is stored
+    stored.data[:] = X.ravel()
+    assert np.array_equal(flat_weights(stored, Y, **how) != 0, plain != 0)
+    wide = X * np.logspace(-12, 6, 40)
+    assert np.array_equal(
+        flat_weights(sp.csr_array(wide), Y, threshold=0.0, threshold_by="effect"),
+        flat_weights(sp.csr_array(wide), Y, threshold=0.0),
+    )
+    pair = (sp.csr_array(X[:, :20]), np.ascontiguousarray(X[:, 20:], dtype=np.float32))
+    model = carya.XRLinear(max_depth=1, **how).fit(pair, Y)
+    assert 0 < model.layers_[0].weights.n_weights < 20 * 20
 
 
 def test_a_layer_is_trained_on_its_shortlist_only() -> None:

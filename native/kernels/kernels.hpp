@@ -117,7 +117,7 @@ struct Kernels {
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
     // For every feature of a query and every chunk c asked for that the feature has weights in:
     // sums[base[c] + child] += value * weight. `base` has room for all ids of one or two bytes and `sums`, of `room`
-    // floats, for all such children behind every base. 0 may be added to up to kTouched sums behind a chunk's own.
+    // floats, for all such children behind every base. Maps may add 0 to up to kTouched sums behind a chunk's own.
     void (*add_packed)(const PackedView& weights, const PackedQuery& query, float* sums, std::int64_t room);
     // Raw scores become path scores, in place: h = sums * scale + offsets, joined with the parent's score. `in_logs`
     // says that the hinge form adds logarithms instead of multiplying. `sums` is aligned and has room for whole

@@ -197,8 +197,8 @@ private:
         }
     }
 
-    // However short runs are, what they add to which sum stands in one list, and one long loop adds it: nobody can
-    // guess where each run ends.
+    // However short runs are, what they add to which sum stands in one list, and one long loop adds it: the processor
+    // foresees the end of a long loop, but not of every short one.
     CARYA_INLINE void list_children(const Run& run) const {
         for (std::int64_t e = 0; e < run.count; e += 16) {
             const std::int64_t some = std::min<std::int64_t>(run.count - e, 16);

@@ -156,9 +156,11 @@ void BlockSolver::descend(const Block& block) {
 void BlockSolver::collect_shared(const Block& block, const float* values, std::vector<Weight>& weights) {
     const std::vector<std::uint32_t>& features = block.rows->features;
     masks_.resize(features.size());
-    least_.resize(features.size());
-    std::transform(features.begin(), features.end(), least_.begin(), [&](std::uint32_t f) { return thresholds_[f]; });
-    kernels().mark_large(lanes_, values, static_cast<std::int64_t>(features.size()), least_.data(), masks_.data());
+    own_thresholds_.resize(features.size());
+    std::transform(features.begin(), features.end(), own_thresholds_.begin(),
+                   [&](std::uint32_t f) { return thresholds_[f]; });
+    kernels().mark_large(lanes_, values, static_cast<std::int64_t>(features.size()), own_thresholds_.data(),
+                         masks_.data());
     for (std::size_t f = 0; f < features.size(); ++f)
         for (unsigned mask = masks_[f]; mask != 0; mask &= mask - 1) {
             const auto lane = static_cast<std::size_t>(std::countr_zero(mask));

@@ -81,7 +81,7 @@ private:
     std::vector<std::uint16_t> wanted_;
     std::vector<std::uint16_t> member_;
     std::vector<std::uint16_t> masks_;
-    std::vector<float> least_;
+    std::vector<float> own_thresholds_;  // of the features of a block
     std::vector<std::uint32_t> order_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace carya {
 
@@ -10,34 +11,48 @@ namespace {
 
 constexpr float kSmallest = std::numeric_limits<float>::min();
 
-struct Squares {
-    double sum = 0.0;
+// The values of one feature that are not 0.
+struct Values {
+    double squares = 0.0;
     std::int64_t count = 0;
 
-    void add(float value) {
-        sum += static_cast<double>(value) * value;
-        count += value != 0.0F;
-    }
-    double root() const { return count > 0 ? std::sqrt(sum / static_cast<double>(count)) : 0.0; }
+    double size() const { return count > 0 ? std::sqrt(squares / static_cast<double>(count)) : 0.0; }
 };
+
+// The median of the sizes, each counted as often as its feature has values.
+double usual_size(const std::vector<Values>& features) {
+    std::vector<Values> sorted = features;
+    std::sort(sorted.begin(), sorted.end(), [](const Values& a, const Values& b) { return a.size() < b.size(); });
+    std::int64_t left = std::accumulate(sorted.begin(), sorted.end(), std::int64_t{0},
+                                        [](std::int64_t sum, const Values& one) { return sum + one.count; });
+    left = (left + 1) / 2;
+    for (const Values& one : sorted)
+        if ((left -= one.count) <= 0 && one.count > 0) return one.size();
+    return 0.0;
+}
 
 }  // namespace
 
-Thresholds::Thresholds(float all) : least_(std::max(all, kSmallest)) {}
+Thresholds::Thresholds(float threshold) : least_(std::max(threshold, kSmallest)) {}
 
-Thresholds::Thresholds(const CsrView& x, float usual) : Thresholds(usual) {
-    std::vector<Squares> of_feature(x.cols);
-    Squares all;
+Thresholds Thresholds::by_effect(const CsrView& x, float threshold) {
+    Thresholds out(threshold);
+    if (threshold <= 0.0F) return out;
+    std::vector<Values> features(x.cols);
     for (std::size_t e = 0; e < x.values.size(); ++e) {
-        of_feature[x.indices[e]].add(x.values[e]);
-        all.add(x.values[e]);
+        Values& own = features[x.indices[e]];
+        own.squares += static_cast<double>(x.values[e]) * x.values[e];
+        own.count += x.values[e] != 0.0F;
     }
-    each_.reserve(x.cols);
-    for (const Squares& own : of_feature) {
-        const double scaled = own.root() > 0.0 ? least_ * all.root() / own.root() : least_;
-        each_.push_back(static_cast<float>(std::clamp<double>(scaled, kSmallest, std::numeric_limits<float>::max())));
+    const double usual = usual_size(features);
+    out.each_.reserve(features.size());
+    for (const Values& own : features) {
+        const double scaled = own.count > 0 ? threshold * usual / own.size() : threshold;
+        out.each_.push_back(
+            static_cast<float>(std::clamp<double>(scaled, kSmallest, std::numeric_limits<float>::max())));
     }
-    for (const float one : each_) least_ = std::min(least_, one);
+    for (const float one : out.each_) out.least_ = std::min(out.least_, one);
+    return out;
 }
 
 }  // namespace carya

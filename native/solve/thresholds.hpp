@@ -11,11 +11,12 @@ namespace carya {
 class Thresholds {
 public:
     // The same for all features. With 0 all weights stay but those that are exactly 0.
-    explicit Thresholds(float all);
+    explicit Thresholds(float threshold);
 
-    // What a weight does to a score is as large as the values of its feature: a feature whose values are half as large
-    // as those of all features, by their root mean squares, has twice the threshold.
-    Thresholds(const CsrView& x, float usual);
+    // What a weight does to a score is as large as the values of its feature. The size of a feature is the root mean
+    // square of its values, and half of all entries of x are of features of the usual size or less; a feature of half
+    // the usual size has twice the threshold. A few values that are far too large change nothing.
+    static Thresholds by_effect(const CsrView& x, float threshold);
 
     float operator[](std::uint32_t feature) const { return each_.empty() ? least_ : each_[feature]; }
     // Of all features.

@@ -37,7 +37,7 @@ public:
         : features_(features),
           layers_(layers),
           options_(options),
-          thresholds_(options.by_effect ? Thresholds(features.sparse, options.threshold)
+          thresholds_(options.by_effect ? Thresholds::by_effect(features.sparse, options.threshold)
                                         : Thresholds(options.threshold)),
           threads_(threads),
           monitor_(monitor) {

@@ -164,8 +164,9 @@ class XRLinear(Verbs[tuple[Learned, Searcher]], Parameterised):
     threshold_by: str = parameter(
         "weight",
         Choice("weight", "effect"),
-        "what the threshold is for: weight, weights as they are; effect, weights times the usual size of their "
-        "feature's values, that of all features being 1: common words keep fewer weights, and long texts are faster",
+        "what is compared with the threshold: weight, a weight as it is; effect, what it does to a score, the weight "
+        "times the size of its feature's values, the usual size being 1. Common words keep fewer weights, which makes "
+        "long texts faster, rare ones more: a higher threshold goes with it",
     )
     max_weights: int | None = parameter(
         None, Either(Integer(1), Choice(None)), "the most weights of sparse features a label keeps, the largest"
