@@ -37,7 +37,7 @@ def main():
     result = {
         "load_s": time.perf_counter() - started,
         "model_bytes": measure.folder_bytes(arguments.model),
-        **measure.latency(lambda row: ranker.one(model, queries[row]), len(queries), len(queries)),
+        **measure.latency(lambda row: ranker.one(model, queries[row]), len(queries), len(queries), passes=3),
     }
     result["p99_to_median"] = result["one_row_ms_p99"] / result["one_row_ms"]
     # Without the benchmark's own matrices, which were there before the model was opened.
@@ -47,7 +47,7 @@ def main():
         model = ranker.load(str(arguments.model), threads)
         if ranker.batch(model, some) is None:
             break
-        result[name] = measure.seconds(lambda model=model: ranker.batch(model, some)) / some.shape[0] * 1e3
+        result[name] = measure.seconds(lambda model=model: ranker.batch(model, some), 5) / some.shape[0] * 1e3
     if "batch_ms" in result:
         result["threads_gain"] = result["batch_1_ms"] / result["batch_ms"]
     if arguments.precision:
