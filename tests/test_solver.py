@@ -268,7 +268,7 @@ def test_threshold_and_most_weights() -> None:
 @pytest.mark.parametrize("penalty", ["l2", "l1"])
 @pytest.mark.parametrize("rows", [80, 3])  # of few rows, most features have but one
 def test_threshold_by_effect(penalty: str, rows: int) -> None:
-    """A weight is compared after it is multiplied with the usual size of its feature's values, that of all being 1."""
+    """A weight is compared after it is multiplied with the size of its feature's values, the usual size being 1."""
     X, Y = problem(12, rows=rows, columns=40, labels=20)
     X[:, 3] = 0
     X = X * 2.0 ** (np.arange(40) % 7 - 3)  # features of very different sizes
