@@ -66,11 +66,9 @@ def main() -> None:
 
 
 def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -> None:
-    pythons = {"carya": sys.executable}
-    if arguments.set:
-        pythons["carya-set"] = sys.executable
-    ours = list(pythons)[-1]
     settings = measure.settings(arguments.set)
+    ours = "carya-set" if settings else "carya"
+    pythons = dict.fromkeys(("carya", ours), sys.executable)
     if arguments.peer_python:
         pythons |= dict.fromkeys(arguments.peers, arguments.peer_python)
     data = Path(arguments.features).resolve().name
@@ -82,7 +80,7 @@ def measure_all(arguments: argparse.Namespace, models: Path, console: Console) -
         if not place.exists():
             begun = place.with_name(f"{place.name}.begun")  # a training that was stopped is not taken for a model
             options = [module_of(system), arguments.features, begun, "--train", "--threads", arguments.threads]
-            options += ["--set", *arguments.set] if system == "carya-set" else []
+            options += ["--set", *arguments.set] if system == ours else []
             done = run_script(pythons[system], "run_latency.py", *options)
             begun.rename(place)
             console.print(f"{system}: trained in {done['train_s']:.1f} s", highlight=False)
