@@ -23,11 +23,11 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.random_projection import SparseRandomProjection
 
 import carya
-from carya import checks
+from carya.core import validation
 from carya.indexing.representations import pifa, unit
-from carya.matching.graph import Graph
-from carya.matching.neighbours import Neighbours, index_layer
-from carya.search import Searcher
+from carya.matching.hnsw import Graph
+from carya.matching.nearest_neighbors import Neighbours, index_layer
+from carya.trees.beam_search import Searcher
 
 import measure
 
@@ -161,9 +161,9 @@ def libraries(X, Y, Xt, dimensions):
 
 
 def sparse(X, Y, Xt):
-    features, labels = checks.training_pair(X, Y)
+    features, labels = validation.training_pair(X, Y)
     asked = Xt[:QUERIES]
-    queries = checks.features_like(asked, features.widths)
+    queries = validation.features_like(asked, features.widths)
     centroids = unit(pifa(features, labels.with_values(1), keep=384, threads=2))
     for over, items in (("labels", centroids), ("rows", features)):
         searcher = Searcher([index_layer(items, precision="float32", threads=2)])
@@ -204,8 +204,8 @@ def dense(dimensions):
             centres[rng.integers(0, len(centres), items)] + 0.7 * rng.standard_normal((items, dimensions))
         )
         asked = unit_rows(points[:300] + 0.02 * rng.standard_normal((300, dimensions)))
-        queries = checks.features(asked)
-        exact = Neighbours(Searcher([index_layer(checks.features(points), precision="float32")]))
+        queries = validation.features(asked)
+        exact = Neighbours(Searcher([index_layer(validation.features(points), precision="float32")]))
         (_, _, truth), took = timed(lambda near=exact, q=queries: near.search(q, count=100, threads=1), "exact", 300)
         graph, built = timed(lambda p=points: Graph.build(p), "build")
         walked = Neighbours(exact.index, graph)

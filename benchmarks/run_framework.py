@@ -15,7 +15,7 @@ from typing import Any
 import carya
 from carya.models.presets import PRESETS
 from carya.ranking import BoostedRanker, NeuralRanker
-from carya.text.suited import about_columns, suited
+from carya.text.default_vectorizer import about_columns, suited
 
 import measure
 

@@ -7,10 +7,11 @@ import argparse
 import numpy as np
 
 import carya
-from carya import checks, metrics
-from carya.layer import PRECISIONS
-from carya.layouts import LAYOUTS
-from carya.search import Searcher
+from carya import metrics
+from carya.core import validation
+from carya.trees.beam_search import Searcher
+from carya.trees.layer import PRECISIONS
+from carya.trees.layouts import LAYOUTS
 
 import measure
 
@@ -25,7 +26,7 @@ def main() -> None:
     arguments = parser.parse_args()
     Xt, Yt = (measure.read(arguments.features, f"{kind}.test.npz") for kind in "XY")
     model = carya.load(arguments.model)
-    features = checks.features_like(Xt, model.widths_)
+    features = validation.features_like(Xt, model.widths_)
     none = np.zeros(0, np.float32)
     rows = [
         (Xt.indices[first:last].astype(np.int32), Xt.data[first:last], none)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import carya
-from carya.models.views import views
+from carya.models.reranked.column_views import views
 from carya.ranking import AveragedRanker, BoostedRanker, NeuralRanker
-from carya.text.suited import about_columns, suited
+from carya.text.default_vectorizer import about_columns, suited
 
 import measure
 
@@ -67,7 +67,7 @@ def main() -> None:
         result["batch_ms"] = (time.perf_counter() - started) / Xt.shape[0] * 1e3
         result["batch_cpu_ms"] = (time.process_time() - worked) / Xt.shape[0] * 1e3
         result |= measure.precision(Yt, S)
-        seen = views(carya.checks.features(Xt), about.get("columns", Xt.shape[1])).trees.as_given()
+        seen = views(carya.core.validation.features(Xt), about.get("columns", Xt.shape[1])).trees.as_given()
         for number, tree in enumerate(model.members_):
             alone = measure.precision(Yt, tree.predict(seen, top_k=measure.TOP_K))
             result |= {f"tree {number} {name}": value for name, value in alone.items()}

@@ -119,12 +119,12 @@ def speed(data: Path, arguments: argparse.Namespace, given: dict[str, Any]) -> d
     """Tokens a second of training on all labels, padding not counted, after a first epoch."""
     import torch
 
-    from carya.transformer.account import Examples, Settings
-    from carya.transformer.curriculum import Stage
-    from carya.transformer.encoder import Encoder
-    from carya.transformer.heads import Heads, Targets
-    from carya.transformer.loop import Training
-    from carya.transformer.tokens import Tokens
+    from carya.transformer.encoder.encoder import Encoder
+    from carya.transformer.encoder.tokens import Tokens
+    from carya.transformer.training.curriculum import Stage
+    from carya.transformer.training.examples import Examples, Settings
+    from carya.transformer.training.heads import Heads, Targets
+    from carya.transformer.training.trainer import Training
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder = Encoder.load(arguments.encoder).to(device)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import carya
-from carya import checks
+from carya.core import validation
 from carya.data import make_world
 from carya.indexing.clustering import cluster
 from carya.indexing.representations import pifa
@@ -51,7 +51,7 @@ def write_world(folder: str, rows: int, labels: int, words: int, n_features: int
 
 def problem_nonzeros(X: sp.csr_array, Y: sp.csr_array) -> int:
     """What one pass over all training problems reads, with teacher negatives and the default tree."""
-    features, labels = checks.training_pair(X, Y)
+    features, labels = validation.training_pair(X, Y)
     tree = cluster(pifa(features, labels, keep=carya.XRLinear().index_features, threads=2), threads=2)
     lengths = np.diff(X.indptr)
     total = int(lengths.sum()) * tree.level_sizes[1]

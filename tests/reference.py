@@ -9,7 +9,7 @@ import scipy.optimize
 import scipy.sparse as sp
 
 from carya import XRLinear
-from carya.layer import Transform
+from carya.trees.transforms import Transform
 
 
 def unit_rows(Z: np.ndarray) -> np.ndarray:

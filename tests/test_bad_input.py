@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import carya
-from carya import LabelTree, checks
+from carya import LabelTree
+from carya.core import validation
 from carya.errors import InputError, ParameterError, UnknownParameterError
 
 X = sp.csr_array(np.eye(6, 5, dtype=np.float32))
@@ -226,9 +227,9 @@ def test_candidates_are_a_pattern() -> None:
 
 
 def test_the_building_blocks_check_too() -> None:
-    features, labels = checks.features(X), checks.labels(Y)
+    features, labels = validation.features(X), validation.labels(Y)
     with pytest.raises(InputError, match="the features have 3 rows, the labels 6"):
-        carya.indexing.pifa(checks.features(X[:3]), labels)
+        carya.indexing.pifa(validation.features(X[:3]), labels)
     assert carya.indexing.pifa(features, labels, threads=0).rows == 4
     with pytest.raises(ParameterError, match="branching must be an integer of at least 2, got 1"):
         carya.indexing.random_tree(1000, branching=1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import carya
-from carya.c_interface import flags
+from carya.core.c_library import flags
 from carya.data import World
 
 from forging import forge

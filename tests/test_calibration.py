@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import carya
-from carya import store
 from carya.cli import app
+from carya.core import storage
 from carya.errors import InputError, ModelFormatError
 from carya.text.calibration import Calibration, error
 
@@ -85,9 +85,9 @@ def test_it_is_kept_with_the_model(ranker: carya.TextRanker, tmp_path: Path) -> 
 def test_parts_that_do_not_fit_are_refused(ranker: carya.TextRanker, tmp_path: Path, change) -> None:
     ranker.save(tmp_path / "bare")
     carya.load(tmp_path / "bare").calibrate(*corpus(100, seed=2)).save(tmp_path / "model")
-    saved = store.load(tmp_path / "model")
+    saved = storage.load(tmp_path / "model")
     change(saved.arrays)
-    store.save(tmp_path / "model", saved)
+    storage.save(tmp_path / "model", saved)
     with pytest.raises(ModelFormatError, match="do not fit together"):
         carya.load(tmp_path / "model")
 
@@ -101,9 +101,9 @@ def test_labels_are_counted_and_older_folders_open(ranker: carya.TextRanker, tmp
     opened = carya.load(tmp_path / "model")
     assert opened.label_counts_.tolist() == counts.tolist()
     assert opened.known().n_texts == len(labels)
-    saved = store.load(tmp_path / "model")
+    saved = storage.load(tmp_path / "model")
     del saved.arrays["labels.counts"], saved.shape["texts"]
-    store.save(tmp_path / "older", saved)
+    storage.save(tmp_path / "older", saved)
     older = carya.load(tmp_path / "older")
     assert older.label_counts_ is None
     assert older.known().n_texts is None

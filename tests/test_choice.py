@@ -7,12 +7,13 @@ import pytest
 import scipy.sparse as sp
 
 import carya
+from carya.core.matrices import Csr
 from carya.data import World
-from carya.layer import Layer, Transform, Weights
-from carya.layouts import LAYOUTS, choose
-from carya.matrices import Csr
-from carya.models.saving import Learned
-from carya.search import Searcher
+from carya.trees.beam_search import Searcher
+from carya.trees.layer import Layer, Weights
+from carya.trees.layouts import LAYOUTS, choose
+from carya.trees.trained_tree import Learned
+from carya.trees.transforms import Transform
 
 
 def layer(features: int, clusters: int, each: int, per_node: int) -> Layer:
@@ -55,7 +56,7 @@ def test_long_queries_over_tiny_labels_are_searched_by_label() -> None:
 def test_models_search_with_what_was_chosen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
     monkeypatch.setattr(
-        "carya.models.xr_linear.Searcher",
+        "carya.models.xr_linear.model.Searcher",
         lambda layers, layouts, leaves: built.append(layouts) or Searcher(layers, layouts, leaves),
     )
     model = carya.XRLinear(max_leaf=10, branching=4).fit(world.X, world.Y)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from carya.data.folders import new_folder
+from carya.data.io.atomic_folder import new_folder
 from carya.errors import SaveError
 
 import fake_archive

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from carya.data.compressed import bare_name, read_blocks, read_bytes, read_lines, writing, writing_text
 from carya.data.corpus import Corpus, Example
-from carya.data.formats import open_data, write_data
+from carya.data.io.files import bare_name, read_blocks, read_bytes, read_lines, writing, writing_text
+from carya.data.read_write import open_data, write_data
 from carya.errors import InputError, SaveError
 
 COMPRESSIONS = ["", ".gz", ".xz", ".zst"]
@@ -50,7 +50,7 @@ def test_a_text_that_begins_with_a_mark_keeps_it(tmp_path: Path) -> None:
 def test_lines_are_the_same_however_many_bytes_come_at_once(
     at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("carya.data.compressed._BUFFER", at_once)
+    monkeypatch.setattr("carya.data.io.files._BUFFER", at_once)
     path = tmp_path / "a.txt"
     for text in ("", "\n", "a", "a\n", "\r\n\r\n", "zwölf\r\n€uro\r\n\nend\r", "a\r\rb\n\r"):
         path.write_bytes(text.encode())
@@ -164,7 +164,7 @@ def test_errors_wait_until_their_line(tmp_path: Path) -> None:
 
 def convert(*arguments: str, cwd: Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     code = (
-        "import typer; from carya.cli.data_convert import convert; app = typer.Typer(); app.command()(convert); app()"
+        "import typer; from carya.cli.data.convert import convert; app = typer.Typer(); app.command()(convert); app()"
     )
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], input=given, capture_output=True, check=False, cwd=cwd, timeout=60

@@ -18,10 +18,10 @@ import carya
 from carya import _core
 from carya.data import World
 from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
+from carya.models.ensemble.combine import COMBINATIONS, combine_rankings
 from carya.models.presets import PRESETS, preset
-from carya.models.recursion import train_together
+from carya.models.xr_linear.training import train_together
 from carya.ranking import LinearRanker, NeuralRanker
-from carya.search import COMBINATIONS, combine_rankings
 
 from forging import forge
 from topics import corpus

@@ -17,7 +17,7 @@ import pytest
 
 import carya
 from carya.ranking import NeuralRanker
-from carya.text.exploring import Explorer
+from carya.text.explore.explorer import Explorer
 
 from topics import TOPICS, corpus, overlapping_tree
 
@@ -25,9 +25,9 @@ pytest.importorskip("starlette")
 pytest.importorskip("msgspec")
 httpx = pytest.importorskip("httpx")
 
-from carya.serve import explorer as explorer_pages  # noqa: E402
 from carya.serve.app import create_app  # noqa: E402
 from carya.serve.registry import Registry  # noqa: E402
+from carya.serve.routes import explorer as explorer_pages  # noqa: E402
 from carya.serve.settings import Settings  # noqa: E402
 
 TEXT = "The rook takes a pawn; the queen gives check 𝄞 near the harbour, zyzzyva"

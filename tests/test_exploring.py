@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import carya
-from carya import store
+from carya.core import storage
 from carya.errors import InputError
-from carya.models.views import first_of_row
+from carya.models.reranked.column_views import first_of_row
 from carya.ranking import NeuralRanker
-from carya.text import naming, tree_view
-from carya.text.exploring import Explorer, compare
+from carya.text.explore import cluster_names, tree_view
+from carya.text.explore.explorer import Explorer, compare
 
 from topics import TOPICS, corpus, overlapping_tree
 
@@ -90,14 +90,14 @@ def test_words_are_those_of_the_largest_weights(ranker: carya.TextRanker, monkey
         weights = model.layers_[level - 1].matrix().toarray()[:-1]
         want = []
         for node in some:
-            order = np.argsort(-weights[:, node], kind="stable")[: naming._KEPT]
-            want.append(naming.distinct((terms[one] for one in order if weights[one, node] > 0), 100))
-            assert np.array_equal(naming.Namer(ranker, model).weights(level, node), weights[:, node])
-        assert naming.Namer(ranker, model).words(level, some, most=100) == want
-        monkeypatch.setattr(naming, "_UNPACKED_AT_ONCE", 1)  # as where a level has very many weights: one by one
-        assert naming.Namer(ranker, model).words(level, some, most=100) == want
+            order = np.argsort(-weights[:, node], kind="stable")[: cluster_names._KEPT]
+            want.append(cluster_names.distinct((terms[one] for one in order if weights[one, node] > 0), 100))
+            assert np.array_equal(cluster_names.Namer(ranker, model).weights(level, node), weights[:, node])
+        assert cluster_names.Namer(ranker, model).words(level, some, most=100) == want
+        monkeypatch.setattr(cluster_names, "_UNPACKED_AT_ONCE", 1)  # as where a level has very many weights: one by one
+        assert cluster_names.Namer(ranker, model).words(level, some, most=100) == want
         monkeypatch.undo()
-    assert naming.Namer(ranker, model).words(0, [0]) == [[]]
+    assert cluster_names.Namer(ranker, model).words(0, [0]) == [[]]
 
 
 def test_clusters_are_forgotten_within_bounds(ranker: carya.TextRanker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,9 +182,9 @@ def test_two_rankers(explorer: Explorer) -> None:
 
 def test_models_that_do_not_count_or_name_terms(ranker: carya.TextRanker, tmp_path: Path) -> None:
     ranker.save(tmp_path / "model")
-    saved = store.load(tmp_path / "model")
+    saved = storage.load(tmp_path / "model")
     del saved.arrays["labels.counts"], saved.shape["texts"]
-    store.save(tmp_path / "older", saved)
+    storage.save(tmp_path / "older", saved)
     older = Explorer(carya.load(tmp_path / "older"))
     assert older.label("chess").label.count is None
     assert len(older.tree().clusters(1, [0])[0].labels) == 4
@@ -243,7 +243,7 @@ def test_a_label_in_several_clusters(overlapping: Explorer) -> None:
     assert card.places[0].words_for != card.places[1].words_for
     assert card.nearest
     counted = overlapping.ranker.known()
-    weight = naming.Namer(overlapping.ranker, overlapping.ranker.trees_[0])
+    weight = cluster_names.Namer(overlapping.ranker, overlapping.ranker.trees_[0])
     weight._counts = None
     assert weight.weight_of_label.shape == counted.counts.shape
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import carya
 from carya.errors import ModelFormatError
-from carya.models.from_pecos import import_pecos
+from carya.models.xr_linear.import_pecos import import_pecos
 
 GOLDEN = Path(__file__).parent / "golden" / "pecos"
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import carya
-from carya import _core, checks, indexing
+from carya import _core, indexing
+from carya.core import validation
 from carya.data import World
 from carya.errors import InputError, ParameterError
 
@@ -25,12 +26,12 @@ def test_pifa_is_the_normalised_sum_of_positives(seed: int, rows: int, labels: i
     X = rng.standard_normal((rows, columns)) * (rng.random((rows, columns)) < 0.4)
     D = rng.standard_normal((rows, dense))
     Y = rng.integers(1, 4, (rows, labels)) * (rng.random((rows, labels)) < 0.4)
-    got = indexing.pifa(checks.features((sp.csr_array(X), D)), checks.labels(Y), threads=3)
+    got = indexing.pifa(validation.features((sp.csr_array(X), D)), validation.labels(Y), threads=3)
     assert np.allclose(dense_of(got), reference.pifa(np.hstack([X, D]), Y), atol=1e-5)
 
 
 def test_pifa_keeps_the_largest_entries(world: World) -> None:
-    x, y = checks.training_pair(world.X, world.Y)
+    x, y = validation.training_pair(world.X, world.Y)
     full, cut = dense_of(indexing.pifa(x, y)), dense_of(indexing.pifa(x, y, keep=7))
     assert ((cut != 0).sum(axis=1) <= 7).all()
     for label in range(y.cols):
@@ -43,13 +44,13 @@ def test_pifa_keeps_the_largest_entries(world: World) -> None:
 
 def test_pii_is_the_rows_of_a_label() -> None:
     Y = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0]])
-    got = dense_of(indexing.pii(checks.labels(Y)))
+    got = dense_of(indexing.pii(validation.labels(Y)))
     assert np.allclose(got, [[0.5**0.5, 0.5**0.5, 0], [0, 0.5**0.5, 0.5**0.5], [0, 0, 0]])
 
 
 def test_pifa_with_label_features() -> None:
-    a = checks.features((sp.csr_array([[1.0, 0, 0], [0, 1, 0]]), np.array([[1.0], [2]])))
-    b = checks.features((sp.csr_array([[0.0, 0, 1], [0, 3, 0]]), np.array([[5.0], [6]])))
+    a = validation.features((sp.csr_array([[1.0, 0, 0], [0, 1, 0]]), np.array([[1.0], [2]])))
+    b = validation.features((sp.csr_array([[0.0, 0, 1], [0, 3, 0]]), np.array([[5.0], [6]])))
     own = reference.unit_rows(np.array([[0, 0, 1, 5.0], [0, 3, 0, 6]]))
     both = np.array([[1, 0, 0, 1.0], [0, 1, 0, 2]])
     assert np.allclose(dense_of(indexing.pifa_with_features(a, b, 0.25)), 0.25 * both + 0.75 * own)
@@ -62,7 +63,7 @@ def test_pifa_with_label_features() -> None:
     with pytest.raises(
         InputError, match=r"label_features have 2 rows, 0 sparse and 3 dense columns; .* 2, 3 and 1, as X"
     ):
-        indexing.pifa_with_features(a, checks.features(np.ones((2, 3))), 0.5)
+        indexing.pifa_with_features(a, validation.features(np.ones((2, 3))), 0.5)
 
 
 def test_graph_follows_belkin_and_niyogi() -> None:
@@ -76,18 +77,18 @@ def test_graph_follows_belkin_and_niyogi() -> None:
     D = A.sum(axis=1)
     values, vectors = np.linalg.eigh(A / np.sqrt(np.outer(D, D)))
     second = vectors[:, -2] / np.sqrt(D) * values[-2]
-    got = dense_of(indexing.graph(checks.labels(links, "label_graph"), dimensions=3))
+    got = dense_of(indexing.graph(validation.labels(links, "label_graph"), dimensions=3))
     assert got.shape == (12, 3)
     assert np.allclose(np.abs(got[:, 0]), np.abs(second), atol=1e-5)
     assert len({*np.sign(got[:6, 0])}) == 1
     assert got[0, 0] * got[6, 0] < 0  # the rings lie apart
     lonely = np.zeros((13, 13))
     lonely[:12, :12] = links
-    assert (dense_of(indexing.graph(checks.labels(lonely, "label_graph"), dimensions=3))[12] == 0).all()
+    assert (dense_of(indexing.graph(validation.labels(lonely, "label_graph"), dimensions=3))[12] == 0).all()
     with pytest.raises(InputError, match="as many rows as columns"):
-        indexing.graph(checks.labels(links[:5], "label_graph"))
+        indexing.graph(validation.labels(links[:5], "label_graph"))
     with pytest.raises(ParameterError, match="at least 3 labels"):
-        indexing.graph(checks.labels(links[:2, :2] * 0, "label_graph"))
+        indexing.graph(validation.labels(links[:2, :2] * 0, "label_graph"))
 
 
 def test_a_graph_of_labels_decides_the_tree() -> None:
@@ -112,15 +113,15 @@ def test_spectral_follows_dhillon() -> None:
     rng = np.random.default_rng(0)
     Y = (rng.random((40, 12)) < 0.3).astype(float)
     Y[:, 0] = 1
-    got = dense_of(indexing.spectral(checks.labels(Y), dimensions=3))
+    got = dense_of(indexing.spectral(validation.labels(Y), dimensions=3))
     d1, d2 = Y.sum(axis=1), Y.sum(axis=0)
     _, _, v = np.linalg.svd(Y / np.sqrt(d1)[:, None] / np.sqrt(d2))
     want = (v[1:4] / np.sqrt(d2)).T
     sign = np.sign((got * want).sum(axis=0))
     assert np.allclose(got, want * sign, atol=1e-5)
-    assert dense_of(indexing.spectral(checks.labels(Y))).shape == (12, 10)
+    assert dense_of(indexing.spectral(validation.labels(Y))).shape == (12, 10)
     with pytest.raises(ParameterError, match="need at least 3 rows and labels, there are 40 and 2"):
-        indexing.spectral(checks.labels(Y[:, :2]))
+        indexing.spectral(validation.labels(Y[:, :2]))
 
 
 def test_lengths_do_not_matter_to_spherical_clustering() -> None:
@@ -142,7 +143,7 @@ def blobs(groups: int, each: int, dense: bool, seed: int = 0):
         Z[label, 5 * g : 5 * g + 5] = 1 + 0.3 * rng.random(5)
         Z[label, rng.integers(0, Z.shape[1])] += 0.2
     Z = reference.unit_rows(Z)
-    return checks.features(Z if dense else sp.csr_array(Z)), group
+    return validation.features(Z if dense else sp.csr_array(Z)), group
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
@@ -176,7 +177,7 @@ def test_partitioning_is_that_of_the_slow_twin(seed: int, spherical: bool, balan
     options = {"spherical": spherical, "balanced": balanced, "bisect": bisect, "max_iter": 15, "min_moved": 0.01}
     branching, stop_size = [5, 3, 4], 0 if balanced else 6
     got = _core.partition(
-        checks.features((sp.csr_array(Z), D)).native,
+        validation.features((sp.csr_array(Z), D)).native,
         branching=branching,
         stop_size=stop_size,
         seed=seed,
@@ -196,7 +197,7 @@ def test_partitioning_is_that_of_the_slow_twin(seed: int, spherical: bool, balan
 @given(labels=st.integers(2, 120), branching=st.integers(2, 7), max_leaf=st.integers(1, 30), seed=st.integers(0, 5))
 def test_balanced_trees_are_balanced(bisect: bool, labels: int, branching: int, max_leaf: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    Z = checks.features(sp.random_array((labels, 20), density=0.3, rng=rng, dtype=np.float32))
+    Z = validation.features(sp.random_array((labels, 20), density=0.3, rng=rng, dtype=np.float32))
     tree = indexing.cluster(Z, branching=branching, max_leaf=max_leaf, bisect=bisect, seed=seed)
     assert tree.n_labels == labels
     for parent in tree.parents[:-1]:
@@ -209,13 +210,13 @@ def test_balanced_trees_are_balanced(bisect: bool, labels: int, branching: int, 
 
 
 def test_unbalanced_trees_end_where_leaves_are_small(world: World) -> None:
-    x, y = checks.training_pair(world.X, world.Y)
+    x, y = validation.training_pair(world.X, world.Y)
     Z = indexing.pifa(x, y)
     tree = indexing.cluster(Z, branching=5, max_leaf=9, balanced=False, bisect=False)
     assert np.bincount(tree.parents[-1]).max() <= 9
     shallow = indexing.cluster(Z, branching=5, max_leaf=9, max_depth=3, balanced=False, bisect=False)
     assert shallow.depth == 3
-    same = checks.features(sp.csr_array(np.ones((40, 3))))  # nothing to tell apart, and yet it ends
+    same = validation.features(sp.csr_array(np.ones((40, 3))))  # nothing to tell apart, and yet it ends
     for bisect in (True, False):
         leaves = indexing.cluster(same, branching=2, max_leaf=4, balanced=False, bisect=bisect).parents[-1]
         assert np.bincount(leaves).max() <= 4
@@ -223,7 +224,7 @@ def test_unbalanced_trees_end_where_leaves_are_small(world: World) -> None:
 
 @pytest.mark.parametrize("bisect", [True, False])
 def test_threads_do_not_change_the_tree(world: World, bisect: bool) -> None:
-    x, y = checks.training_pair(world.X, world.Y)
+    x, y = validation.training_pair(world.X, world.Y)
     trees = [
         indexing.cluster(indexing.pifa(x, y, threads=n), branching=3, max_leaf=5, bisect=bisect, seed=4, threads=n)
         for n in (1, 2, 8)
@@ -233,7 +234,7 @@ def test_threads_do_not_change_the_tree(world: World, bisect: bool) -> None:
 
 
 def test_the_tree_of_a_world_is_its_topics(world: World) -> None:
-    x, y = checks.training_pair(world.X, world.Y)
+    x, y = validation.training_pair(world.X, world.Y)
     tree = indexing.cluster(indexing.pifa(x, y), branching=6, max_leaf=25, seed=0)
     cluster = tree.parents[-1]
     agree = np.mean([np.bincount(world.topics[cluster == c]).max() / (cluster == c).sum() for c in np.unique(cluster)])

@@ -55,10 +55,11 @@ def test_all_sets_agree(tmp_path: Path) -> None:
 SEARCH = """
 import sys
 import numpy as np, scipy.sparse as sp
-from carya import checks
-from carya.layer import PRECISIONS, Layer, Transform, Weights
-from carya.matrices import Csr
-from carya.search import Searcher
+from carya.core import validation
+from carya.core.matrices import Csr
+from carya.trees.beam_search import Searcher
+from carya.trees.layer import PRECISIONS, Layer, Weights
+from carya.trees.transforms import Transform
 
 def layer(clusters, each, rng, precision):
     nodes = clusters * each
@@ -79,7 +80,7 @@ for clusters, each in ((5, 20), (60, 33), (90, 130), (300, 5), (1500, 2)):
         rng = np.random.default_rng(clusters)
         searcher = Searcher([layer(1, clusters, rng, precision), layer(clusters, each, rng, precision)])
         X = rng.standard_normal((40, 60)) * (rng.random((40, 60)) < 0.4)
-        queries = checks.features((sp.csr_array(X.astype(np.float32)), rng.standard_normal((40, 3))))
+        queries = validation.features((sp.csr_array(X.astype(np.float32)), rng.standard_normal((40, 3))))
         for width in (3, 12, 40, 70):
             _, labels, scores = searcher.predict(queries, top_k=4, beam_width=width, threads=1)
             out[f"{clusters}-{precision}-{width}-labels"] = labels

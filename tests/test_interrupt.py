@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import carya
+from carya.core.progress import Progress
 from carya.data import make_world
-from carya.models import verbs
-from carya.progress import Progress
+from carya.models import base
 
 # Whoever runs tests in the background of a shell has Ctrl-C ignored, and so would the processes started here.
 _HEED_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -69,19 +69,20 @@ def test_an_error_in_the_report_stops_training(monkeypatch: pytest.MonkeyPatch) 
 
     X, Y = make_world(5_000, 500, seed=0)
     model = carya.XRLinear(tolerance=0.0, max_passes=100_000)
-    monkeypatch.setattr(verbs, "Progress", Boom)
+    monkeypatch.setattr(base, "Progress", Boom)
     with pytest.raises(RuntimeError, match="no more of train layer"):
         model.fit(X, Y)
 
 
 def test_progress_counts_up_to_the_end() -> None:
-    from carya import _core, checks, matching
-    from carya.layer import Transform
+    from carya import _core, matching
+    from carya.core import validation
     from carya.ranking import Problem
-    from carya.tree import LabelTree
+    from carya.trees.label_tree import LabelTree
+    from carya.trees.transforms import Transform
 
     X, Y = make_world(20_000, 400, seed=0)
-    features, labels = checks.training_pair(X, Y)
+    features, labels = validation.training_pair(X, Y)
     tree = LabelTree.flat(400)
     seen: list[tuple[int, int]] = []
     model = carya.XRLinear(tolerance=0.0, max_passes=60)

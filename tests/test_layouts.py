@@ -11,12 +11,13 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carya import checks
+from carya.core import validation
+from carya.core.matrices import Csr
 from carya.errors import ModelFormatError
-from carya.layer import PRECISIONS, Layer, Transform, Weights
-from carya.layouts import LAYOUTS
-from carya.matrices import Csr
-from carya.search import Searcher
+from carya.trees.beam_search import Searcher
+from carya.trees.layer import PRECISIONS, Layer, Weights
+from carya.trees.layouts import LAYOUTS
+from carya.trees.transforms import Transform
 
 
 def layer_of(matrix: np.ndarray, sizes: list[int], precision: str) -> Layer:
@@ -77,7 +78,7 @@ def test_clusters_of_any_size(largest: int, precision: str) -> None:
     assert np.allclose(layer.unpacked().to_scipy().toarray(), matrix, rtol=0.01)
     top = layer_of(np.eye(2), [2], precision)
     indptr, labels, scores = Searcher([top, layer]).predict(
-        checks.features(sp.csr_array(np.array([[0, 1]], np.float32))), top_k=2, beam_width=2, threads=1
+        validation.features(sp.csr_array(np.array([[0, 1]], np.float32))), top_k=2, beam_width=2, threads=1
     )
     assert indptr.tolist() == [0, 2]
     assert labels.tolist() == [largest, largest - 1]
@@ -104,7 +105,7 @@ def test_blocks_of_any_shape(clusters: int, layout: str) -> None:
     X = rng.standard_normal((30, 40)) * (rng.random((30, 40)) < 0.5)
     for width in (1, 3, 16, 17, 65, clusters):
         indptr, labels, scores = Searcher([top, layer], layout).predict(
-            checks.features(sp.csr_array(X.astype(np.float32))), top_k=5, beam_width=width, threads=1
+            validation.features(sp.csr_array(X.astype(np.float32))), top_k=5, beam_width=width, threads=1
         )
         assert indptr[-1] == labels.size
         for row, (first, last) in enumerate(itertools.pairwise(indptr)):
@@ -212,7 +213,7 @@ def test_wide_blocks_with_children_of_any_size(large: int, clusters: int) -> Non
     X = sp.csr_array(rng.standard_normal((10, 12)).astype(np.float32))
     for width in (1, 10, 70, clusters):
         plain, packed = (
-            Searcher([top, layer], layout).predict(checks.features(X), top_k=5, beam_width=width, threads=1)
+            Searcher([top, layer], layout).predict(validation.features(X), top_k=5, beam_width=width, threads=1)
             for layout in ("by-label", "packed")
         )
         assert packed[1].tolist() == plain[1].tolist()
@@ -237,7 +238,7 @@ def test_more_clusters_than_two_bytes_count() -> None:
     top = layer_of(np.tile([[1.0]], (1, clusters)) * np.arange(clusters) / clusters, [clusters], "float32")
     leaf = layer_of(np.ones((1, clusters)), [1] * clusters, "float32")
     _, labels, _ = Searcher([top, leaf]).predict(
-        checks.features(sp.csr_array(np.ones((1, 1), np.float32))), top_k=3, beam_width=3, threads=1
+        validation.features(sp.csr_array(np.ones((1, 1), np.float32))), top_k=3, beam_width=3, threads=1
     )
     assert labels.tolist() == [clusters - 3, clusters - 2, clusters - 1]
 
@@ -286,7 +287,7 @@ def test_damaged_blocks_are_harmless(seed: int, precision: str, shape: str, widt
         good.transform,
     )
     top = layer_of(np.tile(rng.standard_normal(len(sizes)), (6, 1)), [len(sizes)], precision)
-    x = checks.features(sp.csr_array(np.ones((3, 6), np.float32)))
+    x = validation.features(sp.csr_array(np.ones((3, 6), np.float32)))
     _, _, scores = Searcher([top, bad]).predict(x, top_k=5, beam_width=width, threads=1)
     assert np.isfinite(scores).all()
     some = np.unique(rng.integers(0, nodes, 3)).astype(np.int32)

@@ -6,15 +6,15 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carya import checks
-from carya.matrices import Csr
+from carya.core import validation
+from carya.core.matrices import Csr
 
 
 def some(seed: int, rows: int, cols: int) -> tuple[np.ndarray, Csr]:
     rng = np.random.default_rng(seed)
     A = np.round(rng.standard_normal((rows, cols)) * 8).astype(np.float32)  # whole numbers: sums are exact
     A *= rng.random((rows, cols)) < 0.5
-    return A, checks.features(sp.csr_array(A)).sparse
+    return A, validation.features(sp.csr_array(A)).sparse
 
 
 @given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 12), st.integers(1, 9))

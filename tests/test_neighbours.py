@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import carya
-from carya import checks
+from carya.core import validation
+from carya.core.matrices import Csr
 from carya.data import World
 from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
 from carya.indexing.representations import unit
-from carya.matching.graph import Graph, check_bytes
-from carya.matching.neighbours import Neighbours, index_layer, without_themselves
-from carya.matching.votes import largest, votes
-from carya.matrices import Csr
-from carya.search import Searcher
+from carya.matching.hnsw import Graph, check_bytes
+from carya.matching.nearest_neighbors import Neighbours, index_layer, without_themselves
+from carya.matching.voting import largest, votes
+from carya.trees.beam_search import Searcher
 
 from forging import forge
 
@@ -83,9 +83,9 @@ def points() -> np.ndarray:
 @pytest.mark.parametrize("form", ["sparse", "dense", "pair"])
 def test_the_index_finds_what_comparing_all_finds(world: World, pair: Any, form: str) -> None:
     X = {"sparse": world.X, "dense": pair[1], "pair": pair}[form]
-    features = unit(checks.features(X))
+    features = unit(validation.features(X))
     whole = np.hstack([features.sparse.to_scipy().toarray(), features.dense])
-    queries = unit(checks.features(rows(X, slice(0, 40))))
+    queries = unit(validation.features(rows(X, slice(0, 40))))
     near = Neighbours(Searcher([index_layer(features, precision="float32")]))
     indptr, items, cosines = near.search(queries, count=7, threads=2)
     assert indptr.tolist() == list(range(0, 281, 7))
@@ -95,8 +95,8 @@ def test_the_index_finds_what_comparing_all_finds(world: World, pair: Any, form:
 
 
 def test_the_strength_of_similarity_is_what_it_says(world: World) -> None:
-    features = unit(checks.features(world.X))
-    queries = unit(checks.features(world.X[:20]))
+    features = unit(validation.features(world.X))
+    queries = unit(validation.features(world.X[:20]))
     cosines, joined = (
         Searcher([index_layer(features, precision="float32", strength=strength)]).predict(
             queries, top_k=5, beam_width=5, threads=1
@@ -324,7 +324,7 @@ def test_the_weight_of_similarity_is_learned(over: str) -> None:
 def test_large_batches_are_the_same_in_blocks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     make = carya.NearestNeighbours(over="rows", neighbours=10)
     whole = make.fit(world.X, world.Y).predict(world.X, top_k=4)
-    monkeypatch.setattr("carya.models.neighbour_search._BLOCK", 211)
+    monkeypatch.setattr("carya.models.neighbors.search._BLOCK", 211)
     assert same(make.fit(world.X, world.Y).predict(world.X, top_k=4), whole)
 
 

@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import carya
+from carya.core.matrices import Csr
 from carya.errors import InputError, ModelFormatError, ParameterError
-from carya.matching import overlapping
-from carya.matrices import Csr
+from carya.matching import overlapping_clusters
 from carya.ranking import NeuralRanker
 
 TOPICS, PER_TOPIC = 8, 6
@@ -149,11 +149,11 @@ def test_what_is_gained_decides() -> None:
     tree = carya.LabelTree([[0, 0], [0, 0, 1, 1]])
     labels = Csr.of_scipy(sp.csr_array(np.array([[1, 0, 0, 0]] * 4 + [[0, 0, 1, 0]] * 2, np.float32)))
     matched = np.array([[0.9, 0.1], [0.8, 0], [0, 0.7], [0.1, 0.9], [0, 1], [0, 1]], np.float32)
-    found, assigned = overlapping.overlap(tree, labels, Csr.of_scipy(sp.csr_array(matched)), copies=2)
+    found, assigned = overlapping_clusters.overlap(tree, labels, Csr.of_scipy(sp.csr_array(matched)), copies=2)
     assert found.leaf_labels is not None
     assert found.leaf_labels.tolist() == [0, 0, 1, 2, 3]
     assert found.parents[-1].tolist() == [0, 1, 0, 1, 1]
     assert assigned.indices.tolist() == [0, 0, 1, 1, 3, 3]
-    again, _ = overlapping.overlap(tree, labels, Csr.of_scipy(sp.csr_array(matched[:, ::-1] * 0)), copies=2)
+    again, _ = overlapping_clusters.overlap(tree, labels, Csr.of_scipy(sp.csr_array(matched[:, ::-1] * 0)), copies=2)
     assert again.leaf_labels is not None
     assert again.leaf_labels.tolist() == [0, 1, 2, 3]  # nothing is gained where nothing is matched

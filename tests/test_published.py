@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 import carya
-from carya.data.worlds import topic_world, world_files
-from carya.data.worlds.published import SHAPES, scaled, synthesise
-from carya.data.worlds.topic_world import TopicWorld
+from carya.data.synthetic import files, topic_model
+from carya.data.synthetic.published_sizes import SHAPES, scaled, synthesise
+from carya.data.synthetic.topic_model import TopicWorld
 from carya.errors import ParameterError
 
 #: The table of the paper gives it too: so rows, labels and labels a row must agree with each other.
@@ -99,11 +99,11 @@ def test_a_linear_model_learns(like: str, scale: float, least: float) -> None:
 
 
 def test_written_matrices_are_those_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_world, "_TOKENS", 20_000)  # many blocks
+    monkeypatch.setattr(topic_model, "_TOKENS", 20_000)  # many blocks
     world = small()
     assert sum(1 for _ in world.blocks("train")) > 5
-    sizes = world_files.write_matrices(world, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == world_files.MATRICES - {"README.md"}
+    sizes = files.write_matrices(world, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == files.MATRICES - {"README.md"}
     for part, short in (("train", "trn"), ("test", "tst")):
         for name, made in zip("XY", world.matrices(part), strict=True):
             read = sp.load_npz(tmp_path / f"{name}.{short}.npz")
@@ -115,7 +115,7 @@ def test_written_matrices_are_those_in_memory(tmp_path: Path, monkeypatch: pytes
 
 def test_texts_say_the_same_as_matrices(tmp_path: Path) -> None:
     world = small()
-    world_files.write_texts(world, tmp_path)
+    files.write_texts(world, tmp_path)
     lines = {
         path.name: gzip.decompress(path.read_bytes()).decode().rstrip("\n").split("\n") for path in tmp_path.iterdir()
     }

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from carya import store
+from carya.core import storage
+from carya.core.matrices import Csr
 from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
-from carya.matrices import Csr
 from carya.ranking import AveragedRanker, BoostedRanker, NeuralRanker, Pairs, Ranker, register
+from carya.ranking.candidates import Pool, Votes
 from carya.ranking.forest import MOST_LEAVES, Forest
-from carya.ranking.pool import Pool, Votes
-from carya.ranking.rankers import ranker_of
+from carya.ranking.ranker import ranker_of
 
 RANKERS = {
     "listwise": lambda **changes: BoostedRanker(n_trees=40, objective="listwise", feature_share=0.7, **changes),
@@ -84,8 +84,8 @@ def test_saved_and_opened_it_scores_the_same(make: Any, tmp_path: Path) -> None:
     pairs, relevance = crossed(100, seed=0)
     ranker = make(seed=1).fit(pairs, relevance)
     parameters, arrays = ranker.to_saved()
-    store.save(tmp_path / "kept", store.Saved("ranker", parameters, {}, arrays))
-    saved = store.load(tmp_path / "kept")
+    storage.save(tmp_path / "kept", storage.Saved("ranker", parameters, {}, arrays))
+    saved = storage.load(tmp_path / "kept")
     opened = ranker_of(ranker.name).from_saved(saved.parameters, saved.arrays)
     assert repr(opened) == repr(ranker)
     assert np.array_equal(opened.score(pairs), ranker.score(pairs))

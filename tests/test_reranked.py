@@ -19,7 +19,7 @@ from sklearn.base import clone
 import carya
 from carya.data import World
 from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
-from carya.models.similarity import similarity
+from carya.models.reranked.similarity_model import similarity
 from carya.ranking import BoostedRanker, NeuralRanker, Pairs, register
 
 from forging import forge
@@ -336,7 +336,7 @@ def test_a_forged_model_is_an_error_or_answers(
 
 def test_similarity_is_an_inner_product(world: World, pair: Any) -> None:
     for X in (world.X, pair[1], pair):
-        features = carya.checks.features(X)
+        features = carya.core.validation.features(X)
         model = similarity(features)
         rows = features.sparse.to_scipy().toarray() if features.widths[0] else np.zeros((features.rows, 0))
         whole = np.hstack([rows, features.dense])

@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import carya
-from carya import LabelTree, checks
+from carya import LabelTree
+from carya.core import validation
+from carya.core.matrices import Csr
 from carya.errors import ParameterError
-from carya.layer import PRECISIONS, Layer, Transform, Weights
-from carya.layouts import LAYOUTS
-from carya.matrices import Csr
-from carya.models.saving import Learned
-from carya.search import Searcher
+from carya.trees.beam_search import Searcher
+from carya.trees.layer import PRECISIONS, Layer, Weights
+from carya.trees.layouts import LAYOUTS
+from carya.trees.trained_tree import Learned
+from carya.trees.transforms import Transform
 
 import reference
 
@@ -80,7 +82,7 @@ def test_all_layouts_rank_alike(layout: str, model: carya.XRLinear, seed: int, p
     plain = carya.XRLinear.from_learned(learned)
     X, everything = queries(model, seed)
     question = {"top_k": 40, "beam_width": 40}
-    got = Searcher(learned.layers, layout).predict(checks.features_like(X, model.widths_), **question, threads=2)
+    got = Searcher(learned.layers, layout).predict(validation.features_like(X, model.widths_), **question, threads=2)
     for row in range(everything.shape[0]):
         part = slice(got[0][row], got[0][row + 1])
         found = list(zip(got[1][part].tolist(), got[2][part].tolist(), strict=True))
@@ -180,7 +182,7 @@ def test_what_is_no_number_ranks_last(transform: str) -> None:
         order=np.arange(3, dtype=np.int32),
         transform=Transform.named(transform),
     )
-    query = checks.features(sp.csr_array(np.ones((1, 1), np.float32)))
+    query = validation.features(sp.csr_array(np.ones((1, 1), np.float32)))
     for layout in LAYOUTS:
         _, labels, scores = Searcher([layer], layout).predict(query, top_k=3, beam_width=3, threads=1)
         assert labels.tolist() == [0, 2, 1]

@@ -21,14 +21,14 @@ from starlette.routing import Mount
 
 import carya
 from carya.errors import CaryaError, InputError, ModelFormatError, ParameterError
-from carya.serve import journal, work
 from carya.serve.app import create_app, watch
-from carya.serve.counters import Counters
-from carya.serve.errors import Unavailable
-from carya.serve.journal import Journal
-from carya.serve.labels import LabelIndex
-from carya.serve.openapi import document
+from carya.serve.http import logging, thread_pool
+from carya.serve.http.errors import Unavailable
+from carya.serve.http.logging import Journal
+from carya.serve.http.metrics import Counters
+from carya.serve.label_index import LabelIndex
 from carya.serve.registry import Failure, Registry
+from carya.serve.routes.openapi import document
 from carya.serve.settings import Settings
 from test_text_ranker import TOPICS, corpus
 
@@ -370,7 +370,8 @@ def test_refused_requests_take_no_place(folder: Path) -> None:
 
 def test_long_answers_are_written_by_threads(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """And are what short ones are."""
-    from carya.serve import api, asking
+    from carya.serve import service
+    from carya.serve.routes import api
 
     texts = [f"{TEXT} {word}" for word in ("harbour", "flour", "nothing known: zzz", "rook")] * 8
     message = {"texts": texts, "top_k": 7}
@@ -378,7 +379,7 @@ def test_long_answers_are_written_by_threads(client: Client, monkeypatch: pytest
     form = {"data": {"text": TEXT, "limit": "7"}}
     short = [client.post("/v1/suggest", message), client.post("/v1/projects/one/suggest-batch?limit=3", batch)]
     short += [client.post("/v1/projects/one/suggest", **form), client.post("/v1/suggest", {"text": TEXT})]
-    monkeypatch.setattr(asking, "is_short", lambda *_: False)
+    monkeypatch.setattr(service, "is_short", lambda *_: False)
     wrote: list[str] = []
     written = api._written
     monkeypatch.setattr(
@@ -395,19 +396,19 @@ def test_long_answers_are_written_by_threads(client: Client, monkeypatch: pytest
 def test_a_fault_tells_no_secrets(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from carya.serve import asking
+    from carya.serve import service
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("/etc/secret/path")
 
-    monkeypatch.setattr(asking, "suggest", fail)
+    monkeypatch.setattr(service, "suggest", fail)
     with Client(create_app({"one": folder / "one"})) as client:
         answer = client.post("/v1/suggest", {"text": TEXT}, headers={"X-Request-Id": "mine-1"})
     assert answer.status_code == 500
     assert answer.headers["x-request-id"] == "mine-1"
     assert "secret" not in answer.text
     assert "Zero" not in answer.text
-    journal.flush()
+    logging.flush()
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [line["event"] for line in lines] == ["fault", "request"]
     assert "ZeroDivisionError" in lines[0]["trace"]
@@ -425,23 +426,23 @@ def test_a_damaged_model_tells_no_path(
         answer = client.post("/v1/explain", {"text": TEXT})
     assert answer.status_code == 500
     assert "secret" not in answer.text
-    journal.flush()
+    logging.flush()
     assert "secret" in capfd.readouterr().err  # the log says why
 
 
 def test_a_log_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for it; what is too much is dropped and counted, and the rest is whole when somebody reads."""
     reading, writing = os.pipe()
-    monkeypatch.setattr(journal, "_MOST_WAITING", 300)
-    monkeypatch.setattr(journal, "_WRITER", journal._Writer())
+    monkeypatch.setattr(logging, "_MOST_WAITING", 300)
+    monkeypatch.setattr(logging, "_WRITER", logging._Writer())
     with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "wb") as writer:
         monkeypatch.setattr(sys, "stderr", writer)
-        log = journal.Journal("info", 3)
+        log = logging.Journal("info", 3)
         for number in range(2000):
             log.write("info", "request", number=number, path="/" * 200)
             if number == 100:
-                journal.flush()
-        journal._WRITER.flush(0.05)  # gives up
+                logging.flush()
+        logging._WRITER.flush(0.05)  # gives up
         lines: list[dict[str, Any]] = []
         while not lines or "dropped" not in lines[-1]["event"]:
             lines.append(json.loads(reader.readline()))
@@ -457,7 +458,7 @@ def test_the_log(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         with Client(create_app({"one": folder / "one"}, settings)) as client:
             client.post("/v1/suggest", {"texts": [TEXT, "a"]})
             client.get("/v1/labels?q=private")
-    journal.flush()
+    logging.flush()
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [line["path"] for line in lines] == ["/v1/suggest", "/v1/labels"] * 2
     plain, _, with_texts, _ = lines
@@ -469,7 +470,7 @@ def test_the_log(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_metrics(folder: Path) -> None:
     rows = [memoryview(bytearray(8 * 4096)).cast("d") for _ in range(2)]
-    from carya.serve.counters import WIDTH
+    from carya.serve.http.metrics import WIDTH
 
     rows = [row[:WIDTH] for row in rows]
     others = Counters(rows, 1)
@@ -495,18 +496,18 @@ def test_metrics(folder: Path) -> None:
 
 
 def test_back_pressure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from carya.serve import asking
+    from carya.serve import service
 
     begun, go = threading.Semaphore(0), threading.Event()
-    monkeypatch.setattr(asking, "is_short", lambda *_: False)
-    right = asking.suggest
+    monkeypatch.setattr(service, "is_short", lambda *_: False)
+    right = service.suggest
 
     def slow(*args: Any) -> Any:
         begun.release()
         assert go.wait(30)
         return right(*args)
 
-    monkeypatch.setattr(asking, "suggest", slow)
+    monkeypatch.setattr(service, "suggest", slow)
     settings = Settings(log="error", threads=1, max_waiting=2, request_seconds=30)
     with Client(create_app({"one": folder / "one"}, settings)) as client:
 
@@ -525,10 +526,10 @@ def test_back_pressure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_requests_that_take_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from carya.serve import asking
+    from carya.serve import service
 
     go = threading.Event()
-    monkeypatch.setattr(asking, "explain", lambda *_: go.wait(30))
+    monkeypatch.setattr(service, "explain", lambda *_: go.wait(30))
     with Client(create_app({"one": folder / "one"}, Settings(log="error", request_seconds=0.05))) as client:
         answer = client.post("/v1/explain", {"text": TEXT})
         go.set()
@@ -538,7 +539,7 @@ def test_requests_that_take_too_long(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_nobody_waits_for_is_not_begun() -> None:
-    pool = work.Pool(Settings(threads=1, max_waiting=1, request_seconds=0.05))
+    pool = thread_pool.Pool(Settings(threads=1, max_waiting=1, request_seconds=0.05))
     go = threading.Event()
     begun: list[str] = []
 
@@ -570,7 +571,7 @@ def test_requests_at_once(folder: Path) -> None:
 
 def test_work_needs_a_request() -> None:
     with pytest.raises(LookupError):
-        asyncio.run(work.run(int))
+        asyncio.run(thread_pool.run(int))
 
 
 def test_the_document_describes_the_server(client: Client) -> None:

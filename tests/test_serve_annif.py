@@ -14,9 +14,9 @@ from annif_client import AnnifClient
 
 import carya
 from carya.ranking import NeuralRanker
-from carya.serve.annif import _subjects
 from carya.serve.app import create_app
-from carya.serve.messages import Suggested
+from carya.serve.routes.annif import _subjects
+from carya.serve.routes.schemas import Suggested
 from carya.serve.settings import Settings
 from test_text_ranker import corpus
 

@@ -20,8 +20,8 @@ import pytest
 import carya
 from carya.cli.serve import named, read_tokens
 from carya.errors import InputError
-from carya.serve import running as running_module
-from carya.serve.journal import Journal
+from carya.serve import server as running_module
+from carya.serve.http.logging import Journal
 from test_cli import run
 
 from serving import Server, saved, server

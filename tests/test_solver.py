@@ -12,7 +12,7 @@ from sklearn.base import clone
 import carya
 from carya import LabelTree
 from carya.errors import ParameterError
-from carya.models.saving import Learned
+from carya.trees.trained_tree import Learned
 
 import reference
 

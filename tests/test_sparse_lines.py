@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from carya.data import Matrices, write_data
-from carya.data.formats.sparse_lines import (
+from carya.data.formats.matrices.sparse_lines import (
     Limits,
     Rows,
     _OddError,
@@ -20,8 +20,8 @@ from carya.data.formats.sparse_lines import (
     format_rows,
     parse,
 )
-from carya.data.formats.svmlight import read_svmlight
-from carya.data.formats.xmc import read_xmc
+from carya.data.formats.matrices.svmlight import read_svmlight
+from carya.data.formats.matrices.xmc import read_xmc
 from carya.errors import InputError
 
 LIMITS = Limits(20, 10, "the header")
@@ -87,7 +87,7 @@ def test_many_blocks_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     Y = sp.eye_array(2000, 10, format="csr", dtype=np.float32)
     write_data(tmp_path / "data.txt", Matrices(X, Y))
     whole = read_xmc(tmp_path / "data.txt")
-    monkeypatch.setattr("carya.data.compressed.read_blocks.__defaults__", (100,))
+    monkeypatch.setattr("carya.data.io.files.read_blocks.__defaults__", (100,))
     pieces = read_xmc(tmp_path / "data.txt")
     assert (whole.X != pieces.X).nnz == 0
     assert (whole.Y != pieces.Y).nnz == 0

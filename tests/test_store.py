@@ -14,15 +14,17 @@ import pytest
 import scipy.sparse as sp
 
 import carya
-from carya import _core, store
+from carya import _core
+from carya.core import storage
+from carya.core.matrices import Csr
 from carya.errors import ModelFormatError, SaveError
-from carya.layer import Layer, Transform, Weights
-from carya.matrices import Csr
-from carya.models.saving import Learned
+from carya.trees.layer import Layer, Weights
+from carya.trees.trained_tree import Learned
+from carya.trees.transforms import Transform
 
 from forging import forge
 
-SAVED = store.Saved(
+SAVED = storage.Saved(
     "toy",
     {"alpha": 0.5, "names": ["é", "b"]},
     {"columns": 3},
@@ -37,7 +39,7 @@ SAVED = store.Saved(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    store.save(tmp_path / "toy", SAVED)
+    storage.save(tmp_path / "toy", SAVED)
     return tmp_path / "toy"
 
 
@@ -57,7 +59,7 @@ def test_xxh64_is_the_published_one(text: bytes, want: str) -> None:
 
 
 def test_what_goes_in_comes_out(folder: Path) -> None:
-    got = store.load(folder)
+    got = storage.load(folder)
     assert (got.kind, got.parameters, got.shape) == (SAVED.kind, SAVED.parameters, SAVED.shape)
     assert got.arrays.keys() == SAVED.arrays.keys()
     for name, array in SAVED.arrays.items():
@@ -95,7 +97,7 @@ def edit(folder: Path, change: Callable[[dict], object], *, seal: bool = True) -
     if seal:
         del manifest["checksum"]
     change(manifest)
-    file.write_bytes(store._sealed(manifest) if seal else json.dumps(manifest).encode())
+    file.write_bytes(storage._sealed(manifest) if seal else json.dumps(manifest).encode())
 
 
 def cut(folder: Path) -> None:
@@ -169,7 +171,7 @@ def test_damaged_folders_are_refused(folder: Path, attack: str) -> None:
     damage, message = ATTACKS[attack]
     damage(folder)
     with pytest.raises(ModelFormatError, match=message):
-        store.load(folder)
+        storage.load(folder)
 
 
 def test_every_flipped_byte_is_noticed(folder: Path) -> None:
@@ -178,9 +180,9 @@ def test_every_flipped_byte_is_noticed(folder: Path) -> None:
         for at in range(0, size, 3 if name == "manifest.json" else 1):
             flip(folder, name, at)
             with pytest.raises(ModelFormatError):
-                store.load(folder)
+                storage.load(folder)
             flip(folder, name, at)
-    store.load(folder)
+    storage.load(folder)
 
 
 def test_large_models_are_verified_as_they_are_used(tmp_path: Path) -> None:
@@ -285,9 +287,9 @@ def test_a_sealed_model_with_wrong_arrays_is_refused_or_safe(
     ],
 )
 def test_parts_that_do_not_fit_are_refused(saved_model: Path, tmp_path: Path, change: Callable) -> None:
-    saved = store.load(saved_model)
+    saved = storage.load(saved_model)
     change(saved)
-    store.save(tmp_path / "model", saved)
+    storage.save(tmp_path / "model", saved)
     with pytest.raises(ModelFormatError, match="do not fit together"):
         carya.load(tmp_path / "model")
 
@@ -300,7 +302,7 @@ def test_other_kinds_are_named(folder: Path) -> None:
 def test_saving_replaces_a_model_and_nothing_else(model: carya.XRLinear, tmp_path: Path) -> None:
     place = tmp_path / "deep" / "er" / "model"
     model.save(place)
-    before = store.load(place)
+    before = storage.load(place)
     model.save(place)
     assert np.array_equal(before.arrays["1.offsets"], model.layers_[0].offsets)  # still mapped, still readable
     assert [path.name for path in place.parent.iterdir()] == ["model"]
@@ -346,7 +348,7 @@ def test_a_failed_save_leaves_the_old_model(
 def test_without_exchange_the_old_model_is_replaced_in_two_steps(
     model: carya.XRLinear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store._core, "exchange_paths", lambda a, b: False)
+    monkeypatch.setattr(storage._core, "exchange_paths", lambda a, b: False)
     model.save(tmp_path / "model")
     model.save(tmp_path / "model")
     carya.load(tmp_path / "model")

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import carya
+from carya.core.matrices import Csr
+from carya.core.strings import Strings
 from carya.errors import InputError, ModelFormatError, NotFittedError, UnknownParameterError
-from carya.matrices import Csr
 from carya.ranking import NeuralRanker
-from carya.strings import Strings
 from carya.text.labels import LabelRows, label_matrix
 
 from forging import forge

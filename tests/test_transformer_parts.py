@@ -16,18 +16,18 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from carya.core.progress import Bars, Progress  # noqa: E402
 from carya.errors import InputError, ModelFormatError  # noqa: E402
-from carya.progress import Bars, Progress  # noqa: E402
-from carya.transformer import batches  # noqa: E402
-from carya.transformer.account import Examples, Settings  # noqa: E402
-from carya.transformer.batches import Layout  # noqa: E402
-from carya.transformer.checkpoints import Checkpoints  # noqa: E402
-from carya.transformer.curriculum import Stage, stages  # noqa: E402
-from carya.transformer.encoder import Encoder, encode_texts  # noqa: E402
-from carya.transformer.heads import Heads, Targets  # noqa: E402
-from carya.transformer.loop import Training  # noqa: E402
-from carya.transformer.losses import row_losses  # noqa: E402
-from carya.transformer.tokens import Tokens  # noqa: E402
+from carya.transformer.encoder import batches  # noqa: E402
+from carya.transformer.encoder.batches import Layout  # noqa: E402
+from carya.transformer.encoder.encoder import Encoder, encode_texts  # noqa: E402
+from carya.transformer.encoder.tokens import Tokens  # noqa: E402
+from carya.transformer.training.checkpoints import Checkpoints  # noqa: E402
+from carya.transformer.training.curriculum import Stage, stages  # noqa: E402
+from carya.transformer.training.examples import Examples, Settings  # noqa: E402
+from carya.transformer.training.heads import Heads, Targets  # noqa: E402
+from carya.transformer.training.losses import row_losses  # noqa: E402
+from carya.transformer.training.trainer import Training  # noqa: E402
 
 import tiny_encoders  # noqa: E402
 
@@ -300,12 +300,12 @@ def test_training_goes_on_where_it_was_killed(bert: Path, tmp_path: Path) -> Non
 
 
 PROCESS = """
-import sys
+import sys  # noqa: E402
 sys.path[:0] = [{tests!r}]
-import torch
-import test_transformer_parts as parts
-from pathlib import Path
-from carya.transformer import processes
+import torch  # noqa: E402
+import test_transformer_parts as parts  # noqa: E402
+from pathlib import Path  # noqa: E402
+from carya.transformer import processes  # noqa: E402
 processes.join()
 _, encoder, heads = parts.trained(Path({bert!r}), rows=36, packed=True)  # two batches an epoch
 print(*[float(one.detach().double().abs().sum()) for one in (*encoder.parameters(), *heads.parameters())])

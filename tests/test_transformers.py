@@ -16,7 +16,7 @@ from carya.errors import InputError, ModelFormatError, NotFittedError, Parameter
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from carya.transformer.mixture import Mixture, Said, crossed, keyed, pool_of  # noqa: E402
+from carya.transformer.rankers.mixture import Mixture, Said, crossed, keyed, pool_of  # noqa: E402
 
 import tiny_encoders  # noqa: E402
 

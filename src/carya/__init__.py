@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics, ranking
-    from carya.models.ensemble import Ensemble
-    from carya.models.neighbours import NearestNeighbours
+    from carya.core.version import __version__
+    from carya.loading import load
+    from carya.models.ensemble.model import Ensemble
+    from carya.models.neighbors.model import NearestNeighbours
     from carya.models.presets import preset
-    from carya.models.reranked import Reranked
-    from carya.models.xr_linear import XRLinear
-    from carya.opening import load
-    from carya.text.ranker import TextRanker
+    from carya.models.reranked.model import Reranked
+    from carya.models.xr_linear.model import XRLinear
+    from carya.text.text_ranker import TextRanker
     from carya.text.tfidf import Tfidf
     from carya.transformer.x_transformer import XTransformer
     from carya.transformer.xr_transformer import XRTransformer
-    from carya.tree import LabelTree
-    from carya.version import __version__
+    from carya.trees.label_tree import LabelTree
 
 __all__ = [
     "Ensemble",
@@ -44,17 +44,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Ensemble": "carya.models.ensemble",
-    "LabelTree": "carya.tree",
-    "NearestNeighbours": "carya.models.neighbours",
-    "Reranked": "carya.models.reranked",
-    "TextRanker": "carya.text.ranker",
+    "Ensemble": "carya.models.ensemble.model",
+    "LabelTree": "carya.trees.label_tree",
+    "NearestNeighbours": "carya.models.neighbors.model",
+    "Reranked": "carya.models.reranked.model",
+    "TextRanker": "carya.text.text_ranker",
     "Tfidf": "carya.text.tfidf",
-    "XRLinear": "carya.models.xr_linear",
+    "XRLinear": "carya.models.xr_linear.model",
     "XRTransformer": "carya.transformer.xr_transformer",
     "XTransformer": "carya.transformer.x_transformer",
-    "__version__": "carya.version",
-    "load": "carya.opening",
+    "__version__": "carya.core.version",
+    "load": "carya.loading",
     "preset": "carya.models.presets",
 }
 

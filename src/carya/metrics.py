@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from carya import _core, checks
-from carya import sparse as sp
+from carya import _core
+from carya.core import lazy_sparse as sp
+from carya.core import validation
+from carya.core.matrices import Csr
+from carya.core.parameters import hint
 from carya.errors import InputError, ParameterError
-from carya.matrices import Csr
-from carya.params import hint
 
 __all__ = [
     "coverage",
@@ -113,7 +114,7 @@ def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> _Floats:
     >>> propensities(np.array([[1, 0], [1, 0], [1, 1]])).round(2)
     array([0.93, 0.91])
     """
-    labels = checks.labels(Y_train, "Y_train")
+    labels = validation.labels(Y_train, "Y_train")
     counts = labels.column_counts()
     scale = max(np.log(max(labels.rows, 1)) - 1, 0.0) * (b + 1) ** a
     weight: _Floats = 1 / (1 + scale * (counts + b) ** -a)
@@ -135,7 +136,7 @@ def report(
     >>> report([[1, 0, 1]], [[0.9, 0.2, 0.1]], k=[2])["P@2"]
     0.5
     """
-    ks = sorted({checks.positive_int(one, "k") for one in ([k] if isinstance(k, int) else k)})
+    ks = sorted({validation.positive_int(one, "k") for one in ([k] if isinstance(k, int) else k)})
     if not ks:
         raise ParameterError("k must name at least one rank")
     ranking = _Ranking(Y_true, S, max(ks), propensity)
@@ -178,8 +179,8 @@ class _Ranking:
     """The first labels of every row, which of them are right, and what follows from that."""
 
     def __init__(self, Y_true: Any, S: Any, k: int, propensity: ArrayLike | None = None) -> None:
-        k = checks.positive_int(k, "k")
-        self.truth = checks.labels(Y_true, "Y_true")
+        k = validation.positive_int(k, "k")
+        self.truth = validation.labels(Y_true, "Y_true")
         scores = _scores(S)
         if (self.truth.rows, self.truth.cols) != (scores.rows, scores.cols):
             raise InputError(
@@ -253,8 +254,8 @@ _METRICS = {
 def _scores(S: Any) -> Csr:
     """Scores as sorted rows. Zeros count as scores where they are stored, and in an array everywhere."""
     if sp.issparse(S):
-        return checks.features(S, "S").sparse
-    dense = checks.features(S, "S").dense
+        return validation.features(S, "S").sparse
+    dense = validation.features(S, "S").dense
     rows, cols = dense.shape
     indptr = np.arange(rows + 1, dtype=np.int64) * cols
     return Csr.of(indptr, np.tile(np.arange(cols, dtype=np.int32), rows), dense.reshape(-1), cols, "S")

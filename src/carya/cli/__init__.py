@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from carya.cli import data
 from carya.cli.c_flags import c_flags
 from carya.cli.calibrate import calibrate
 from carya.cli.commands import LazyGroup, add
+from carya.cli.data import datasets
 from carya.cli.demo import demo
 from carya.cli.evaluate import evaluate
 from carya.cli.explain import explain
@@ -39,7 +39,7 @@ def _options(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
-        from carya.version import __version__
+        from carya.core.version import __version__
 
         typer.echo(f"carya {__version__}")
         raise typer.Exit
@@ -58,7 +58,7 @@ for command, name in (
     (c_flags, "c-flags"),
 ):
     add(app, command, name)
-app.add_typer(data.app, name="data")
+app.add_typer(datasets.app, name="data")
 
 
 def main() -> None:

@@ -12,6 +12,6 @@ def c_flags() -> None:
 
       cc examples/rank.c $(carya c-flags) -o rank
     """
-    from carya.c_interface import flags
+    from carya.core.c_library import flags
 
     typer.echo(" ".join(flags()))

@@ -8,20 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from carya.cli import reading
+from carya.cli.options import data_options
 
 
 def calibrate(
     model: Annotated[Path, typer.Argument(help="The folder of a model of texts.", show_default=False)],
-    source: reading.Source,
+    source: data_options.Source,
     part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "dev",
-    data_format: reading.Format = None,
-    labels: reading.Labels = None,
-    text_column: reading.TextColumn = "text",
-    label_column: reading.LabelColumn = "labels",
-    label_separator: reading.LabelSeparator = None,
-    vocabulary: reading.Names = None,
-    language: reading.Language = "en",
+    data_format: data_options.Format = None,
+    labels: data_options.Labels = None,
+    text_column: data_options.TextColumn = "text",
+    label_column: data_options.LabelColumn = "labels",
+    label_separator: data_options.LabelSeparator = None,
+    vocabulary: data_options.Names = None,
+    language: data_options.Language = "en",
     top_k: Annotated[int, typer.Option(help="How many suggestions of each text are looked at.", min=1)] = 20,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The folder to save to; the model's own if not given.")
@@ -40,16 +40,16 @@ def calibrate(
       carya calibrate model/ held-out.jsonl -o calibrated/
     """
     import carya
+    from carya.core.storage import check_place
     from carya.data.corpus import Matrices
     from carya.errors import InputError
-    from carya.store import check_place
-    from carya.text.ranker import TextRanker
+    from carya.text.text_ranker import TextRanker
 
     opened = carya.load(model)
     if not isinstance(opened, TextRanker):
         raise InputError(f"{model} was trained on matrices: only a model of texts can be calibrated")
     check_place(model if out is None else out)
-    data = reading.read(
+    data = data_options.read(
         source,
         part=part,
         data_format=data_format,
@@ -62,7 +62,7 @@ def calibrate(
     )
     if isinstance(data, Matrices):
         raise InputError(f"{source} holds features, the model was trained on texts")
-    texts, theirs = reading.gather(data)
+    texts, theirs = data_options.gather(data)
     opened.calibrate(texts, theirs, top_k=top_k)
     found = _measured(opened, texts, theirs, top_k)
     opened.save(model if out is None else out)

@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from carya.data.text_sets import TextSet
-    from carya.text.ranker import TextRanker
+    from carya.data.io.text_dataset import TextSet
+    from carya.text.text_ranker import TextRanker
 
 _FEW = 1000  # packages: fewer teach nothing
 
@@ -50,8 +50,8 @@ def demo(
     """
     from rich.console import Console
 
+    from carya.core.storage import check_place
     from carya.errors import InputError
-    from carya.store import check_place
 
     if out is not None:
         check_place(out)  # before the work, not after it
@@ -89,8 +89,8 @@ def _debian(console: Console, lists: Path | None) -> TextSet | None:
 
 def _made_up(console: Console, seed: int) -> tuple[TextSet, list[str]]:
     """A world of words without meaning, and some of its texts."""
-    from carya.data.text_sets import TextSet
-    from carya.data.worlds.synth import generate
+    from carya.data.io.text_dataset import TextSet
+    from carya.data.synthetic.generator import generate
 
     rows = _WORLD_ROWS + _WORLD_ROWS // 10
     console.print(f"Generating a world of {rows:,} texts and {_WORLD_LABELS:,} labels (seed {seed}) …")
@@ -108,8 +108,8 @@ def _made_up(console: Console, seed: int) -> tuple[TextSet, list[str]]:
 
 
 def _train(console: Console, data: TextSet, seed: int) -> tuple[TextRanker, float]:
-    from carya.models.xr_linear import XRLinear
-    from carya.text.ranker import TextRanker
+    from carya.models.xr_linear.model import XRLinear
+    from carya.text.text_ranker import TextRanker
     from carya.text.tfidf import Tfidf
 
     texts, labels = zip(*data.train, strict=True)
@@ -171,7 +171,7 @@ def _cut(words: str, most: int = 60) -> str:
 
 
 def _what_next(console: Console, ranker: TextRanker, out: Path | None) -> None:
-    from carya.store import size_on_disk
+    from carya.core.storage import size_on_disk
 
     if out is None:
         with tempfile.TemporaryDirectory() as folder:  # that it can be saved is part of the show

@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from carya.cli import reading
+from carya.cli.options import data_options
 from carya.errors import InputError
 
 if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Matrices
-    from carya.models.xr_linear import XRLinear
-    from carya.text.ranker import TextRanker
+    from carya.models.xr_linear.model import XRLinear
+    from carya.text.text_ranker import TextRanker
 
 _KS = (1, 3, 5, 10)
 
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="The folder of a saved model.", show_default=False)],
-    source: reading.Source,
+    source: data_options.Source,
     matrix: Annotated[
         Path | None, typer.Argument(help="For features in a file: their labels, rows x labels, .npz or .npy.")
     ] = None,
     part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "test",
-    data_format: reading.Format = None,
-    labels: reading.Labels = None,
-    text_column: reading.TextColumn = "text",
-    label_column: reading.LabelColumn = "labels",
-    label_separator: reading.LabelSeparator = None,
-    vocabulary: reading.Names = None,
-    language: reading.Language = "en",
+    data_format: data_options.Format = None,
+    labels: data_options.Labels = None,
+    text_column: data_options.TextColumn = "text",
+    label_column: data_options.LabelColumn = "labels",
+    label_separator: data_options.LabelSeparator = None,
+    vocabulary: data_options.Names = None,
+    language: data_options.Language = "en",
     dense: Annotated[Path | None, typer.Option(help="Dense features beside the sparse ones: .npy.")] = None,
     beam_width: Annotated[
         int | None, typer.Option(help="Nodes kept at each level; the model's own if not given.")
@@ -55,13 +55,13 @@ def evaluate(
       carya evaluate model/ X.test.npz Y.test.npz --precisions
     """
     import carya
-    from carya.text.ranker import TextRanker
+    from carya.text.text_ranker import TextRanker
 
     opened = carya.load(model)
     if hasattr(opened, "suggest_all"):
         if matrix is not None or dense is not None:
             raise InputError(f"{model} was trained on texts: give the texts and their labels, no matrices")
-        data = reading.read(
+        data = data_options.read(
             source,
             part=part,
             data_format=data_format,
@@ -102,7 +102,7 @@ def _read_texts(ranker: TextRanker, data: Corpus | Matrices, source: str) -> tup
 
     if isinstance(data, Matrices):
         raise InputError(f"{source} holds features, the model was trained on texts")
-    texts, labels = reading.gather(data)
+    texts, labels = data_options.gather(data)
     Y, _ = label_matrix(labels, ranker.labels_, others=True)
     if Y.nnz and Y.indices.min() >= len(ranker.labels_):
         raise InputError(
@@ -116,10 +116,10 @@ def _read_matrices(
     model: Any, source: str, labels: Path | None, dense: Path | None, part: str, data_format: str | None
 ) -> tuple[Any, Any]:
     from carya.data.corpus import Matrices
-    from carya.data.files import read_matrix
+    from carya.data.io.matrix_files import read_matrix
 
     if labels is None:
-        data = reading.read(source, part=part, data_format=data_format)
+        data = data_options.read(source, part=part, data_format=data_format)
         if not isinstance(data, Matrices):
             raise InputError(f"{source} holds texts, the model was trained on features")
         X, Y = data.X, data.Y
@@ -145,7 +145,7 @@ def _measured(model: Any, X: Any, Y: Any, beam_width: int | None) -> dict[str, A
 
 def _kept_otherwise(model: XRLinear) -> Iterator[tuple[str, int, XRLinear]]:
     """The model with its weights in each precision that is no finer than its own: finer bits would tell nothing."""
-    from carya.layer import PRECISIONS
+    from carya.trees.layer import PRECISIONS
 
     finest = min(PRECISIONS.index(layer.weights.precision) for layer in model.layers_)
     for name in PRECISIONS[finest:]:

@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from carya.text.notes import ClusterNote
-    from carya.text.ranker import TextRanker
+    from carya.text.explore.views import ClusterNote
+    from carya.text.text_ranker import TextRanker
 
 _NAMES = 3  # labels of a cluster
 
@@ -39,8 +39,8 @@ def explain(
     """
     import carya
     from carya.errors import InputError
-    from carya.text.exploring import Explorer
-    from carya.text.ranker import TextRanker
+    from carya.text.explore.explorer import Explorer
+    from carya.text.text_ranker import TextRanker
 
     opened = carya.load(model)
     if not isinstance(opened, TextRanker):
@@ -88,7 +88,7 @@ def _standard_input() -> str:
 
 
 def show(console: Console, why: dict[str, Any], terms: int, tree: int | None = None) -> None:
-    """Print an explanation, as :meth:`carya.text.exploring.Explorer.explain` gives it."""
+    """Print an explanation, as :meth:`carya.text.explore.explorer.Explorer.explain` gives it."""
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, emoji=False, soft_wrap=True)

@@ -20,7 +20,7 @@ def import_pecos(
 
       carya import-pecos pecos-model/ model/
     """
-    from carya.models.from_pecos import import_pecos as read
+    from carya.models.xr_linear.import_pecos import import_pecos as read
 
     model = read(source)
     model.save(target)

@@ -24,9 +24,9 @@ def inspect(
       carya inspect model/ --json | jq .bytes
     """
     import carya
-    from carya.store import load as load_everything
-    from carya.store import size_on_disk
-    from carya.text.ranker import TextRanker
+    from carya.core.storage import load as load_everything
+    from carya.core.storage import size_on_disk
+    from carya.text.text_ranker import TextRanker
 
     load_everything(model)  # verified, not only what is looked at
     opened = ranker = carya.load(model)

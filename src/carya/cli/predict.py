@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from carya.cli import reading
+from carya.cli.options import data_options
 from carya.errors import InputError
 
 if TYPE_CHECKING:
-    from carya.text.ranker import TextRanker
+    from carya.text.text_ranker import TextRanker
 
 _BATCH = 2048
 _LINES = (".txt", "")  # one text a line
@@ -32,10 +32,10 @@ def predict(
         int | None, typer.Option(help="Nodes kept at each level; the model's own if not given.")
     ] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out labels below this score.")] = None,
-    data_format: reading.Format = None,
+    data_format: data_options.Format = None,
     part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "test",
-    text_column: reading.TextColumn = "text",
-    threads: reading.Threads = -1,
+    text_column: data_options.TextColumn = "text",
+    threads: data_options.Threads = -1,
 ) -> None:
     """Rank labels for texts: a line of JSON for each, while they come in.
 
@@ -53,8 +53,8 @@ def predict(
       carya predict model/ data.csv --text-column title,abstract -o labels.jsonl.gz
     """
     import carya
-    from carya.data.compressed import writing_text
-    from carya.text.ranker import TextRanker
+    from carya.data.io.files import writing_text
+    from carya.text.text_ranker import TextRanker
 
     opened = carya.load(model)
     asked = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
@@ -78,9 +78,9 @@ def predict(
 
 def _texts(source: str, data_format: str | None, part: str, text_column: str) -> Iterator[list[str]]:
     """Batches of texts; of standard input what is there, so that answers follow at once."""
-    from carya.data.compressed import bare_name, read_lines
     from carya.data.corpus import Matrices
-    from carya.data.formats.pieces import piece
+    from carya.data.formats.folder_files import piece
+    from carya.data.io.files import bare_name, read_lines
 
     if data_format is None and source == "-":
         yield from _lines_as_they_come()
@@ -92,7 +92,7 @@ def _texts(source: str, data_format: str | None, part: str, text_column: str) ->
     if data_format is None and place.is_dir() and (texts := piece(place, [f"{part}.texts.txt"])) is not None:
         yield from _batches(read_lines(texts))
         return
-    data = reading.read(source, part=part, data_format=data_format, text_column=text_column, label_column=None)
+    data = data_options.read(source, part=part, data_format=data_format, text_column=text_column, label_column=None)
     if isinstance(data, Matrices):
         raise InputError(f"{source} holds features, the model was trained on texts")
     yield from _batches((example.text for example in data), waiting=source == "-")
@@ -150,7 +150,7 @@ def _for_texts(ranker: TextRanker, batches: Iterable[list[str]], asked: dict[str
 
 
 def _for_rows(model: Any, source: str, asked: dict[str, Any]) -> Iterator[str]:
-    from carya.data.files import read_matrix
+    from carya.data.io.matrix_files import read_matrix
 
     if Path(source).suffix not in (".npz", ".npy"):
         raise InputError(f"the model was trained on features: {source} must be a .npz or .npy file of them")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from carya.cli.commands import lazily
-from carya.cli.flags import flags_of, values_of
+from carya.cli.options.parameter_flags import flags_of, values_of
 from carya.errors import InputError
 
 _PACKAGES = ("starlette", "msgspec", "uvicorn", "httptools", "uvloop")
@@ -48,7 +48,7 @@ def _serve(
       curl -s http://127.0.0.1:8000/v1/suggest --json '{"text": "a fast web server", "top_k": 3}'
     """
     need()
-    from carya.serve.running import Plan, serve
+    from carya.serve.server import Plan, serve
     from carya.serve.settings import Settings
 
     settings = values_of(Settings, given)

@@ -12,30 +12,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from carya.cli import reading
 from carya.cli.commands import lazily
-from carya.cli.flags import flags_of, values_of
+from carya.cli.options import data_options
+from carya.cli.options.parameter_flags import flags_of, values_of
 from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from carya.data.corpus import Corpus, Matrices, Vocabulary
+    from carya.data.corpus import Corpus, Matrices
+    from carya.data.vocabulary import Vocabulary
     from carya.text.labels import LabelRows
 
 _MODELS = ("xr-linear", "xr-transformer", "x-transformer")
 
 
 def _train(
-    source: reading.Source,
+    source: data_options.Source,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to save the model in.", show_default=False)],
     part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "train",
-    data_format: reading.Format = None,
-    labels: reading.Labels = None,
-    text_column: reading.TextColumn = "text",
-    label_column: reading.LabelColumn = "labels",
-    label_separator: reading.LabelSeparator = None,
-    vocabulary: reading.Names = None,
-    language: reading.Language = "en",
-    threads: reading.Threads = -1,
+    data_format: data_options.Format = None,
+    labels: data_options.Labels = None,
+    text_column: data_options.TextColumn = "text",
+    label_column: data_options.LabelColumn = "labels",
+    label_separator: data_options.LabelSeparator = None,
+    vocabulary: data_options.Names = None,
+    language: data_options.Language = "en",
+    threads: data_options.Threads = -1,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -70,14 +71,14 @@ def _train(
 
       zcat data.jsonl.gz | carya train - --format jsonl -o model/
     """
+    from carya.core.storage import check_place, size_on_disk
     from carya.data.corpus import Matrices
-    from carya.store import check_place, size_on_disk
 
     _check_model(model, preset, trees, given)
     check_place(out)  # before the work, not after it
     gc.disable()  # millions of strings, all of them kept to the end
     started = time.perf_counter()
-    data = reading.read(
+    data = data_options.read(
         source,
         part=part,
         data_format=data_format,
@@ -115,7 +116,7 @@ def _train(
 
 def _model(threads: int, preset: str | None, trees: int | None, given: dict[str, Any]) -> Any:
     """The model to be trained: a tree, several, or what a preset names; flags change parameters of the trees."""
-    from carya.models.xr_linear import XRLinear
+    from carya.models.xr_linear.model import XRLinear
 
     changes = {"n_jobs": threads, "verbose": True} | values_of(XRLinear, given)
     if preset is None and trees is None:
@@ -132,8 +133,8 @@ def _model(threads: int, preset: str | None, trees: int | None, given: dict[str,
 def _fit_texts(
     data: Corpus, threads: int, preset: str | None, trees: int | None, given: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    from carya.text.ranker import TextRanker
-    from carya.text.suited import suited
+    from carya.text.default_vectorizer import suited
+    from carya.text.text_ranker import TextRanker
     from carya.text.tfidf import Tfidf
 
     model = _model(threads, preset, trees, given)
@@ -173,7 +174,7 @@ def _taken_apart(data: Corpus) -> tuple[Iterator[str], list[tuple[str, ...]] | L
 
 def _check_model(model: str, preset: str | None, trees: int | None, given: dict[str, Any]) -> None:
     """Refuse models that there are not, and flags of others than the one that is wanted."""
-    from carya.models.xr_linear import XRLinear
+    from carya.models.xr_linear.model import XRLinear
     from carya.text.tfidf import Tfidf
 
     if model not in _MODELS:
@@ -187,7 +188,7 @@ def _check_model(model: str, preset: str | None, trees: int | None, given: dict[
 
 
 def _fit_transformer(data: Corpus, model: str, threads: int, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    from carya.models.xr_linear import XRLinear
+    from carya.models.xr_linear.model import XRLinear
     from carya.text.tfidf import Tfidf
     from carya.transformer.x_transformer import XTransformer
     from carya.transformer.xr_transformer import XRTransformer
@@ -201,7 +202,7 @@ def _fit_transformer(data: Corpus, model: str, threads: int, given: dict[str, An
         **values_of(kind, given),
     )
     made.check_parameters()  # before a long file is read
-    texts, labels = reading.gather(data)
+    texts, labels = data_options.gather(data)
     names = _names(data.vocabulary)
     made.fit(texts, labels, names=names, label_texts=names)
     made.verbose = False
@@ -222,7 +223,7 @@ def _names(known: Vocabulary | None) -> dict[str, str] | None:
 
 def _kind(model: Any) -> str:
     """What saved folders call a model."""
-    from carya.models.kinds import KINDS
+    from carya.models.registry import KINDS
 
     return next(kind for kind, (_, name) in KINDS.items() if name == type(model).__name__)
 
@@ -238,7 +239,7 @@ def _be_quiet(*parts: Any) -> None:
 def _fit_matrices(
     data: Matrices, threads: int, preset: str | None, trees: int | None, given: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    from carya.models.xr_linear import XRLinear
+    from carya.models.xr_linear.model import XRLinear
     from carya.text.tfidf import Tfidf
 
     useless = [name for name in values_of(Tfidf, given) if name not in {field.name for field in XRLinear.parameters()}]
@@ -257,7 +258,7 @@ def _fit_matrices(
 
 def _command() -> Callable[..., None]:
     """The command with a flag for every parameter."""
-    from carya.models.xr_linear import XRLinear
+    from carya.models.xr_linear.model import XRLinear
     from carya.text.tfidf import Tfidf
     from carya.transformer.settings import TransformerParameters
 

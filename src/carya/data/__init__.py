@@ -9,11 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from carya.data.corpus import Corpus, Example, Matrices, Vocabulary
-    from carya.data.formats import open_data, write_data
+    from carya.data.corpus import Corpus, Example, Matrices
     from carya.data.formats.vocabularies import read_vocabulary, write_vocabulary
-    from carya.data.worlds.published import synthesise
-    from carya.data.worlds.synth import World, generate, make_world
+    from carya.data.read_write import open_data, write_data
+    from carya.data.synthetic.generator import World, generate, make_world
+    from carya.data.synthetic.published_sizes import synthesise
+    from carya.data.vocabulary import Vocabulary
 
 __all__ = [
     "Corpus",
@@ -31,10 +32,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "carya.data.corpus": ("Corpus", "Example", "Matrices", "Vocabulary"),
-    "carya.data.formats": ("open_data", "write_data"),
-    "carya.data.worlds.published": ("synthesise",),
-    "carya.data.worlds.synth": ("World", "generate", "make_world"),
+    "carya.data.corpus": ("Corpus", "Example", "Matrices"),
+    "carya.data.vocabulary": ("Vocabulary",),
+    "carya.data.read_write": ("open_data", "write_data"),
+    "carya.data.synthetic.published_sizes": ("synthesise",),
+    "carya.data.synthetic.generator": ("World", "generate", "make_world"),
     "carya.data.formats.vocabularies": ("read_vocabulary", "write_vocabulary"),
 }
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from carya import _core
+from carya.core.matrices import Features
+from carya.core.progress import Report
 from carya.errors import ParameterError
-from carya.matrices import Features
-from carya.progress import Report
-from carya.tree import LabelTree
+from carya.trees.label_tree import LabelTree
 
 #: More levels than any tree needs: unbalanced trees stop by themselves.
 _MANY = 64

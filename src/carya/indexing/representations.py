@@ -1,6 +1,6 @@
 """Label representations (paper, section 2.1): what two labels must have in common to be close.
 
-Every function gives :class:`~carya.matrices.Features` with one row a label, ready to be clustered.
+Every function gives :class:`~carya.core.matrices.Features` with one row a label, ready to be clustered.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from carya import _core
-from carya import sparse as sp
+from carya.core import lazy_sparse as sp
+from carya.core.matrices import Csr, Features
+from carya.core.progress import Report
 from carya.errors import InputError, ParameterError
-from carya.matrices import Csr, Features
-from carya.progress import Report
 
 
 def pii(labels: Csr) -> Features:

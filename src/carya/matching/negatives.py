@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from carya import sparse as sp
+from carya.core import lazy_sparse as sp
+from carya.core.matrices import Csr
 from carya.errors import ParameterError
-from carya.matrices import Csr
 
 _SOURCES = ("teacher", "matcher", "given")
 #: What names may be, for messages.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from carya import sparse as sp
-from carya.matrices import Csr
-from carya.tree import LabelTree
+from carya.core import lazy_sparse as sp
+from carya.core.matrices import Csr
+from carya.trees.label_tree import LabelTree
 
 
 @dataclass(frozen=True)

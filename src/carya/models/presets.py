@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from carya.core.parameters import Parameterised, hint
 from carya.errors import ParameterError
-from carya.models.ensemble import BEAM_SHARE, Ensemble
-from carya.models.xr_linear import XRLinear
-from carya.params import Parameterised, hint
+from carya.models.ensemble.model import BEAM_SHARE, Ensemble
+from carya.models.xr_linear.model import XRLinear
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ def preset(name: str, **changes: Any) -> Any:
     chosen = PRESETS[name]
     settings = chosen.settings | changes
     if chosen.kind == "neighbours":
-        from carya.models.neighbours import NearestNeighbours
+        from carya.models.neighbors.model import NearestNeighbours
 
         return NearestNeighbours(**settings)
     trees = several(XRLinear(**settings), chosen.trees)
     if chosen.kind == "trees":
         return trees
-    from carya.models.reranked import Reranked
+    from carya.models.reranked.model import Reranked
 
     return Reranked(trees, rounds=2, ranker_rows=20_000, **_shared(Reranked, changes))
 

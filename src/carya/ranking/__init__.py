@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from carya.ranking.boosted import BoostedRanker
     from carya.ranking.neural import NeuralRanker
     from carya.ranking.pairs import Pairs
-    from carya.ranking.rankers import Ranker, register
+    from carya.ranking.ranker import Ranker, register
 
 __all__ = [
     "AveragedRanker",
@@ -33,8 +33,8 @@ _HOMES = {
     "BoostedRanker": "boosted",
     "NeuralRanker": "neural",
     "Pairs": "pairs",
-    "Ranker": "rankers",
-    "register": "rankers",
+    "Ranker": "ranker",
+    "register": "ranker",
 }
 
 

@@ -10,12 +10,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from carya.core.parameters import Parameterised, parameter
+from carya.core.rules import Rule
 from carya.errors import InputError, NotFittedError
-from carya.params import Parameterised, Rule, parameter
 from carya.ranking.boosted import BoostedRanker
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
-from carya.ranking.rankers import Ranker, ranker_of
+from carya.ranking.ranker import Ranker, ranker_of
 
 
 class _Rankers(Rule):

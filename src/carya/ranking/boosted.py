@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
+from carya.core.parameters import Parameterised, parameter
+from carya.core.rules import Choice, Either, Integer, Real
 from carya.errors import InputError, NotFittedError
-from carya.params import Choice, Either, Integer, Parameterised, Real, parameter
 from carya.ranking.forest import MOST_LEAVES, Forest
 from carya.ranking.pairs import Pairs
 

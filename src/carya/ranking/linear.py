@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
-from carya.layer import Layer, Transform, Weights
-from carya.matrices import Csr, Features
-from carya.progress import Report
+from carya.core.matrices import Csr, Features
+from carya.core.progress import Report
+from carya.trees.layer import Layer, Weights
+from carya.trees.transforms import Transform
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from carya.core.parameters import Parameterised, parameter
+from carya.core.rules import Choice, Integer, Real
 from carya.errors import InputError, NotFittedError
-from carya.params import Choice, Integer, Parameterised, Real, parameter
 from carya.ranking.pairs import Pairs
 
 _ARRAYS = ("centre", "scale", "hidden", "hidden_bias", "output")

@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from carya.serve import annif, api, explorer, openapi
-from carya.serve.counters import Counters, resident_bytes
-from carya.serve.errors import NotAllowed, NotFound
-from carya.serve.gate import Gate
-from carya.serve.journal import Journal
+from carya.serve.http.errors import NotAllowed, NotFound
+from carya.serve.http.logging import Journal
+from carya.serve.http.metrics import Counters, resident_bytes
+from carya.serve.http.middleware import Gate
 from carya.serve.registry import Loaded, Registry
+from carya.serve.routes import annif, api, explorer, openapi
 from carya.serve.settings import Settings
 
 _LOOK_SECONDS = 5.0

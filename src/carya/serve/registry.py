@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 
 import carya
-from carya import store
+from carya.core import storage
+from carya.core.parameters import Parameterised
 from carya.errors import InputError, ModelFormatError
-from carya.params import Parameterised
-from carya.serve.errors import NotFound
-from carya.serve.labels import LabelIndex
-from carya.text.ranker import TextRanker
+from carya.serve.http.errors import NotFound
+from carya.serve.label_index import LabelIndex
+from carya.text.text_ranker import TextRanker
 
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
@@ -144,7 +144,7 @@ class Registry:
                     continue
                 try:
                     loaded = _load(name, place.path)
-                    store.load(place.path)  # with all there is checked: a damaged one must not replace a whole one
+                    storage.load(place.path)  # with all there is checked: a damaged one must not replace a whole one
                     if _version(place.path)[0] != loaded.version:
                         continue  # replaced in between, so another was checked: it is opened the next time
                 except (ModelFormatError, InputError) as error:

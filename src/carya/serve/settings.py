@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from carya.params import Choice, Integer, Parameterised, Real, Rule, parameter
+from carya.core.parameters import Parameterised, parameter
+from carya.core.rules import Choice, Integer, Real, Rule
 
 
 class _Tokens(Rule):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from carya import sparse as sp
+from carya.core import lazy_sparse as sp
+from carya.core.matrices import Csr
+from carya.core.parameters import hint
+from carya.core.strings import Strings
 from carya.errors import InputError
-from carya.matrices import Csr
-from carya.params import hint
-from carya.strings import Strings
 
 _FEW_ENOUGH_FOR_HINTS = 200_000
 

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
-from carya import sparse as sp
-from carya.ahead import read_ahead
+from carya.core import lazy_sparse as sp
+from carya.core.parameters import Parameterised, parameter
+from carya.core.prefetch import read_ahead
+from carya.core.progress import Bars, Progress
+from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.errors import InputError, NotFittedError, ParameterError
-from carya.params import Choice, Either, Integer, Parameterised, Real, Rule, parameter
-from carya.progress import Bars, Progress
 
 ANALYZERS = ("word", "char", "char_wb")
 

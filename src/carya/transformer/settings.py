@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from carya.core.parameters import Parameterised, parameter
+from carya.core.rules import Choice, Either, Instance, Integer, PerLayer, Real
 from carya.errors import InputError
-from carya.models.xr_linear import XRLinear
-from carya.params import Choice, Either, Instance, Integer, Parameterised, PerLayer, Real, parameter
+from carya.models.xr_linear.model import XRLinear
 from carya.text.tfidf import Tfidf
-from carya.transformer.names import LOSSES, POOLINGS
+from carya.transformer.constants import LOSSES, POOLINGS
 
 _PLACE = Either(Instance((str,), "a path"), Choice(None))
 

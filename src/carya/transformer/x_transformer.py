@@ -14,25 +14,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from carya import checks, matching
-from carya import sparse as sp
+from carya import matching
+from carya.core import lazy_sparse as sp
+from carya.core import validation
+from carya.core.matrices import Csr, Features
+from carya.core.progress import Progress
+from carya.core.rules import per_layer, plain
 from carya.errors import InputError
-from carya.layer import Layer, Transform, Weights
-from carya.matrices import Csr, Features
-from carya.models.saving import Learned
-from carya.models.xr_linear import XRLinear
-from carya.params import per_layer, plain
-from carya.progress import Progress
+from carya.models.ensemble.combine import combine_rankings, ranking_of
+from carya.models.xr_linear.model import XRLinear
 from carya.ranking import Problem
-from carya.search import Searcher, combine_rankings, ranking_of
-from carya.transformer.given import Texts
-from carya.transformer.ranker import TransformerRanker
-from carya.transformer.rankers import threads_of
+from carya.transformer.base import TransformerRanker
+from carya.transformer.inputs import Texts
+from carya.transformer.rankers.rankers import threads_of
 from carya.transformer.xr_transformer import matcher_tree
-from carya.tree import LabelTree
+from carya.trees.beam_search import Searcher
+from carya.trees.label_tree import LabelTree
+from carya.trees.layer import Layer, Weights
+from carya.trees.trained_tree import Learned
+from carya.trees.transforms import Transform
 
 if TYPE_CHECKING:
-    from carya.transformer.matcher import Matcher
+    from carya.transformer.training.fine_tuning import Matcher
 
 KIND = "x-transformer"
 
@@ -67,11 +70,11 @@ class XTransformer(TransformerRanker):
     def _train(
         self, data: Texts, X: sp.csr_array, stop_after: Sequence[int] | None, progress: Progress, purpose: str
     ) -> tuple[Matcher, dict[str, Any]]:
-        from carya.transformer.matcher import fine_tuned
+        from carya.transformer.training.fine_tuning import fine_tuned
 
         if not self.fine_tune:
             raise InputError("X-Transformer is its trained matcher: for an encoder as it is use XRTransformer")
-        features, labels = checks.training_pair(X, data.labels.to_scipy())
+        features, labels = validation.training_pair(X, data.labels.to_scipy())
         tree = matcher_tree(self, features, labels, progress)
         if tree.depth < 2:
             raise InputError(f"{labels.cols} labels need no clusters: lower matcher_leaf, or use XRTransformer")
@@ -141,7 +144,7 @@ def together(models: Sequence[TransformerRanker], texts: Iterable[str], *, top_k
         raise InputError("models is empty: give at least one")
     if len({tuple(model.labels_) for model in models}) != 1:
         raise InputError("the models have different labels")
-    count = checks.positive_int(top_k, "top_k")
+    count = validation.positive_int(top_k, "top_k")
     gathered = list(texts)
     found = [ranking_of(model.predict(gathered, top_k=max(50, count))) for model in models]
     indptr, labels, scores = combine_rankings(

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from carya import checks
-from carya import sparse as sp
+from carya.core import lazy_sparse as sp
+from carya.core import validation
+from carya.core.matrices import Csr, Features
+from carya.core.progress import Progress
 from carya.indexing import Indexer
-from carya.matrices import Csr, Features
-from carya.progress import Progress
-from carya.transformer.given import Texts
-from carya.transformer.ranker import TransformerRanker
-from carya.transformer.rankers import by_neighbours, threads_of
-from carya.tree import LabelTree
+from carya.transformer.base import TransformerRanker
+from carya.transformer.inputs import Texts
+from carya.transformer.rankers.rankers import by_neighbours, threads_of
+from carya.trees.label_tree import LabelTree
 
 if TYPE_CHECKING:
-    from carya.transformer.matcher import Matcher
+    from carya.transformer.training.fine_tuning import Matcher
 
 KIND = "xr-transformer"
 
@@ -52,9 +52,9 @@ class XRTransformer(TransformerRanker):
     def _train(
         self, data: Texts, X: sp.csr_array, stop_after: Sequence[int] | None, progress: Progress, purpose: str
     ) -> tuple[Matcher, dict[str, Any]]:
-        from carya.transformer.matcher import fine_tuned, frozen
+        from carya.transformer.training.fine_tuning import fine_tuned, frozen
 
-        features, labels = checks.training_pair(X, data.labels.to_scipy())
+        features, labels = validation.training_pair(X, data.labels.to_scipy())
         models: dict[str, Any] = {}
         if self.fine_tune:
             tree = matcher_tree(self, features, labels, progress)

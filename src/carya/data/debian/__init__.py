@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
+from carya.core.progress import Progress
 from carya.data.debian.deb822 import Problem
 from carya.data.debian.index import FETCH, LISTS, STATUS, Index, Package, find_index, packages
-from carya.data.text_sets import Row, TextSet
+from carya.data.io.text_dataset import Row, TextSet
 from carya.errors import ParameterError
-from carya.progress import Progress
 
 __all__ = ["FETCH", "LISTS", "STATUS", "Index", "Package", "dataset", "find_index", "is_test", "packages"]
 

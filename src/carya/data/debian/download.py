@@ -13,10 +13,10 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from carya.core.progress import Progress
 from carya.data.debian.apt_sources import APT, Source, architecture, proxies, sources
 from carya.data.debian.deb822 import Problem, stanzas
 from carya.errors import InputError
-from carya.progress import Progress
 
 _SECONDS = 30
 _LARGEST_RELEASE = 16 << 20

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from carya.core.progress import Progress, Report
 from carya.data.debian.deb822 import ENDINGS, Problem, read_stanzas
 from carya.errors import InputError
-from carya.progress import Progress, Report
 
 LISTS = Path("/var/lib/apt/lists")
 STATUS = Path("/var/lib/dpkg/status")

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from carya.data.compressed import PathLike, bare_name, read_bytes, read_lines, shown, writing_text
-from carya.data.corpus import Vocabulary
-from carya.data.extras import need
+from carya.core.extras import need
 from carya.data.formats.columns import TAB, one_line, quoted
-from carya.data.formats.tables import column, csv_rows, tsv_rows
+from carya.data.formats.texts.tables import column, csv_rows, tsv_rows
+from carya.data.io.files import PathLike, bare_name, read_bytes, read_lines, shown, writing_text
+from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
 _RDF = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".xml": "xml"}

@@ -1,0 +1,1 @@
+"""Shared ground: parameters, input validation, matrices, storage and progress."""

@@ -1,0 +1,1 @@
+"""Formats that hold texts and labels, one file per format."""

@@ -1,0 +1,1 @@
+"""Generated data with known structure, in the sizes of published data sets."""

@@ -1,1 +1,0 @@
-"""Generated data: worlds whose right answers are known, of any size."""

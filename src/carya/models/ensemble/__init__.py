@@ -1,0 +1,1 @@
+"""Several models combined into one."""

@@ -1,0 +1,1 @@
+"""Nearest neighbors as the matcher, with linear rankers."""

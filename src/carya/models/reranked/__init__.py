@@ -1,0 +1,1 @@
+"""Candidate generation followed by a reranker."""

@@ -1,0 +1,1 @@
+"""XR-Linear: linear rankers at every level of a label tree."""

@@ -1,0 +1,1 @@
+"""HTTP plumbing: middleware, connection limits, threads, errors, metrics and logging."""

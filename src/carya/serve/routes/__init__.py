@@ -1,0 +1,1 @@
+"""HTTP endpoints: the route table, request handlers and message schemas."""

@@ -1,0 +1,1 @@
+"""Inspect a text ranker: search paths, clusters, labels, and comparisons of two rankers."""

@@ -1,0 +1,1 @@
+"""Native rankers over the vectors of a fine-tuned encoder."""

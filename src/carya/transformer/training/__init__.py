@@ -1,0 +1,1 @@
+"""Fine-tuning of encoders along the label tree."""
