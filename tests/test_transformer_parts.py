@@ -300,13 +300,13 @@ def test_training_goes_on_where_it_was_killed(bert: Path, tmp_path: Path) -> Non
 
 
 PROCESS = """
-import sys  # noqa: E402
+import sys
 sys.path[:0] = [{tests!r}]
-import torch  # noqa: E402
-import test_transformer_parts as parts  # noqa: E402
-from pathlib import Path  # noqa: E402
-from carya.transformer import processes  # noqa: E402
-processes.join()
+import torch
+import test_transformer_parts as parts
+from pathlib import Path
+from carya.transformer.training import distributed
+distributed.join()
 _, encoder, heads = parts.trained(Path({bert!r}), rows=36, packed=True)  # two batches an epoch
 print(*[float(one.detach().double().abs().sum()) for one in (*encoder.parameters(), *heads.parameters())])
 torch.distributed.destroy_process_group()

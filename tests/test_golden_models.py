@@ -1,0 +1,33 @@
+"""Models of every kind, saved by earlier versions, still open and return the same rankings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import carya
+
+GOLDEN = Path(__file__).parent / "golden" / "model-kinds"
+ANSWERS = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(ANSWERS))
+def test_saved_model_returns_the_stored_rankings(name: str) -> None:
+    if name == "xr-transformer":
+        pytest.importorskip("torch")
+    model, expected = carya.load(GOLDEN / name), ANSWERS[name]
+    if "texts" in expected:
+        rankings = [[(s.label, s.score) for s in one] for one in model.suggest_all(expected["texts"], top_k=4)]
+    else:
+        with np.load(GOLDEN / "queries.npz") as arrays:
+            shape = tuple(arrays["shape"])
+            sparse = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+            S = model.predict(arrays["dense"] if name == "neighbours-graph" else sparse, top_k=4)
+        rankings = [list(zip(S[[row]].indices.tolist(), S[[row]].data.tolist(), strict=True)) for row in range(5)]
+    for ranking, stored in zip(rankings, expected["rankings"], strict=True):
+        assert [label for label, _ in ranking] == [label for label, _ in stored]
+        assert [score for _, score in ranking] == pytest.approx([score for _, score in stored], rel=1e-4, abs=1e-5)
