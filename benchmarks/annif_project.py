@@ -1,9 +1,10 @@
-"""A folder for Annif from a folder of texts: a corpus, a vocabulary and a project `debian` with the omikuji backend.
+"""Create the Annif project `debian` with the omikuji backend from a text folder: corpus, vocabulary and configuration.
 
     python benchmarks/annif_project.py DATA FOLDER
     cd FOLDER && annif load-vocab debian vocabulary.tsv --language en && annif train debian train.tsv
 
-TF-IDF of words and pairs, as the other systems have; else Annif's defaults, which are three trees.
+The project uses TF-IDF features of words and word pairs, as the other systems do, and otherwise Annif's defaults,
+including three trees.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ min_df=2
 ngram=2
 limit=10
 """
-BASE = "http://debian.example/"
+URI_PREFIX = "http://debian.example/"
 
 
 def main() -> None:
@@ -34,11 +35,15 @@ def main() -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     data = open_data(arguments.data, part="train")
     if not isinstance(data, Corpus):
-        raise SystemExit(f"{arguments.data} holds features, not texts")
-    examples = [Example(" ".join(one.text.split()), tuple(BASE + label for label in one.labels)) for one in data]
+        raise SystemExit(f"{arguments.data} contains features, but texts are required. Pass a folder with texts.")
+    examples = [
+        Example(" ".join(example.text.split()), tuple(URI_PREFIX + label for label in example.labels))
+        for example in data
+    ]
     write_data(arguments.folder / "train.tsv", Corpus.of(examples), format="annif")
-    ids = sorted({label for one in examples for label in one.labels})
-    write_vocabulary(arguments.folder / "vocabulary.tsv", Vocabulary(ids, [label.removeprefix(BASE) for label in ids]))
+    uris = sorted({label for example in examples for label in example.labels})
+    names = [uri.removeprefix(URI_PREFIX) for uri in uris]
+    write_vocabulary(arguments.folder / "vocabulary.tsv", Vocabulary(uris, names))
     (arguments.folder / "projects.cfg").write_text(PROJECT)
 
 

@@ -1,7 +1,9 @@
-"""What three trees cost beside one, in turn: python benchmarks/ensembles.py FEATURES [--rounds 3] [--threads 2]
+"""Compare the cost of three trees with that of one tree.
 
-Prints JSON: seconds of training and of ranking the test rows, by the clock and of all threads together, medians, and
-their ratios.
+    python benchmarks/ensembles.py FEATURES [--rounds 3] [--threads 2]
+
+The two models alternate. The script prints JSON with the median wall-clock and CPU seconds for training and for
+ranking the test rows, and their ratios.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +20,14 @@ import carya
 
 import measure
 
-RANKINGS = 9  # of all test rows, in turn, as each takes but a moment
+RANKINGS = 9  # repetitions per round, because ranking all test rows takes less than a second
 
 
-def clock(taken: dict[str, list[float]], name: str, call: Callable[[], object]) -> None:
-    """Note the seconds of a call, and those of all threads together."""
-    _, seconds, worked = measure.timed(call)
-    taken.setdefault(f"{name} s", []).append(seconds)
-    taken.setdefault(f"{name} cpu s", []).append(worked)
+def record(times: dict[str, list[float]], name: str, call: Callable[[], object]) -> None:
+    """Append the wall-clock and CPU seconds of a call."""
+    _, wall, cpu = measure.timed(call)
+    times.setdefault(f"{name} s", []).append(wall)
+    times.setdefault(f"{name} cpu s", []).append(cpu)
 
 
 def main() -> None:
@@ -35,24 +38,24 @@ def main() -> None:
     arguments = parser.parse_args()
     X, Y, Xt, _ = measure.load(arguments.features)
     tree = carya.XRLinear(n_jobs=arguments.threads)
-    makers = {"one": lambda: tree, "three": lambda: carya.Ensemble(tree, n_trees=3, n_jobs=arguments.threads)}
-    taken: dict[str, list[float]] = {}
+    unfitted: dict[str, Any] = {"one": tree, "three": carya.Ensemble(tree, n_trees=3, n_jobs=arguments.threads)}
+    times: dict[str, list[float]] = {}
     for _ in range(arguments.rounds):
         opened: dict[str, Any] = {}
         with tempfile.TemporaryDirectory() as folder:
-            for name, make in makers.items():
-                model = make()
-                clock(taken, f"{name} train", lambda model=model: model.fit(X, Y))
+            for name, template in unfitted.items():
+                model = template.clone()
+                record(times, f"{name} train", partial(model.fit, X, Y))
                 model.save(Path(folder) / name)
-                opened[name] = carya.load(Path(folder) / name)  # as it will be asked
+                opened[name] = carya.load(Path(folder) / name)  # memory-mapped, as in production
                 opened[name].set_params(n_jobs=arguments.threads)
                 opened[name].predict(Xt)
             for _ in range(RANKINGS):
                 for name, model in opened.items():
-                    clock(taken, f"{name} rank", lambda model=model: model.predict(Xt, top_k=measure.TOP_K))
-    result = {name: statistics.median(some) for name, some in taken.items()}
-    for what in ("train s", "train cpu s", "rank s", "rank cpu s"):
-        result[f"{what}, three to one"] = result[f"three {what}"] / result[f"one {what}"]
+                    record(times, f"{name} rank", partial(model.predict, Xt, top_k=measure.TOP_K))
+    result = {name: statistics.median(values) for name, values in times.items()}
+    for quantity in ("train s", "train cpu s", "rank s", "rank cpu s"):
+        result[f"{quantity}, three to one"] = result[f"three {quantity}"] / result[f"one {quantity}"]
     measure.emit(result)
 
 

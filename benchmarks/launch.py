@@ -1,4 +1,4 @@
-"""Starts one run of a benchmark in a process and an environment of its own."""
+"""Run benchmark scripts in separate processes and environments."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ HERE = Path(__file__).parent
 
 
 def run_script(python: str, script: str, *arguments: object, limit: float | None = None) -> dict[str, Any]:
-    """The result that a script of this folder prints as its last line; ends the benchmark if it fails.
+    """Run a script in this folder and return the JSON on its last output line; exit if the script fails.
 
-    Raises subprocess.TimeoutExpired after `limit` seconds.
+    Raises subprocess.TimeoutExpired if the script runs for more than `limit` seconds.
     """
     command = [python, str(HERE / script), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} failed:\n{process.stderr[-3000:]}")
+    result: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
     return result

@@ -1,6 +1,7 @@
-"""What every run of a comparison shares: reading features, precision, latency, sizes, memory.
+"""Functions shared by all benchmark scripts: reading features, and measuring precision, latency, sizes and memory.
 
-Runs in the peers' environments too, so it needs nothing but NumPy and SciPy of any version.
+The scripts that run the peers import this module in their own environments, so it depends only on NumPy and SciPy and
+supports any version of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,70 +25,70 @@ TOP_K = 10
 BEAM_WIDTH = 10
 
 
-def arguments(description):
-    """The options of one run, the same for every peer."""
+def arguments(description: str | None) -> argparse.Namespace:
+    """Parse the command-line options of a run, which are the same for every system."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("features")
+    parser.add_argument("features", help="folder with X.train.npz, Y.train.npz, X.test.npz and Y.test.npz")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--negatives", choices=["teacher", "both"], default="teacher")
-    parser.add_argument("--dense", type=int, default=0)
+    parser.add_argument("--dense", type=int, default=0, help="number of dense columns to add")
     return parser.parse_args()
 
 
-def settings(given):
-    """Parameters given as name=JSON."""
-    found = {}
-    for one in given:
-        name, _, value = one.partition("=")
+def settings(assignments: Sequence[str]) -> dict[str, Any]:
+    """Parse parameters given as name=JSON."""
+    parsed = {}
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
         try:
-            found[name] = json.loads(value)
+            parsed[name] = json.loads(value)
         except json.JSONDecodeError:
-            raise SystemExit(f"{one} is not name=JSON; texts stand in double quotes") from None
-    return found
+            raise SystemExit(f"{assignment} does not have the form name=JSON. Put strings in double quotes.") from None
+    return parsed
 
 
-def read(folder, name):
-    """One matrix of a feature folder, float32 CSR with sorted rows."""
+def read(folder: str | Path, name: str) -> Any:
+    """Read a matrix from a feature folder as float32 CSR with sorted indices."""
     matrix = sp.csr_matrix(sp.load_npz(Path(folder) / name)).astype(np.float32)
     matrix.sort_indices()
     return matrix
 
 
-def read_texts(folder, part):
-    """The texts of one part of a folder of texts."""
+def read_texts(folder: str | Path, part: str) -> list[str]:
+    """Read the texts of one part, e.g. "train", from a text folder."""
     with gzip.open(Path(folder) / f"{part}.texts.txt.gz", "rt", encoding="utf-8", newline="\n") as file:
         return file.read().removesuffix("\n").split("\n")
 
 
-def label_names(folder):
-    """The names of all labels of a folder of texts; a table has them in its last column."""
+def label_names(folder: str | Path) -> list[str]:
+    """Read all label names from a text folder; in a .tsv file, they are in the last column."""
     (path,) = Path(folder).glob("label_names.*.gz")
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
         return [line.split("\t")[-1] for line in file.read().removesuffix("\n").split("\n")]
 
 
-def load(folder, dense=0):
-    """X, Y, X_test, Y_test of a feature folder; with `dense`, X are pairs (sparse, dense)."""
+def load(folder: str | Path, dense: int = 0) -> tuple[Any, Any, Any, Any]:
+    """Read X, Y, X_test and Y_test from a feature folder; with `dense`, X and X_test are (sparse, dense) pairs."""
     X, Y, Xt, Yt = (read(folder, f"{kind}.{part}.npz") for part in ("train", "test") for kind in "XY")
     if dense:
         X, Xt = ((block, project(block, dense)) for block in (X, Xt))
     return X, Y, Xt, Yt
 
 
-def project(X, columns):
-    """A dense block for the rows of X: a fixed random projection, rows of length 1."""
+def project(X: Any, columns: int) -> Any:
+    """Return a fixed random projection of the rows of X, normalized to unit length."""
     rng = np.random.default_rng(12345)
-    out = np.zeros((X.shape[0], columns), np.float32)
-    step = 100_000  # the projection matrix in slices, to keep memory down
+    projected = np.zeros((X.shape[0], columns), np.float32)
+    step = 100_000  # generates the projection matrix in slices to limit memory use
     for first in range(0, X.shape[1], step):
         block = X[:, first : first + step]
-        out += block @ rng.standard_normal((block.shape[1], columns)).astype(np.float32)
-    return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-12)
+        projected += block @ rng.standard_normal((block.shape[1], columns)).astype(np.float32)
+    return projected / np.maximum(np.linalg.norm(projected, axis=1, keepdims=True), 1e-12)
 
 
-def precision(Y_test, scores):
-    """P@1, 3, 5 in percent of a CSR of scores."""
+def precision(Y_test: Any, scores: Any) -> dict[str, float]:
+    """Return P@1, P@3 and P@5 of a score matrix, in percent."""
     scores = sp.csr_matrix(scores)
     hits = np.zeros(max(KS))
     for row in range(Y_test.shape[0]):
@@ -93,43 +96,52 @@ def precision(Y_test, scores):
         best = scores.indices[first:last][np.argsort(-scores.data[first:last], kind="stable")][: max(KS)]
         truth = Y_test.indices[Y_test.indptr[row] : Y_test.indptr[row + 1]]
         hits[: len(best)] += np.isin(best, truth)
-    found = np.cumsum(hits) / Y_test.shape[0] * 100
-    return {f"P@{k}": found[k - 1] / k for k in KS}
+    cumulative = np.cumsum(hits) / Y_test.shape[0] * 100
+    return {f"P@{k}": cumulative[k - 1] / k for k in KS}
 
 
-def as_scores(rankings, labels):
-    """Lists of labels, best first, as a CSR of scores."""
-    sizes = [len(row) for row in rankings]
+def as_scores(rankings: Sequence[Sequence[int]], n_labels: int) -> Any:
+    """Convert lists of labels, best first, to a score matrix."""
+    sizes = [len(labels) for labels in rankings]
     scores = [1.0 / (rank + 1) for size in sizes for rank in range(size)]
-    columns = [label for row in rankings for label in row]
+    columns = [label for labels in rankings for label in labels]
     indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return sp.csr_matrix((scores, columns, indptr), shape=(len(rankings), labels))
+    return sp.csr_matrix((scores, columns, indptr), shape=(len(rankings), n_labels))
 
 
-def latency(ask, rows, count=1500, passes=1):
-    """Median and 99th percentile of one-row calls in milliseconds, a tenth left out as warm-up.
+def latency(rank: Callable[[int], object], rows: int, count: int = 1500, repeats: int = 1) -> dict[str, float]:
+    """Return the median and 99th percentile of the time per single-row call, in milliseconds.
 
-    With several passes over the rows the time of a row is its median: what others do to the machine is left out.
+    The first tenth of the rows serves as warm-up and is not counted. With several repeats, the time for a row is the
+    median of its repeats, which reduces the effect of other processes.
     """
-    times = np.empty((passes, min(rows, count)))
-    for turn in range(passes):
+    times = np.empty((repeats, min(rows, count)))
+    for repeat in range(repeats):
         for row in range(times.shape[1]):
             started = time.perf_counter()
-            ask(row)
-            times[turn, row] = time.perf_counter() - started
+            rank(row)
+            times[repeat, row] = time.perf_counter() - started
     kept = np.median(times, axis=0)[times.shape[1] // 10 :] * 1e3
     return {"one_row_ms": float(np.median(kept)), "one_row_ms_p99": float(np.percentile(kept, 99))}
 
 
-def timed(call):
-    """What a call returns, its seconds by the clock, and those of all threads together, which others disturb less."""
-    started, worked = time.perf_counter(), time.process_time()
+def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Return the result of a call, its wall-clock seconds and its CPU seconds, which vary less on a busy machine."""
+    wall, cpu = time.perf_counter(), time.process_time()
     result = call()
-    return result, time.perf_counter() - started, time.process_time() - worked
+    return result, time.perf_counter() - wall, time.process_time() - cpu
 
 
-def train_and_rank(train, rank, rows, prepare=lambda model: model):
-    """What `rank` returns for the model that is trained and, untimed, prepared; seconds, and milliseconds a row."""
+def train_and_rank(
+    train: Callable[[], Any],
+    rank: Callable[[Any], Any],
+    rows: int,
+    prepare: Callable[[Any], Any] = lambda model: model,
+) -> tuple[Any, dict[str, float]]:
+    """Train a model, prepare it without timing, and rank; return the result of `rank` and the times.
+
+    The times are wall-clock and CPU times, in seconds for training and in milliseconds per row for ranking.
+    """
     model, train_s, train_cpu_s = timed(train)
     model = prepare(model)
     scores, batch_s, batch_cpu_s = timed(lambda: rank(model))
@@ -138,8 +150,8 @@ def train_and_rank(train, rank, rows, prepare=lambda model: model):
     return scores, times | {"batch_ms": batch_s * per_row, "batch_cpu_ms": batch_cpu_s * per_row}
 
 
-def seconds(call, repeats=3):
-    """The median time of a call."""
+def seconds(call: Callable[[], object], repeats: int = 3) -> float:
+    """Return the median time of a call in seconds."""
     times = []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -148,40 +160,44 @@ def seconds(call, repeats=3):
     return float(np.median(times))
 
 
-def resident_mb():
-    """The resident set of this process now (Linux)."""
+def _process_status(field: str) -> float | None:
+    """Return a memory size from /proc/self/status in megabytes, or None on systems without this file."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(f"{field}:"):
                 return int(line.split()[1]) / 1024
-    return float("nan")
+    return None
 
 
-def folder_bytes(path):
+def resident_mb() -> float:
+    """Return the current resident set size of this process in megabytes, or NaN on systems other than Linux."""
+    size = _process_status("VmRSS")
+    return float("nan") if size is None else size
+
+
+def folder_bytes(path: str | Path) -> int:
+    """Return the total size of the files in a folder in bytes."""
     return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
 
 
-def peak_mb():
-    """The largest resident set this process has had."""
+def peak_mb() -> float:
+    """Return the peak resident set size of this process in megabytes."""
     scale = 1024 * 1024 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
 
 
-def reset_peak():
-    """Forget the peak so far, where the system allows it (Linux)."""
+def reset_peak() -> None:
+    """Reset the peak resident set size on Linux; do nothing on other systems."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def peak_since_reset_mb():
-    """The largest resident set since reset_peak, or since the start elsewhere."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return peak_mb()
+def peak_since_reset_mb() -> float:
+    """Return the peak resident set size since reset_peak was called or, on systems other than Linux, since startup."""
+    size = _process_status("VmHWM")
+    return peak_mb() if size is None else size
 
 
-def emit(result):
-    """One run's result as the last line of standard output."""
+def emit(result: Mapping[str, object]) -> None:
+    """Print the result of a run as one line of JSON."""
     print(json.dumps(result), flush=True)

@@ -1,35 +1,58 @@
-"""One run of Carya on a feature folder: python run_carya.py FEATURES --threads 2 --seed 0 --negatives teacher"""
+"""Run Carya once on a feature folder: python run_carya.py FEATURES --threads 2 --seed 0 --negatives teacher"""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import carya
+from carya.core.progress import Progress, Report
 
 import measure
+
+
+class StageTimes(Progress):
+    """Progress that records when the first stage of each kind, e.g. "train", begins."""
+
+    def __init__(self) -> None:
+        self.started: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Report]:
+        self.started.setdefault(name.partition(" ")[0], time.perf_counter())
+        yield None
+
+
+class TimedXRLinear(carya.XRLinear):
+    """An XRLinear that records when its stages begin."""
+
+    def progress(self) -> Progress:
+        self.stages = StageTimes()
+        return self.stages
+
+
+def rows_of(X: Any, rows: Any) -> Any:
+    """Select rows from a matrix or a (sparse, dense) pair."""
+    return tuple(block[rows] for block in X) if isinstance(X, tuple) else X[rows]
 
 
 def main() -> None:
     arguments = measure.arguments(__doc__)
     X, Y, Xt, Yt = measure.load(arguments.features, arguments.dense)
-
-    class Timed(carya.XRLinear):
-        """Notes when the tree is ready."""
-
-        def _index(self, *args, **kwargs):
-            tree = super()._index(*args, **kwargs)
-            self.index_ready_ = time.perf_counter()
-            return tree
-
-    model = Timed(negatives=arguments.negatives, transform="l3-hinge", n_jobs=arguments.threads, seed=arguments.seed)
+    model = TimedXRLinear(
+        negatives=arguments.negatives, transform="l3-hinge", n_jobs=arguments.threads, seed=arguments.seed
+    )
     measure.reset_peak()
     started = time.perf_counter()
     model.fit(X, Y)
     ended = time.perf_counter()
+    indexed = model.stages.started["train"]
     result = {
-        "index_s": model.index_ready_ - started,
-        "train_s": ended - model.index_ready_,
+        "index_s": indexed - started,
+        "train_s": ended - indexed,
         "total_s": ended - started,
         "train_peak_mb": measure.peak_since_reset_mb(),
     }
@@ -37,17 +60,16 @@ def main() -> None:
         model.save(f"{folder}/model")
         result["model_bytes"] = measure.folder_bytes(f"{folder}/model")
         started = time.perf_counter()
-        model = carya.load(f"{folder}/model")
+        opened = carya.load(f"{folder}/model")
         result["load_s"] = time.perf_counter() - started
-        rows = Xt[0].shape[0] if isinstance(Xt, tuple) else Xt.shape[0]
-        model.predict(tuple(b[:50] for b in Xt) if isinstance(Xt, tuple) else Xt[:50])
+        opened.predict(rows_of(Xt, slice(50)))
         started = time.perf_counter()
-        S = model.predict(Xt, top_k=measure.TOP_K, beam_width=measure.BEAM_WIDTH)
-        result["batch_ms"] = (time.perf_counter() - started) / rows * 1e3
+        S = opened.predict(Xt, top_k=measure.TOP_K, beam_width=measure.BEAM_WIDTH)
+        result["batch_ms"] = (time.perf_counter() - started) / Yt.shape[0] * 1e3
         result |= measure.precision(Yt, S)
-        single = [tuple(b[[i]] for b in Xt) if isinstance(Xt, tuple) else Xt[[i]] for i in range(min(rows, 1500))]
+        queries = [rows_of(Xt, [row]) for row in range(min(Yt.shape[0], 1500))]
         result |= measure.latency(
-            lambda row: model.rank(single[row], top_k=measure.TOP_K, beam_width=measure.BEAM_WIDTH), rows
+            lambda row: opened.rank(queries[row], top_k=measure.TOP_K, beam_width=measure.BEAM_WIDTH), Yt.shape[0]
         )
     result["peak_mb"] = measure.peak_mb()
     measure.emit(result)

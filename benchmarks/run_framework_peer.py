@@ -1,26 +1,31 @@
-"""One peer on a feature folder, in its own environment: python run_framework_peer.py FEATURES NAME SCORES [--threads N]
+"""Run one peer on a feature folder, in its own environment: python run_framework_peer.py FEATURES NAME SCORES
 
-NAME is libpecos-tfn-3 or libpecos-tfn+man-3 (three trees of other seeds, the best of its four ways of averaging, and
-how each tree did), omikuji-parabel, omikuji-bonsai (three trees, its defaults and those of its documentation), or
-napkinxc-plt. What it finds for the test rows is written to the file SCORES; prints JSON, its times and what it tells
-of its trees.
+NAME is libpecos-tfn-3 or libpecos-tfn+man-3 (three trees with different seeds, combined with the best of libpecos's
+four averages), omikuji-parabel (three trees, default settings), omikuji-bonsai (three trees, the settings recommended
+in the omikuji documentation), or napkinxc-plt. The scores for the test rows are written to the file SCORES. The script
+prints JSON with the times and, for libpecos, the precision of each tree and each average.
 """
+
+from __future__ import annotations
 
 import argparse
 import tempfile
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 import measure
 
+Result = tuple[Any, dict[str, Any]]
 
-def libpecos(X, Y, Xt, Yt, threads, scheme):
+
+def libpecos(X: Any, Y: Any, Xt: Any, Yt: Any, threads: int, scheme: str) -> Result:
     from pecos.utils.smat_util import CsrEnsembler
     from pecos.xmc import Indexer, LabelEmbeddingFactory
     from pecos.xmc.xlinear.model import XLinearModel
 
-    def train():
+    def train() -> list[Any]:
         Z = LabelEmbeddingFactory.create(Y, X, method="pifa")
         models = []
         for seed in range(3):
@@ -32,19 +37,20 @@ def libpecos(X, Y, Xt, Yt, threads, scheme):
             )
         return models
 
-    def rank(models):
+    def rank(models: list[Any]) -> list[Any]:
         return [model.predict(Xt, beam_size=measure.BEAM_WIDTH, only_topk=20, threads=threads) for model in models]
 
-    found, result = measure.train_and_rank(train, rank, Xt.shape[0])
-    result["trees"] = [measure.precision(Yt, S) for S in found]
-    ways = ("average", "rank_average", "softmax_average", "sigmoid_average")
-    mixed = {way: getattr(CsrEnsembler, way)(*found) for way in ways}
-    result["ways"] = {way: measure.precision(Yt, S) for way, S in mixed.items()}
-    best = max(ways, key=lambda way: result["ways"][way]["P@1"] + result["ways"][way]["P@5"])
-    return mixed[best], result
+    matrices, times = measure.train_and_rank(train, rank, Xt.shape[0])
+    averages = {
+        name: getattr(CsrEnsembler, name)(*matrices)
+        for name in ("average", "rank_average", "softmax_average", "sigmoid_average")
+    }
+    precisions = {name: measure.precision(Yt, S) for name, S in averages.items()}
+    best = max(precisions, key=lambda name: precisions[name]["P@1"] + precisions[name]["P@5"])
+    return averages[best], {**times, "trees": [measure.precision(Yt, S) for S in matrices], "ways": precisions}
 
 
-def omikuji(X, Y, Xt, Yt, threads, kind):
+def omikuji(X: Any, Y: Any, Xt: Any, Yt: Any, threads: int, kind: str) -> Result:
     import omikuji as package
 
     from rankers import omikuji as ranker
@@ -55,41 +61,41 @@ def omikuji(X, Y, Xt, Yt, threads, kind):
         options.cluster_k = 100
         options.max_depth = 3
 
-    def prepare(model):
+    def prepare(model: Any) -> Any:
         model.init_prediction_thread_pool(threads)
         model.densify_weights()
         return model
 
-    def rank(model):
-        beam = {"beam_size": measure.BEAM_WIDTH, "top_k": measure.TOP_K}
-        return [model.predict(ranker.prepare(Xt, row), **beam) for row in range(Xt.shape[0])]
+    def rank(model: Any) -> list[Any]:
+        limits = {"beam_size": measure.BEAM_WIDTH, "top_k": measure.TOP_K}
+        return [model.predict(ranker.prepare(Xt, row), **limits) for row in range(Xt.shape[0])]
 
     with tempfile.TemporaryDirectory() as scratch:
-        text = str(ranker.write(X, Y, scratch))
-        rows, result = measure.train_and_rank(
-            lambda: package.Model.train_on_data(text, options, n_threads=threads), rank, Xt.shape[0], prepare
+        path = str(ranker.write(X, Y, scratch))
+        rankings, times = measure.train_and_rank(
+            lambda: package.Model.train_on_data(path, options, n_threads=threads), rank, Xt.shape[0], prepare
         )
-    ends = np.cumsum([0, *map(len, rows)])
-    labels = np.array([label for row in rows for label, _ in row], np.int32)
-    scores = np.array([score for row in rows for _, score in row], np.float32)
-    return sp.csr_matrix((scores, labels, ends), shape=Yt.shape), result
+    ends = np.cumsum([0, *map(len, rankings)])
+    labels = np.array([label for ranking in rankings for label, _ in ranking], np.int32)
+    scores = np.array([score for ranking in rankings for _, score in ranking], np.float32)
+    return sp.csr_matrix((scores, labels, ends), shape=Yt.shape), times
 
 
-def napkinxc(X, Y, Xt, Yt, threads):
+def napkinxc(X: Any, Y: Any, Xt: Any, Yt: Any, threads: int) -> Result:
     from rankers import napkinxc as ranker
 
     with tempfile.TemporaryDirectory() as folder:
-        S, result = measure.train_and_rank(
+        S, times = measure.train_and_rank(
             lambda: ranker.train(X, Y, folder, threads),
             lambda model: ranker.batch(model, Xt),
             Xt.shape[0],
             lambda _: ranker.load(folder, threads),
         )
     S.resize(Yt.shape)
-    return S, result
+    return S, times
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("features")
     parser.add_argument("name")
@@ -97,11 +103,11 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     data = measure.load(arguments.features)
-    system, _, rest = arguments.name.partition("-")
+    system, _, kind = arguments.name.partition("-")
     if system == "libpecos":
-        S, result = libpecos(*data, arguments.threads, rest.removesuffix("-3"))
+        S, result = libpecos(*data, arguments.threads, kind.removesuffix("-3"))
     elif system == "omikuji":
-        S, result = omikuji(*data, arguments.threads, rest)
+        S, result = omikuji(*data, arguments.threads, kind)
     else:
         S, result = napkinxc(*data, arguments.threads)
     sp.save_npz(arguments.scores, sp.csr_matrix(S))

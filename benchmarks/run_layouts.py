@@ -1,16 +1,18 @@
-"""Every layout, precision and beam width of one Carya model, for latency.py. Prints JSON."""
+"""Measure one Carya model with every layout, weight type and beam width for latency.py; print the results as JSON."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
+from typing import Any
 
 import numpy as np
 
 import carya
 from carya import metrics
 from carya.core import validation
-from carya.trees.beam_search import Searcher
-from carya.trees.layer import PRECISIONS
+from carya.trees.beam_search import BeamSearcher
+from carya.trees.layer import WEIGHT_DTYPES
 from carya.trees.layouts import LAYOUTS
 
 import measure
@@ -26,35 +28,32 @@ def main() -> None:
     arguments = parser.parse_args()
     Xt, Yt = (measure.read(arguments.features, f"{kind}.test.npz") for kind in "XY")
     model = carya.load(arguments.model)
-    features = validation.features_like(Xt, model.widths_)
-    none = np.zeros(0, np.float32)
+    features = validation.check_features_like(Xt, model.widths_)
+    no_dense = np.zeros(0, np.float32)
     rows = [
-        (Xt.indices[first:last].astype(np.int32), Xt.data[first:last], none)
-        for first, last in zip(Xt.indptr[: arguments.rows], Xt.indptr[1 : arguments.rows + 1], strict=True)
+        (Xt.indices[first:last].astype(np.int32), Xt.data[first:last], no_dense)
+        for first, last in itertools.pairwise(Xt.indptr[: arguments.rows + 1])
     ]
 
-    def measured(searcher: Searcher, beam: int) -> dict[str, float]:
-        def ask(row: int) -> None:
-            searcher.rank(*rows[row], top_k=measure.TOP_K, beam_width=beam)
-
-        def many() -> None:
-            searcher.predict(features, top_k=measure.TOP_K, beam_width=beam, threads=1)
-
-        result = measure.latency(ask, len(rows))
-        return result | {"batch_1_ms": measure.seconds(many, 1) / features.rows * 1e3}
+    def times(searcher: BeamSearcher, beam_width: int) -> dict[str, float]:
+        limits: dict[str, Any] = {"top_k": measure.TOP_K, "beam_width": beam_width}
+        single = measure.latency(lambda row: searcher.rank(*rows[row], **limits), len(rows))
+        batch = measure.seconds(lambda: searcher.predict(features, threads=1, **limits), 1)
+        return single | {"batch_1_ms": batch / features.rows * 1e3}
 
     layouts = []
-    for precision in PRECISIONS:
-        layers = [layer.with_precision(precision) for layer in model.layers_]
-        for layout in LAYOUTS if precision == "float32" else ("packed",):
-            found = measured(Searcher(layers, layout), measure.BEAM_WIDTH)
-            layouts.append({"layout": layout, "precision": precision, **found})
+    for dtype in WEIGHT_DTYPES:
+        layers = [layer.with_weight_dtype(dtype) for layer in model.layers_]
+        for layout in LAYOUTS if dtype == "float32" else ("packed",):
+            measured = times(BeamSearcher(layers, layout), measure.BEAM_WIDTH)
+            layouts.append({"layout": layout, "precision": dtype, **measured})
     beams = []
-    searcher = Searcher(model.layers_)
-    for beam in BEAMS:
-        S = model.predict(Xt, top_k=measure.TOP_K, beam_width=beam)
+    searcher = BeamSearcher(model.layers_)
+    for beam_width in BEAMS:
+        S = model.predict(Xt, top_k=measure.TOP_K, beam_width=beam_width)
         recall = 100 * metrics.recall(Yt, S, k=measure.TOP_K)
-        beams.append({"beam_width": beam, "recall@10": recall, **measure.precision(Yt, S), **measured(searcher, beam)})
+        quality = {"recall@10": recall, **measure.precision(Yt, S)}
+        beams.append({"beam_width": beam_width, **quality, **times(searcher, beam_width)})
     measure.emit({"layouts": layouts, "beams": beams})
 
 

@@ -1,4 +1,6 @@
-"""One run of libpecos on a feature folder, in an environment of its own: the options are those of run_carya.py."""
+"""Run libpecos once on a feature folder, in its own environment, with the same options as run_carya.py."""
+
+from __future__ import annotations
 
 import tempfile
 import time
@@ -11,10 +13,10 @@ from pecos.xmc.xlinear.model import XLinearModel
 import measure
 
 
-def main():
+def main() -> None:
     arguments = measure.arguments(__doc__)
     X, Y, Xt, Yt = measure.load(arguments.features, arguments.dense)
-    if arguments.dense:  # libpecos takes one matrix
+    if arguments.dense:  # libpecos accepts only a single matrix
         X, Xt = (sp.hstack([block[0], sp.csr_matrix(block[1])], format="csr", dtype=np.float32) for block in (X, Xt))
 
     measure.reset_peak()
@@ -38,21 +40,21 @@ def main():
         "total_s": ended - started,
         "train_peak_mb": measure.peak_since_reset_mb(),
     }
-    asked = {"beam_size": measure.BEAM_WIDTH, "only_topk": measure.TOP_K}
+    search = {"beam_size": measure.BEAM_WIDTH, "only_topk": measure.TOP_K}
     with tempfile.TemporaryDirectory() as folder:
         model.save(folder)
         result["model_bytes"] = measure.folder_bytes(folder)
         del model
         started = time.perf_counter()
-        model = XLinearModel.load(folder, is_predict_only=True)
+        opened = XLinearModel.load(folder, is_predict_only=True)
         result["load_s"] = time.perf_counter() - started
-        model.predict(Xt[:50], threads=arguments.threads, **asked)
+        opened.predict(Xt[:50], threads=arguments.threads, **search)
         started = time.perf_counter()
-        S = model.predict(Xt, threads=arguments.threads, **asked)
+        S = opened.predict(Xt, threads=arguments.threads, **search)
         result["batch_ms"] = (time.perf_counter() - started) / Xt.shape[0] * 1e3
         result.update(measure.precision(Yt, S))
-        single = [Xt[i] for i in range(min(Xt.shape[0], 1500))]
-        result.update(measure.latency(lambda row: model.predict(single[row], threads=1, **asked), Xt.shape[0]))
+        queries = [Xt[row] for row in range(min(Xt.shape[0], 1500))]
+        result.update(measure.latency(lambda row: opened.predict(queries[row], threads=1, **search), Xt.shape[0]))
     result["peak_mb"] = measure.peak_mb()
     measure.emit(result)
 

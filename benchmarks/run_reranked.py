@@ -1,26 +1,28 @@
-"""One run of carya.Reranked on a folder of texts: python run_reranked.py DATA [--no-label-texts] [--ranker neural]
+"""Run carya.Reranked once on a text folder: python run_reranked.py DATA [--no-label-texts] [--ranker neural]
 
-Features are those of carya.Tfidf, which are the reference features of the other runs, and, unless --words is told, of
-characters, which only the names of labels are compared with. Prints JSON: precision of the trees alone and reranked,
-seconds, and seconds of all threads together.
+The features are computed with carya.Tfidf, as in the other benchmarks; without --words, they also include character
+n-grams, which are compared only with label names. The script prints JSON with the precision after reranking and of the
+trees alone, and with wall-clock and CPU times.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import carya
-from carya.models.reranked.column_views import views
+from carya.core import validation
+from carya.models.base import TrainingData
+from carya.models.reranked.column_views import first_columns
 from carya.ranking import AveragedRanker, BoostedRanker, NeuralRanker
-from carya.text.default_vectorizer import about_columns, suited
+from carya.text.default_vectorizer import default_vectorizer, name_columns
 
 import measure
 
-RANKERS = {
+RANKERS: dict[str, Callable[[int], Any]] = {
     "averaged": lambda jobs: AveragedRanker([BoostedRanker(n_jobs=jobs), NeuralRanker()]),
     "pairwise": lambda jobs: BoostedRanker(n_jobs=jobs),
     "listwise": lambda jobs: BoostedRanker(objective="listwise", n_jobs=jobs),
@@ -31,47 +33,51 @@ RANKERS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--no-label-texts", action="store_true")
-    parser.add_argument("--words", action="store_true", help="features of words alone")
+    parser.add_argument("--no-label-texts", action="store_true", help="ignore the label names; implies --words")
+    parser.add_argument("--words", action="store_true", help="use word features only")
     parser.add_argument("--trees", type=int, default=2)
     parser.add_argument("--ranker", choices=RANKERS, default="averaged")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--rows", type=int, default=10_000, help="maximum number of rows for training the reranker")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--part", default="test", help="what is ranked: test, or dev")
+    parser.add_argument("--part", default="test", help="part to rank: test or dev")
     arguments = parser.parse_args()
-    arguments.words |= arguments.no_label_texts
+    words_only = arguments.words or arguments.no_label_texts
     data, jobs = arguments.data, arguments.threads
-    trees = [carya.XRLinear(n_jobs=jobs, seed=arguments.seed + tree) for tree in range(arguments.trees)]
-    ranker = RANKERS[arguments.ranker](jobs)
-    training = {"rounds": arguments.rounds, "ranker_rows": arguments.rows, "seed": arguments.seed}
-    model = carya.Reranked(trees, ranker, n_jobs=jobs, **training)
-    texts = suited(model, n_jobs=jobs, **({"analyzer": "word"} if arguments.words else {}))
-    X = texts.fit_transform(measure.read_texts(data, "train"))
-    Xt = texts.transform(measure.read_texts(data, arguments.part))
+    model = carya.Reranked(
+        [carya.XRLinear(n_jobs=jobs, seed=arguments.seed + tree) for tree in range(arguments.trees)],
+        RANKERS[arguments.ranker](jobs),
+        n_rounds=arguments.rounds,
+        max_ranker_rows=arguments.rows,
+        seed=arguments.seed,
+        n_jobs=jobs,
+    )
+    vectorizer = default_vectorizer(model, n_jobs=jobs, **({"analyzer": "word"} if words_only else {}))
+    X = vectorizer.fit_transform(measure.read_texts(data, "train"))
+    Xt = vectorizer.transform(measure.read_texts(data, arguments.part))
     Y, Yt = (measure.read(data, f"{part}.labels.npz") for part in ("train", arguments.part))
-    about: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if not arguments.no_label_texts:
-        about = {"label_features": texts.transform(measure.label_names(data)), **about_columns(model, texts)}
-    started, worked = time.perf_counter(), time.process_time()
-    model.fit(X, Y, **about)
-    result = {"fit_s": time.perf_counter() - started, "fit_cpu_s": time.process_time() - worked}
+        options["label_features"] = vectorizer.transform(measure.label_names(data))
+        options["name_columns"] = name_columns(model, vectorizer)
+    _, fit_s, fit_cpu_s = measure.timed(lambda: model.fit_data(TrainingData.of(X, Y, **options)))
+    result: dict[str, float] = {"fit_s": fit_s, "fit_cpu_s": fit_cpu_s}
     with tempfile.TemporaryDirectory() as folder:
         model.save(f"{folder}/model")
         result["model_bytes"] = measure.folder_bytes(f"{folder}/model")
-        model = carya.load(f"{folder}/model")
-        model.predict(Xt[:50])
-        started, worked = time.perf_counter(), time.process_time()
-        S = model.predict(Xt, top_k=measure.TOP_K)
-        result["batch_ms"] = (time.perf_counter() - started) / Xt.shape[0] * 1e3
-        result["batch_cpu_ms"] = (time.process_time() - worked) / Xt.shape[0] * 1e3
+        opened = carya.load(f"{folder}/model")
+        opened.predict(Xt[:50])
+        S, batch_s, batch_cpu_s = measure.timed(lambda: opened.predict(Xt, top_k=measure.TOP_K))
+        result["batch_ms"] = batch_s / Xt.shape[0] * 1e3
+        result["batch_cpu_ms"] = batch_cpu_s / Xt.shape[0] * 1e3
         result |= measure.precision(Yt, S)
-        seen = views(carya.core.validation.features(Xt), about.get("columns", Xt.shape[1])).trees.as_given()
-        for number, tree in enumerate(model.members_):
-            alone = measure.precision(Yt, tree.predict(seen, top_k=measure.TOP_K))
+        n_columns = Xt.shape[1] - (options.get("name_columns") or 0)
+        tree_queries = first_columns(validation.check_features(Xt), n_columns).to_input()
+        for number, tree in enumerate(opened.members_):
+            alone = measure.precision(Yt, tree.predict(tree_queries, top_k=measure.TOP_K))
             result |= {f"tree {number} {name}": value for name, value in alone.items()}
-        result |= measure.latency(lambda row: model.rank(Xt[[row]], top_k=measure.TOP_K), Xt.shape[0], count=300)
+        result |= measure.latency(lambda row: opened.rank(Xt[[row]], top_k=measure.TOP_K), Xt.shape[0], count=300)
     measure.emit(result)
 
 

@@ -1,15 +1,15 @@
-"""From raw texts to a saved model with scikit-learn's TF-IDF and libpecos, in an environment of its own.
+"""Measure the time from raw texts to a saved model with scikit-learn's TF-IDF and libpecos, in their own environment.
 
-The folder has train.texts.txt.gz, train.labels.npz and the same of test, as docs/data.md describes.
+The text folder contains train.texts.txt.gz, train.labels.npz and the same files for the test part (see docs/data.md).
 """
+
+from __future__ import annotations
 
 import argparse
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from rankers import libpecos
@@ -17,12 +17,7 @@ from rankers import libpecos
 import measure
 
 
-def read(folder, part):
-    labels = sp.csr_matrix(sp.load_npz(Path(folder) / f"{part}.labels.npz")).astype(np.float32)
-    return measure.read_texts(folder, part), labels
-
-
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data")
     parser.add_argument("--threads", type=int, default=2)
@@ -30,7 +25,8 @@ def main():
     parser.add_argument("--negatives", choices=["tfn", "tfn+man"], default="tfn")
     arguments = parser.parse_args()
     started = time.perf_counter()
-    texts, Y = read(arguments.data, "train")
+    texts = measure.read_texts(arguments.data, "train")
+    Y = measure.read(arguments.data, "train.labels.npz")
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True, dtype=np.float32)
     X = vectorizer.fit_transform(texts)
     X.sort_indices()
@@ -45,11 +41,10 @@ def main():
         "model_bytes": size,
         "train_peak_mb": measure.peak_mb(),
     }
-    texts, Yt = read(arguments.data, "test")
-    Xt = vectorizer.transform(texts)
+    Xt = vectorizer.transform(measure.read_texts(arguments.data, "test"))
     Xt.sort_indices()
     S = libpecos.batch(libpecos.Model(model, arguments.threads), Xt)
-    measure.emit({**result, **measure.precision(Yt, S)})
+    measure.emit({**result, **measure.precision(measure.read(arguments.data, "test.labels.npz"), S)})
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""X-Transformer and XR-Transformer on a folder of texts: train, evaluate on its test part, and print JSON.
+"""Train an X-Transformer or XR-Transformer, evaluate it on the test texts, and print the results as JSON.
 
     python benchmarks/run_transformers.py DATA --encoder FOLDER [--model x-transformer] [--set max_length=256 …]
     python benchmarks/run_transformers.py DATA --encoder FOLDER --speed
 
-DATA is a folder of texts (train.texts.txt.gz, train.labels.npz, …) and, unless --without-label-texts, of the names of
-labels (label_names.txt.gz or label_names.tsv.gz, the name last in a line). What is chosen is chosen on its dev part or,
-if it has none, on a tenth of train: whole groups of texts that are nearly the same, as texts of one origin tell too
-much.
---speed measures how many tokens a second training reads, and what share of the device's bfloat16 rate that is.
+DATA is a text folder (train.texts.txt.gz, train.labels.npz, …) with label names (label_names.txt.gz, or
+label_names.tsv.gz with the names in the last column), which are not needed with --without-label-texts. The validation
+texts are the dev part of DATA or, if there is none, a held-out tenth of the training texts. Near-duplicates are held
+out as a group, because otherwise the validation scores would be too optimistic.
+With --speed, the script measures the training throughput in tokens per second and as a fraction of the device's
+bfloat16 rate.
 """
 
 from __future__ import annotations
@@ -28,133 +29,156 @@ import carya
 
 import measure
 
-
-def texts_of(data: Path, part: str) -> list[str] | None:
-    return lines_of(data, f"{part}.texts.txt")
-
-
-def label_texts_of(data: Path) -> dict[str, str] | None:
-    lines = lines_of(data, "label_names.txt") or lines_of(data, "label_names.tsv")
-    return None if lines is None else {str(at): line.split("\t")[-1] for at, line in enumerate(lines)}
+_TERMS_COMPARED = 12  # number of terms with the largest weights, which are used to find near-duplicates
+_BLOCK_ROWS = 2000
 
 
-def lines_of(data: Path, name: str) -> list[str] | None:
-    for ending, how in ((".gz", gzip.open), (".bz2", bz2.open), (".xz", lzma.open)):
-        file = data / f"{name}{ending}"
-        if file.exists():
-            with how(file, "rt", encoding="utf-8", newline="\n") as lines:
-                return [line.rstrip("\n") for line in lines]
+def read_texts(data: Path, part: str) -> list[str]:
+    lines = read_lines(data, f"{part}.texts.txt")
+    if lines is None:
+        raise FileNotFoundError(f"{data} contains no file {part}.texts.txt.gz, .bz2 or .xz. Pass a text folder.")
+    return lines
+
+
+def read_label_texts(data: Path) -> dict[str, str] | None:
+    lines = read_lines(data, "label_names.txt") or read_lines(data, "label_names.tsv")
+    return None if lines is None else {str(label): line.split("\t")[-1] for label, line in enumerate(lines)}
+
+
+def read_lines(data: Path, name: str) -> list[str] | None:
+    for suffix, open_file in ((".gz", gzip.open), (".bz2", bz2.open), (".xz", lzma.open)):
+        path = data / f"{name}{suffix}"
+        if path.exists():
+            with open_file(path, "rt", encoding="utf-8", newline="\n") as file:
+                return [line.rstrip("\n") for line in file]
     return None
 
 
-def labels_of(data: Path, part: str, columns: int | None = None) -> sp.csr_array:
+def read_labels(data: Path, part: str, n_labels: int | None = None) -> sp.csr_array:
     Y = sp.csr_array(sp.load_npz(data / f"{part}.labels.npz")).astype(np.float32)
-    if columns is not None:
-        Y.resize((Y.shape[0], columns))
+    if n_labels is not None:
+        Y.resize((Y.shape[0], n_labels))
     return Y
 
 
-def alone(texts: list[str], share: float = 0.1, close: float = 0.6, seed: int = 0) -> np.ndarray:
-    """Numbers of about a share of the texts, chosen by groups: no text of them is close to one of the others."""
+def rows_to_hold_out(texts: list[str], fraction: float = 0.1, max_cosine: float = 0.6, seed: int = 0) -> np.ndarray:
+    """Select approximately the given fraction of the texts, keeping near-duplicates together."""
     X = carya.Tfidf().fit_transform(texts)
-    for row in range(X.shape[0]):  # the heaviest dozen of terms tells enough
+    for row in range(X.shape[0]):
         values = X.data[X.indptr[row] : X.indptr[row + 1]]
-        if values.size > 12:
-            values[np.argpartition(values, -12)[:-12]] = 0
+        if values.size > _TERMS_COMPARED:
+            values[np.argpartition(values, -_TERMS_COMPARED)[:-_TERMS_COMPARED]] = 0
     X.eliminate_zeros()
     X = sp.csr_array(sp.diags_array(1 / np.maximum(np.sqrt(X.multiply(X).sum(axis=1)), 1e-9)) @ X)
-    turned = sp.csr_array(X.T)
+    transposed = sp.csr_array(X.T)
     pairs = []
-    for first in range(0, X.shape[0], 2000):
-        near = (X[first : first + 2000] @ turned).tocoo()
-        pairs.append(np.stack([near.row[near.data > close] + first, near.col[near.data > close]]))
+    for begin in range(0, X.shape[0], _BLOCK_ROWS):
+        cosines = (X[begin : begin + _BLOCK_ROWS] @ transposed).tocoo()
+        similar = cosines.data > max_cosine
+        pairs.append(np.stack([cosines.row[similar] + begin, cosines.col[similar]]))
     rows, columns = np.concatenate(pairs, axis=1)
     graph = sp.coo_array((np.ones(rows.size, np.int8), (rows, columns)), shape=(X.shape[0],) * 2)
     _, group = sp.csgraph.connected_components(graph, directed=False)
-    size = np.bincount(group)
-    order = np.random.default_rng(seed).permutation(size.size)
-    chosen = order[: np.searchsorted(np.cumsum(size[order]), share * len(texts))]
-    return np.flatnonzero(np.isin(group, chosen[size[chosen] < 0.1 * share * len(texts)]))
+    sizes = np.bincount(group)
+    order = np.random.default_rng(seed).permutation(sizes.size)
+    chosen = order[: np.searchsorted(np.cumsum(sizes[order]), fraction * len(texts))]
+    return np.flatnonzero(np.isin(group, chosen[sizes[chosen] < 0.1 * fraction * len(texts)]))
 
 
-def evaluated(model: Any, texts: list[str], Y: sp.csr_array, train: sp.csr_array) -> dict[str, Any]:
-    found = {}
+def evaluate(model: Any, texts: list[str], Y: sp.csr_array, training_labels: sp.csr_array) -> dict[str, Any]:
+    """Return P@k, PSP@k and the ranking time for each ranker and for the mixture."""
+    results = {}
     for name in (*model.rankers_, None):
         started = time.perf_counter()
         S = model.predict(texts, top_k=5, using=name)
-        took = time.perf_counter() - started
-        measures = carya.metrics.report(Y, S, k=(1, 3, 5), propensity=carya.metrics.propensities(train))
-        kept = {key: round(100 * value, 2) for key, value in measures.items() if key.startswith(("P@", "PSP@"))}
-        found[name or "mixed"] = kept | {"ms_a_text": round(1000 * took / len(texts), 3)}
-    return found
+        seconds = time.perf_counter() - started
+        propensity = carya.metrics.propensities(training_labels)
+        report = carya.metrics.report(Y, S, k=(1, 3, 5), propensity=propensity)
+        scores = {key: round(100 * value, 2) for key, value in report.items() if key.startswith(("P@", "PSP@"))}
+        results[name or "mixture"] = scores | {"ms_per_text": round(1000 * seconds / len(texts), 3)}
+    return results
 
 
-def precision(data: Path, arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    texts, Y = texts_of(data, "train"), labels_of(data, "train")
-    dev_texts = texts_of(data, "dev")
-    dev = alone(texts) if dev_texts is None else (dev_texts, labels_of(data, "dev", Y.shape[1]))
-    kind = carya.XTransformer if arguments.model == "x-transformer" else carya.XRTransformer
-    model = kind(encoder=str(arguments.encoder), n_jobs=arguments.threads, verbose=True, **given)
+def measure_precision(data: Path, arguments: argparse.Namespace, parameters: dict[str, Any]) -> dict[str, Any]:
+    texts, Y = read_texts(data, "train"), read_labels(data, "train")
+    dev_texts = read_lines(data, "dev.texts.txt")
+    validation_data: np.ndarray | tuple[list[str], sp.csr_array]
+    if dev_texts is None:
+        validation_data = rows_to_hold_out(texts)
+    else:
+        validation_data = (dev_texts, read_labels(data, "dev", Y.shape[1]))
+    model_class = carya.XTransformer if arguments.model == "x-transformer" else carya.XRTransformer
+    model = model_class(encoder=str(arguments.encoder), n_jobs=arguments.threads, verbose=True, **parameters)
     started = time.perf_counter()
-    label_texts = None if arguments.without_label_texts else label_texts_of(data)
-    model.fit(texts, Y, dev=dev, label_texts=label_texts)
-    took = time.perf_counter() - started
-    found = {
+    label_texts = None if arguments.without_label_texts else read_label_texts(data)
+    model.fit(texts, Y, validation_data=validation_data, label_texts=label_texts)
+    seconds = time.perf_counter() - started
+    results = {
         "model": arguments.model,
         "data": data.name,
-        "parameters": given,
+        "parameters": parameters,
         "label_texts": label_texts is not None,
-        "train_s": round(took, 1),
-        "weights": {name: round(value, 2) for name, value in model.weights_.items()},
-        "dev": {name: {k: round(100 * v, 2) for k, v in one.items()} for name, one in model.dev_.items()},
-        "test": evaluated(model, texts_of(data, "test"), labels_of(data, "test", Y.shape[1]), Y),
+        "train_s": round(seconds, 1),
+        "weights": {name: round(weight, 2) for name, weight in model.weights_.items()},
+        "validation": {
+            name: {metric: round(100 * value, 2) for metric, value in scores.items()}
+            for name, scores in model.validation_scores_.items()
+        },
+        "test": evaluate(model, read_texts(data, "test"), read_labels(data, "test", Y.shape[1]), Y),
         "history": model.history_,
     }
     if arguments.save:
         model.save(arguments.save)
-    return found
+    return results
 
 
-def speed(data: Path, arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    """Tokens a second of training on all labels, padding not counted, after a first epoch."""
+def measure_speed(data: Path, arguments: argparse.Namespace, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Measure the training throughput with all labels in the last of three epochs; padding tokens are not counted."""
     import torch
 
     from carya.transformer.encoder.encoder import Encoder
     from carya.transformer.encoder.tokens import Tokens
+    from carya.transformer.settings import TransformerSettings
     from carya.transformer.training.curriculum import Stage
-    from carya.transformer.training.examples import Examples, Settings
-    from carya.transformer.training.heads import Heads, Targets
-    from carya.transformer.training.trainer import Training
+    from carya.transformer.training.examples import Examples, Targets
+    from carya.transformer.training.heads import Heads
+    from carya.transformer.training.trainer import Trainer
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder = Encoder.load(arguments.encoder).to(device)
-    length = int(given.pop("max_length", 128))
-    tokens = Tokens.of(texts_of(data, "train") or [], encoder.tokenizer, max_length=length)
-    Y = labels_of(data, "train")
+    settings = TransformerSettings(**{"compile": True, "batch_tokens": 65536, "learning_rate": 1e-4} | parameters)
+    tokens = Tokens.of(read_texts(data, "train"), encoder.tokenizer, max_length=settings.max_length)
+    Y = read_labels(data, "train")
     Y.sort_indices()
     targets = Targets(Y.indptr.astype(np.int64), Y.indices.astype(np.int32), np.ones(Y.nnz, np.float32), Y.shape[1])
-    heads = Heads([np.zeros(Y.shape[1], np.int32)], encoder.width, dropped=0.1).to(device)
-    heads.begin(1, None, np.bincount(Y.indices, minlength=Y.shape[1]) / Y.shape[0], bias=True)
-    settings = Settings(**{"compiled": True, "batch_tokens": 65536} | given)
-    training = Training(encoder, heads, Examples(tokens, [targets]), [Stage(1, 3, length)], settings)
-    history = training.run().history
-    rate = history[-1]["tokens"] / history[-1]["seconds"]
-    layers = [one for name, one in encoder.model.named_parameters() if one.ndim == 2 and "embeddings" not in name]
-    # A multiplication and an addition for each weight of the layers: once forward, twice for the gradients.
-    operations = 6 * sum(one.numel() for one in layers)
-    found = {"data": data.name, "settings": given, "tokens_a_second": round(rate), "operations_a_token": operations}
+    heads = Heads([np.zeros(Y.shape[1], np.int32)], encoder.width, dropout=settings.head_dropout).to(device)
+    heads.initialize(1, None, np.bincount(Y.indices, minlength=Y.shape[1]) / Y.shape[0], log_odds=True)
+    stages = [Stage(level=1, epochs=3, max_length=settings.max_length)]
+    last_epoch = Trainer(encoder, heads, Examples(tokens, [targets]), stages, settings).run().epochs[-1]
+    tokens_per_second = last_epoch["tokens"] / last_epoch["seconds"]
+    matrices = [
+        weights for name, weights in encoder.model.named_parameters() if weights.ndim == 2 and "embeddings" not in name
+    ]
+    # Each weight requires one multiplication and one addition in the forward pass, and twice as many for the gradients.
+    operations = 6 * sum(weights.numel() for weights in matrices)
+    results = {
+        "data": data.name,
+        "settings": parameters,
+        "tokens_per_second": round(tokens_per_second),
+        "operations_per_token": operations,
+    }
     if device.type == "cuda":
-        peak = matrix_rate(device)
-        found |= {
+        peak = matrix_product_rate(device)
+        results |= {
             "device": torch.cuda.get_device_name(),
             "bf16_tflops": round(peak / 1e12),
-            "share_of_bf16": round(rate * operations / peak, 3),
+            "share_of_bf16": round(tokens_per_second * operations / peak, 3),
         }
-    return found
+    return results
 
 
-def matrix_rate(device: Any) -> float:
-    """Operations a second of a large product of bfloat16 matrices."""
+def matrix_product_rate(device: Any) -> float:
+    """Measure the number of operations per second when multiplying large bfloat16 matrices."""
     import torch
 
     a, b = (torch.randn(8192, 8192, device=device, dtype=torch.bfloat16) for _ in range(2))
@@ -170,21 +194,22 @@ def matrix_rate(device: Any) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--encoder", required=True)
+    parser.add_argument("data", type=Path, help="folder with texts and labels")
+    parser.add_argument("--encoder", required=True, help="folder of the encoder, or its name on the Hugging Face Hub")
     parser.add_argument("--model", choices=("xr-transformer", "x-transformer"), default="xr-transformer")
-    parser.add_argument("--set", nargs="*", default=[], help="parameters, as name=JSON")
-    parser.add_argument("--threads", type=int, default=-1)
-    parser.add_argument("--without-label-texts", action="store_true", help="learn nothing from the names of labels")
-    parser.add_argument("--speed", action="store_true")
-    parser.add_argument("--save", type=Path)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--set", nargs="*", default=[], help="model parameters, as name=JSON")
+    parser.add_argument("--threads", type=int, default=-1, help="number of threads; -1 means all cores")
+    parser.add_argument("--without-label-texts", action="store_true", help="do not train on the label names")
+    parser.add_argument("--speed", action="store_true", help="measure the training throughput instead")
+    parser.add_argument("--save", type=Path, help="folder to save the model in")
+    parser.add_argument("--out", type=Path, help="file to write the results to")
     arguments = parser.parse_args()
-    found = (speed if arguments.speed else precision)(arguments.data, arguments, measure.settings(arguments.set))
-    print(json.dumps(found))
+    run = measure_speed if arguments.speed else measure_precision
+    results = run(arguments.data, arguments, measure.settings(arguments.set))
+    print(json.dumps(results))
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""How many texts a server ranks: load from a second process on this machine, Carya beside a FastAPI wrapper around
-libpecos and beside Annif with its omikuji backend.
+"""Measure the throughput, latency and memory use of servers under load from a second process on the same machine.
 
     python benchmarks/serve.py DATA MODEL [--seconds 20] [--saturate 600] [--out FILE]
         [--peer-python VENV/bin/python --peer-folder FOLDER] [--annif-python VENV/bin/python --annif-folder FOLDER]
 
-DATA is a folder of texts, MODEL what `carya train DATA -o MODEL` made of it. FOLDER of libpecos is made by
-serve_libpecos.py, that of Annif by annif_project.py. For each server: requests of one text and of 64 as fast as they
-are answered, requests of one text at half of that rate, and for Carya with --saturate so many seconds of both at once,
-with the memory of the server every few seconds.
+DATA is a text folder, and MODEL is a model trained on it with `carya train DATA -o MODEL`. Carya is compared with a
+FastAPI wrapper around libpecos (create its folder with serve_libpecos.py) and with Annif and its omikuji backend
+(create its folder with annif_project.py). Each server is measured at maximum speed with one text per request and with
+64 texts per request (32 for Annif), and then with one text per request at half of the maximum rate. With --saturate,
+Carya additionally receives both kinds of requests at the same time for the given number of seconds, while its memory
+use is recorded.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from measure import read_texts
 
 HERE = Path(__file__).parent
 BATCH = 64
+ANNIF_BATCH = 32  # maximum number of texts per request in Annif
+STARTUP_TIMEOUT = 180
 
 
 def free_port() -> int:
@@ -40,51 +43,58 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def post(path: str, body: bytes, kind: str = "application/json") -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+def post(path: str, body: bytes, content_type: str = "application/json") -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(body)}",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def own_requests(texts: list[str]) -> dict[str, list[bytes]]:
-    """As Carya and the wrapper take them."""
-    batches = [texts[at : at + BATCH] for at in range(0, len(texts) - BATCH + 1, BATCH)]
+def split_batches(texts: list[str], size: int) -> list[list[str]]:
+    return [texts[begin : begin + size] for begin in range(0, len(texts) - size + 1, size)]
+
+
+def carya_requests(texts: list[str]) -> dict[str, list[bytes]]:
+    """Return requests for Carya and for the wrapper around libpecos."""
     return {
         "one": [post("/v1/suggest", json.dumps({"text": text}).encode()) for text in texts],
-        "batch": [post("/v1/suggest", json.dumps({"texts": some}).encode()) for some in batches],
+        "batch": [post("/v1/suggest", json.dumps({"texts": batch}).encode()) for batch in split_batches(texts, BATCH)],
     }
 
 
-def annif_requests(texts: list[str], project: str, batch: int) -> dict[str, list[bytes]]:
-    """As Annif takes them."""
-    place = f"/v1/projects/{project}/suggest"
+def annif_requests(texts: list[str], project: str) -> dict[str, list[bytes]]:
+    path = f"/v1/projects/{project}/suggest"
     form = "application/x-www-form-urlencoded"
-    batches = [texts[at : at + batch] for at in range(0, len(texts) - batch + 1, batch)]
+    batches = [{"documents": [{"text": text} for text in batch]} for batch in split_batches(texts, ANNIF_BATCH)]
     return {
-        "one": [post(place, urllib.parse.urlencode({"text": text}).encode(), form) for text in texts],
-        "batch": [
-            post(f"{place}-batch", json.dumps({"documents": [{"text": text} for text in some]}).encode())
-            for some in batches
-        ],
+        "one": [post(path, urllib.parse.urlencode({"text": text}).encode(), form) for text in texts],
+        "batch": [post(f"{path}-batch", json.dumps(batch).encode()) for batch in batches],
     }
 
 
 @contextlib.contextmanager
-def running(command: list[str], port: int, folder: Path, cwd: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A server, from when it answers to the end of the block."""
-    with (folder / "server.log").open("wb") as log:
+def start_server(
+    command: list[str], port: int, folder: Path, cwd: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a server, wait for its first response, and stop it at the end of the block."""
+    log_path = folder / "server.log"
+    with log_path.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=cwd, start_new_session=True)
     try:
-        until = time.monotonic() + 180
+        deadline = time.monotonic() + STARTUP_TIMEOUT
         while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as one:
-                one.settimeout(60)
-                one.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                if one.recv(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as connection:
+                connection.settimeout(60)
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                if connection.recv(100):
                     break
-            if time.monotonic() > until or process.poll() is not None:
-                raise SystemExit(f"{command[0]} does not answer:\n{(folder / 'server.log').read_text()[-3000:]}")
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise SystemExit(f"{command[0]} did not respond. Its log ends with:\n{log_path.read_text()[-3000:]}")
             time.sleep(0.2)
-        time.sleep(2)  # all workers
+        time.sleep(2)  # wait for the other workers
         yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -96,85 +106,85 @@ def running(command: list[str], port: int, folder: Path, cwd: Path | None = None
             process.wait()
 
 
-def tree(pid: int) -> list[int]:
-    """A process and all that it started."""
-    found = [pid]
+def process_tree(pid: int) -> list[int]:
+    """Return the ids of a process and all its descendants."""
+    pids = [pid]
     with contextlib.suppress(OSError):
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            found += tree(int(child))
-    return found
+            pids += process_tree(int(child))
+    return pids
 
 
 def memory_mb(pid: int) -> float:
-    """What a server's processes hold that is theirs alone, and their part of what is shared."""
-    total = 0
-    for one in tree(pid):
+    """Return the proportional set size of a server's processes, which counts shared pages only once."""
+    total_kb = 0
+    for member in process_tree(pid):
         with contextlib.suppress(OSError, IndexError):
-            text = Path(f"/proc/{one}/smaps_rollup").read_text()
-            total += int(text.partition("\nPss:")[2].split()[0])
-    return round(total / 1024, 1)
+            text = Path(f"/proc/{member}/smaps_rollup").read_text()
+            total_kb += int(text.partition("\nPss:")[2].split()[0])
+    return round(total_kb / 1024, 1)
 
 
 def cpu_seconds(pid: int) -> float:
     ticks = 0
-    for one in tree(pid):
+    for member in process_tree(pid):
         with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def load(requests: Path, port: int, connections: int, seconds: float, rate: float | None = None) -> Any:
+def start_load(requests: Path, port: int, connections: int, seconds: float, rate: float | None = None) -> Any:
     command = [sys.executable, str(HERE / "load.py"), str(requests), "--port", str(port)]
     command += ["--connections", str(connections), "--seconds", str(seconds)]
     command += [] if rate is None else ["--rate", str(rate)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def result(process: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(process.communicate()[0].splitlines()[-1])
-    return found
+def read_result(load: Any) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(load.communicate()[0].splitlines()[-1])
+    return result
 
 
-def measured(
+def measure_server(
     name: str, process: subprocess.Popen[bytes], port: int, files: dict[str, Path], arguments: Any, batch: int
 ) -> dict[str, Any]:
-    """What a running server does under load."""
-    found: dict[str, Any] = {}
+    """Measure a running server with each kind of request."""
+    results: dict[str, Any] = {}
     for kind, size in (("one", 1), ("batch", batch)):
-        result(load(files[kind], port, arguments.connections, 2))  # to warm up
-        before = cpu_seconds(process.pid)
-        one = result(load(files[kind], port, arguments.connections, arguments.seconds))
-        one["texts_per_second"] = round(one["per_second"] * size, 1)
-        spent = cpu_seconds(process.pid) - before
-        one["server_cpu_us_a_text"] = round(1e6 * spent / max(1, one["requests"] * size), 1)
-        found[kind] = one
-        show(name, f"{size} texts a request, as fast as answered", one)
-    rate = found["one"]["per_second"] / 2
-    found["half"] = result(load(files["one"], port, arguments.connections, arguments.seconds, rate))
-    show(name, f"1 text a request, {rate:.0f} a second", found["half"])
-    found["memory_mb"] = memory_mb(process.pid)
+        read_result(start_load(files[kind], port, arguments.connections, 2))  # warm up
+        cpu_before = cpu_seconds(process.pid)
+        result = read_result(start_load(files[kind], port, arguments.connections, arguments.seconds))
+        result["texts_per_second"] = round(result["per_second"] * size, 1)
+        cpu = cpu_seconds(process.pid) - cpu_before
+        result["server_cpu_us_per_text"] = round(1e6 * cpu / max(1, result["requests"] * size), 1)
+        results[kind] = result
+        show(name, f"{size} texts per request, maximum speed", result)
+    rate = results["one"]["per_second"] / 2
+    results["half"] = read_result(start_load(files["one"], port, arguments.connections, arguments.seconds, rate))
+    show(name, f"1 text per request, {rate:.0f} requests per second", results["half"])
+    results["memory_mb"] = memory_mb(process.pid)
     if arguments.saturate and name == "carya":
-        found["saturated"] = saturated(process, port, files, arguments)
-        show(name, f"{arguments.saturate:g} s of both at once", found["saturated"])
-    return found
+        results["saturated"] = saturate(process, port, files, arguments)
+        show(name, f"{arguments.saturate:g} s of both kinds", results["saturated"])
+    return results
 
 
-def saturated(process: subprocess.Popen[bytes], port: int, files: dict[str, Path], arguments: Any) -> dict[str, Any]:
-    """Both kinds at once for long, and the memory meanwhile."""
+def saturate(process: subprocess.Popen[bytes], port: int, files: dict[str, Path], arguments: Any) -> dict[str, Any]:
+    """Send both kinds of requests for a long time and record the memory use."""
     half = max(1, arguments.connections // 2)
-    loads = [load(files[kind], port, half, arguments.saturate) for kind in ("one", "batch")]
+    loads = [start_load(files[kind], port, half, arguments.saturate) for kind in ("one", "batch")]
     memory = []
-    until = time.monotonic() + arguments.saturate
-    while time.monotonic() < until:
+    deadline = time.monotonic() + arguments.saturate
+    while time.monotonic() < deadline:
         time.sleep(min(10.0, arguments.saturate / 10))
         memory.append(memory_mb(process.pid))
-    one, batch = (result(each) for each in loads)
+    one, batch = (read_result(load) for load in loads)
     return {"one": one, "batch": batch, "memory_mb": memory}
 
 
-def show(name: str, what: str, found: dict[str, Any]) -> None:
-    print(f"{name}: {what}: {json.dumps(found)}", flush=True)
+def show(name: str, title: str, result: dict[str, Any]) -> None:
+    print(f"{name}: {title}: {json.dumps(result)}", flush=True)
 
 
 def main() -> None:
@@ -193,46 +203,46 @@ def main() -> None:
     arguments = parser.parse_args()
     texts = read_texts(arguments.data, "test")[:4096]
     results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
 
-        def files_of(requests: dict[str, list[bytes]], name: str) -> dict[str, Path]:
-            places = {kind: folder / f"{name}-{kind}" for kind in requests}
-            for kind, some in requests.items():
-                write_requests(places[kind], some)
-            return places
+        def write_files(requests: dict[str, list[bytes]], name: str) -> dict[str, Path]:
+            paths = {kind: folder / f"{name}-{kind}" for kind in requests}
+            for kind, path in paths.items():
+                write_requests(path, requests[kind])
+            return paths
 
         workers = str(arguments.workers)
         port = free_port()
-        serve = [sys.executable, "-c", "from carya.cli import main; main()", "serve", str(arguments.model)]
-        with running([*serve, "--port", str(port), "--workers", workers, "--log", "warning"], port, folder) as process:
-            results["carya"] = measured(
-                "carya", process, port, files_of(own_requests(texts), "carya"), arguments, BATCH
-            )
+        command = [sys.executable, "-c", "from carya.cli import main; main()", "serve", str(arguments.model)]
+        command += ["--port", str(port), "--workers", workers, "--log-level", "warning"]
+        with start_server(command, port, folder) as process:
+            files = write_files(carya_requests(texts), "carya")
+            results["carya"] = measure_server("carya", process, port, files, arguments, BATCH)
         if arguments.peer_python:
             port = free_port()
-            script = [str(arguments.peer_python), str(HERE / "serve_libpecos.py"), str(arguments.data)]
-            script += [str(arguments.peer_folder.resolve()), "--port", str(port), "--workers", workers]
-            with running(script, port, folder, cwd=HERE) as process:
-                files = files_of(own_requests(texts), "libpecos")
-                results["libpecos"] = measured("libpecos", process, port, files, arguments, BATCH)
+            command = [str(arguments.peer_python), str(HERE / "serve_libpecos.py"), str(arguments.data)]
+            command += [str(arguments.peer_folder.resolve()), "--port", str(port), "--workers", workers]
+            with start_server(command, port, folder, cwd=HERE) as process:
+                files = write_files(carya_requests(texts), "libpecos")
+                results["libpecos"] = measure_server("libpecos", process, port, files, arguments, BATCH)
         if arguments.annif_python:
             port = free_port()
-            gunicorn = [str(arguments.annif_python.parent / "gunicorn"), "-k", "uvicorn.workers.UvicornWorker"]
-            gunicorn += ["-w", workers, "-b", f"127.0.0.1:{port}", "annif:create_app()"]
-            with running(gunicorn, port, folder, cwd=arguments.annif_folder) as process:
-                files = files_of(annif_requests(texts, "debian", BATCH // 2), "annif")  # 32 are the most it takes
-                results["annif"] = measured("annif", process, port, files, arguments, BATCH // 2)
-    for name, found in results.items():
-        one, batch, half = found["one"], found["batch"], found["half"]
+            command = [str(arguments.annif_python.parent / "gunicorn"), "-k", "uvicorn.workers.UvicornWorker"]
+            command += ["-w", workers, "-b", f"127.0.0.1:{port}", "annif:create_app()"]
+            with start_server(command, port, folder, cwd=arguments.annif_folder) as process:
+                files = write_files(annif_requests(texts, "debian"), "annif")
+                results["annif"] = measure_server("annif", process, port, files, arguments, ANNIF_BATCH)
+    for name, result in results.items():
+        one, batch, half = result["one"], result["batch"], result["half"]
         print(
-            f"{name}: {batch['texts_per_second']:,.0f} texts/s in batches, {one['per_second']:,.0f} requests/s of one, "
-            f"p99 {half['p99_ms']} ms at half load, {found['memory_mb']} MB"
+            f"{name}: {batch['texts_per_second']:,.0f} texts/s in batches, {one['per_second']:,.0f} requests/s with "
+            f"one text, p99 {half['p99_ms']} ms at half load, {result['memory_mb']} MB"
         )
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        about = {"data": arguments.data.name, "workers": arguments.workers, "connections": arguments.connections}
-        arguments.out.write_text(json.dumps({**about, **results}, indent=1) + "\n")
+        settings = {"data": arguments.data.name, "workers": arguments.workers, "connections": arguments.connections}
+        arguments.out.write_text(json.dumps({**settings, **results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
-"""What people put around libpecos to serve it: scikit-learn's TF-IDF and a model behind FastAPI, as /v1/suggest is.
+"""Serve libpecos in the usual way: scikit-learn's TF-IDF and a model behind FastAPI, with the route /v1/suggest.
 
-    python benchmarks/serve_libpecos.py DATA FOLDER               trains on a folder of texts and saves to FOLDER
-    python benchmarks/serve_libpecos.py DATA FOLDER --port 9000   serves what was saved, with two workers
+    python benchmarks/serve_libpecos.py DATA FOLDER               train on a text folder and save to FOLDER
+    python benchmarks/serve_libpecos.py DATA FOLDER --port 9000   serve the saved model with two workers
 
-Runs in libpecos' environment, which needs fastapi and uvicorn too.
+Run the script in the environment of libpecos; fastapi and uvicorn must also be installed.
 """
 
 import argparse
 import os
-import pickle  # the vectorizer has no other form; it is our own file
+import pickle  # the vectorizer has no other format, and only this script writes the file
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,18 +23,18 @@ from rankers import libpecos
 
 import measure
 
-FOLDER = "CARYA_BENCHMARK_LIBPECOS"
+FOLDER_VARIABLE = "CARYA_BENCHMARK_LIBPECOS"
 
 
-class Suggest(BaseModel):
-    """The part of a request that the load asks for."""
+class SuggestRequest(BaseModel):
+    """Request fields that the benchmark uses."""
 
     text: str | None = None
     texts: list[str] | None = None
     top_k: int = 10
 
 
-def train(data, folder):
+def train(data: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     Y = sp.csr_matrix(sp.load_npz(Path(data) / "train.labels.npz")).astype(np.float32)
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True, dtype=np.float32)
@@ -43,18 +44,18 @@ def train(data, folder):
     (folder / "vectorizer").write_bytes(pickle.dumps(vectorizer))
 
 
-def create_app():
-    folder = Path(os.environ[FOLDER])
+def create_app() -> FastAPI:
+    folder = Path(os.environ[FOLDER_VARIABLE])
     vectorizer = pickle.loads((folder / "vectorizer").read_bytes())
     model = libpecos.load(str(folder / "model"), threads=1)
     app = FastAPI()
 
-    @app.post("/v1/suggest")
-    def suggest(asked: Suggest):
-        texts = asked.texts if asked.texts is not None else [asked.text]
+    @app.post("/v1/suggest", response_model=None)  # responses are not validated
+    def suggest(request: SuggestRequest) -> dict[str, Any]:
+        texts = request.texts if request.texts is not None else [request.text]
         X = vectorizer.transform(texts)
         X.sort_indices()
-        S = libpecos.batch(model, X, top_k=asked.top_k)
+        S = libpecos.batch(model, X, top_k=request.top_k)
         rows = [slice(*pair) for pair in zip(S.indptr[:-1], S.indptr[1:], strict=True)]
         return {
             "results": [
@@ -71,7 +72,7 @@ def create_app():
     return app
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
     parser.add_argument("folder", type=Path)
@@ -81,7 +82,7 @@ def main():
     if arguments.port is None:
         train(arguments.data, arguments.folder)
         return
-    os.environ[FOLDER] = str(arguments.folder)
+    os.environ[FOLDER_VARIABLE] = str(arguments.folder)
     uvicorn.run(
         "serve_libpecos:create_app",
         factory=True,

@@ -1,52 +1,263 @@
-"""Results as Markdown tables: python benchmarks/table.py benchmarks/results/*.json
+"""Generate the tables in README.md and docs/benchmarks.md from benchmarks/results.
 
-First those of compare.py, then those of latency.py.
+    python benchmarks/table.py            # print all tables
+    python benchmarks/table.py --write    # replace the tables in the pages
+
+A page contains a table between the lines ``<!-- table NAME -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
+import framework
 
-def training(results: list[dict[str, Any]]) -> None:
-    print("| data, negatives | index + train, s | P@1 / 3 / 5 | memory, MB |")
-    print("|---|---|---|---|")
-    for result in results:
-        ours, theirs = result["summary"]["carya"], result["summary"][result["peer"]]
-        title = f"{result['data']}, {result['negatives']}"
-        if result["dense"]:
-            title += f", + {result['dense']} dense columns"
-        if result["seeds"] != 3:
-            title += f" ({result['seeds']} seed)"
-        precision = [" / ".join(f"{one[f'P@{k}']:.2f}" for k in (1, 3, 5)) for one in (ours, theirs)]
-        print(
-            f"| {title} | **{ours['total_s']:.1f}** vs {theirs['total_s']:.1f}: "
-            f"**{result['ratios']['total_s']:.0f}×** | {precision[0]} vs {precision[1]} | "
-            f"{ours['train_peak_mb']:.0f} vs {theirs['train_peak_mb']:.0f} |"
-        )
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = ("README.md", "docs/benchmarks.md")
+DATA = ("debian-deps", "tibkat-en", "yso-min3")
+#: Display names of the systems, in the order of the tables.
+SYSTEMS = {
+    "carya": "Carya, libpecos's settings",
+    "carya-set": "Carya, tuned",
+    "libpecos": "libpecos",
+    "omikuji": "omikuji",
+    "napkinxc": "napkinXC",
+}
 
 
-def answering(results: list[dict[str, Any]]) -> None:
-    print("| data | system | one row, µs: median, p99 | batch, µs a row | open, ms | model, MB | serving, MB |")
-    print("|---|---|---|---|---|---|---|")
-    for result in results:
-        for system, one in result["systems"].items():
-            batch = f"{1e3 * one['batch_ms']:.1f}" if "batch_ms" in one else "–"
-            print(
-                f"| {result['data']} | {system} | {1e3 * one['one_row_ms']:.0f}, {1e3 * one['one_row_ms_p99']:.0f} | "
-                f"{batch} | {1e3 * one['load_s']:.0f} | {one['model_bytes'] / 1e6:.0f} | {one['resident_mb']:.0f} |"
+def load(name: str) -> Any:
+    """Read one result file."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def precision(values: dict[str, float]) -> str:
+    return " / ".join(f"{values[f'P@{k}']:.2f}" for k in (1, 3, 5))
+
+
+def markdown(headings: list[str], rows: list[list[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("|" + "|".join(f" {cell} " if cell != "---" else cell for cell in line) + "|" for line in lines)
+
+
+def training_ratios(data: str) -> dict[str, float]:
+    """Return the training time of each peer relative to Carya with the same algorithm.
+
+    The ratio for libpecos compares wall-clock times with teacher negatives. The ratios for omikuji (preset `parabel`)
+    and napkinXC (preset `plt`) compare CPU times, because their runs did not alternate with Carya's.
+    """
+    measured = load(f"{data}-framework")
+    pairs = {"omikuji": ("omikuji-parabel", "parabel"), "napkinxc": ("napkinxc-plt", "plt")}
+    ratios = {"libpecos": float(load(f"{data}-teacher")["ratios"]["total_s"])}
+    for system, (peer, preset) in pairs.items():
+        ratios[system] = measured[peer]["train_cpu_s"] / measured[preset]["train_cpu_s"]
+    return ratios
+
+
+def summary(data: str = "debian-deps") -> str:
+    """Return the table that compares all systems on one data set."""
+    ratios, latencies = training_ratios(data), load(f"{data}-latency")["systems"]
+    systems = ["carya", "libpecos", "omikuji", "napkinxc"]
+    columns = [latencies[system] for system in systems]
+    rows = [
+        ["training time relative to Carya", *(f"{ratios.get(system, 1):.0f}×" for system in systems)],
+        ["single-query latency, median", *(f"{1e3 * values['one_row_ms']:,.0f} µs" for values in columns)],
+        ["single-query latency, 99th percentile", *(f"{1e3 * values['one_row_ms_p99']:,.0f} µs" for values in columns)],
+        ["load time, including the first query", *(f"{1e3 * values['load_s']:,.0f} ms" for values in columns)],
+        ["model size", *(f"{values['model_bytes'] / 1e6:,.0f} MB" for values in columns)],
+        ["P@1 / 3 / 5", *(precision(values) for values in columns)],
+    ]
+    return markdown([data, "Carya", "libpecos 1.2.8", "omikuji 0.5.2", "napkinXC 0.7.2"], rows)
+
+
+def training() -> str:
+    """Return the table of training times and precision of Carya and libpecos with the same settings."""
+    rows = []
+    for kind in ("teacher", "both", "teacher-dense384"):
+        for data in DATA:
+            result = load(f"{data}-{kind}")
+            carya, other = result["summary"]["carya"], result["summary"][result["peer"]]
+            setting = f"{data}, {result['negatives']}"
+            if result["dense"]:
+                setting += f", {result['dense']} dense columns (1 seed)"
+            rows.append(
+                [
+                    setting,
+                    *(f"{values['total_s']:.1f}" for values in (carya, other)),
+                    f"{result['ratios']['total_s']:.0f}×",
+                    *(precision(values) for values in (carya, other)),
+                    f"{carya['train_peak_mb']:.0f}, {other['train_peak_mb']:.0f}",
+                ]
             )
+    headings = ["data, negatives", "Carya, s", "libpecos, s", "ratio", "Carya, P@1 / 3 / 5", "libpecos, P@1 / 3 / 5"]
+    return markdown([*headings, "memory, MB"], rows)
+
+
+def texts() -> str:
+    """Return the table of times from raw texts to a saved model."""
+    rows = []
+    for data in DATA:
+        medians = load(f"{data}-texts")["medians"]
+        slowest = medians["sklearn + libpecos"]["text_to_model_s"]
+        for name, values in medians.items():
+            command = name.replace("carya", "carya train").replace("--training-beam ", "--training-beam-width ")
+            seconds = values["text_to_model_s"]
+            ratio = f"{slowest / seconds:.1f}×" if name.startswith("carya") else ""
+            shown = f"`{command}`" if ratio else "scikit-learn and libpecos"
+            rows.append([data, shown, f"{seconds:.1f}", ratio, precision(values)])
+    return markdown(["data", "command", "s", "ratio", "P@1 / 3 / 5"], rows)
+
+
+def vectorizers() -> str:
+    """Return the table of vectorizer times."""
+    rows = []
+    names = {"carya": "`carya.Tfidf`", "sklearn": "scikit-learn", "libpecos": "libpecos"}
+    for data in ("debian-deps", "tibkat-en"):
+        medians = load(f"{data}-vectorizers")["medians"]
+        for name, values in medians.items():
+            ratio = values["fit_transform_s"] / medians["carya"]["fit_transform_s"]
+            rows.append(
+                [
+                    data,
+                    names[name],
+                    f"{values['fit_transform_s']:.2f}",
+                    f"{ratio:.1f}×" if name != "carya" else "",
+                    f"{values['transform_s']:.2f}",
+                    f"{1e3 * values['short_text_one_row_ms']:.0f}",
+                ]
+            )
+    headings = [
+        "data",
+        "vectorizer",
+        "fit_transform on train, s",
+        "ratio",
+        "transform on test, s",
+        "one short text, µs",
+    ]
+    return markdown(headings, rows)
+
+
+def latency() -> str:
+    """Return the table of latency, model size and memory use of all systems."""
+    rows = []
+    for data in DATA:
+        systems = load(f"{data}-latency")["systems"]
+        for system, name in SYSTEMS.items():
+            if values := systems.get(system):
+                rows.append(
+                    [
+                        data,
+                        name,
+                        f"{1e3 * values['one_row_ms']:.0f}, {1e3 * values['one_row_ms_p99']:.0f}",
+                        f"{1e3 * values['batch_ms']:.1f}" if "batch_ms" in values else "–",
+                        f"{1e3 * values['load_s']:.0f}",
+                        f"{values['model_bytes'] / 1e6:.0f}",
+                        f"{values['resident_mb']:.0f}",
+                        precision(values),
+                    ]
+                )
+    headings = ["data", "system", "single row, µs (median, p99)", "batch, µs per row", "load, ms", "model, MB"]
+    return markdown([*headings, "resident, MB", "P@1 / 3 / 5"], rows)
+
+
+def beams() -> str:
+    """Return the table of recall and latency of the tuned models by beam width."""
+    results = [load(f"{data}-latency")["beams"] for data in DATA]
+    rows = [
+        [
+            str(values[0]["beam_width"]),
+            *(f"{own['recall@10']:.1f}, {own['P@1']:.1f}, {1e3 * own['batch_1_ms']:.0f}" for own in values),
+        ]
+        for values in zip(*results, strict=True)
+    ]
+    return markdown(["beam width", *DATA], rows)
+
+
+def layouts() -> str:
+    """Return the table of batch times of the tuned models by layout and weight type."""
+    results = [load(f"{data}-latency")["layouts"] for data in DATA]
+    rows = [
+        [f"`{values[0]['layout']}`", values[0]["precision"], *(f"{1e3 * own['batch_1_ms']:.0f}" for own in values)]
+        for values in zip(*results, strict=True)
+    ]
+    return markdown(["layout", "weights", *DATA], rows)
+
+
+def scaling() -> str:
+    """Return the table of training times on generated data of increasing size."""
+    rows = []
+    for series in load("scaling").values():
+        for values in series:
+            carya, other = values["carya"], values.get("libpecos")
+            rows.append(
+                [
+                    f"{values['rows']:,}",
+                    f"{values['features']:,}",
+                    f"{values['labels']:,}",
+                    f"{values['problem_nonzeros'] / 1e6:,.0f}",
+                    f"{carya['index_s']:.2f}",
+                    f"{carya['train_s']:.2f}",
+                    f"{carya['train_s'] * 1e9 / values['problem_nonzeros']:.2f}",
+                    f"{other['train_s']:.1f}" if other else "–",
+                ]
+            )
+    headings = ["rows", "features", "labels", "nonzeros per pass, M", "indexing, s", "training, s"]
+    return markdown([*headings, "ns per nonzero", "libpecos training, s"], rows)
+
+
+def ensemble_cost() -> str:
+    """Return the table of the cost of three trees relative to one tree."""
+    rows = []
+    for data in DATA:
+        values = load(f"{data}-ensembles")
+        keys = [f"{quantity}, three to one" for quantity in ("train cpu s", "train s", "rank cpu s", "rank s")]
+        rows.append([data, *(f"{values[key]:.1f}×" for key in keys)])
+    return markdown(
+        ["data", "training, CPU time", "training, wall time", "search, CPU time", "search, wall time"], rows
+    )
+
+
+def all_tables() -> dict[str, str]:
+    """Return all tables by name."""
+    return {
+        "summary": summary(),
+        "training": training(),
+        "texts": texts(),
+        "vectorizers": vectorizers(),
+        "latency": latency(),
+        "beams": beams(),
+        "layouts": layouts(),
+        "scaling": scaling(),
+        "ensemble cost": ensemble_cost(),
+        **framework.tables({data: load(f"{data}-framework") for data in DATA}),
+    }
+
+
+def fill(page: str, tables: dict[str, str]) -> str:
+    """Return a page with its tables replaced."""
+
+    def replacement(match: re.Match[str]) -> str:
+        return f"<!-- table {match[1]} -->\n{tables[match[1]]}\n<!-- end -->"
+
+    return re.sub(r"<!-- table (.*?) -->\n.*?<!-- end -->", replacement, page, flags=re.DOTALL)
 
 
 def main() -> None:
-    results = [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
-    if compared := [result for result in results if "summary" in result]:
-        training(compared)
-    if timed := [result for result in results if "systems" in result]:
-        answering(timed)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="replace the tables in the pages")
+    arguments = parser.parse_args()
+    tables = all_tables()
+    if not arguments.write:
+        for name, table in tables.items():
+            print(f"## {name}\n\n{table}\n")
+        return
+    for name in PAGES:
+        path = ROOT / name
+        path.write_text(fill(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* Ranks labels for queries read from standard input, one a line, each a list of feature:value.
+/* Ranks labels for queries from standard input. Each line contains one query as a list of feature:value pairs.
  *
  *     cc examples/rank.c $(carya c-flags) -o rank
  *     echo "3:0.5 17:0.2" | ./rank model/
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TOP_K = 5, MOST_FEATURES = 10000 };
+enum { TOP_K = 5, MAX_FEATURES = 10000 };
 
 int main(int argc, char **argv) {
     if (argc != 2) {
@@ -20,26 +20,26 @@ int main(int argc, char **argv) {
         return 1;
     }
     static char line[1 << 20];
-    static int32_t features[MOST_FEATURES];
-    static float values[MOST_FEATURES];
+    static int32_t features[MAX_FEATURES];
+    static float values[MAX_FEATURES];
     int status = 0;
     while (fgets(line, sizeof line, stdin)) {
         int64_t count = 0;
-        for (char *at = line; count < MOST_FEATURES; ++count) {
+        for (char *cursor = line; count < MAX_FEATURES; ++count) {
             char *end;
-            const long feature = strtol(at, &end, 10);
-            if (end == at || *end != ':') break;
+            const long feature = strtol(cursor, &end, 10);
+            if (end == cursor || *end != ':') break;
             features[count] = (int32_t)feature;
-            values[count] = strtof(end + 1, &at);
+            values[count] = strtof(end + 1, &cursor);
         }
         carya_label best[TOP_K];
-        const int64_t found = carya_rank(model, features, values, count, NULL, NULL, best, TOP_K);
-        if (found < 0) {
+        const int64_t n_labels = carya_rank(model, features, values, count, NULL, NULL, best, TOP_K);
+        if (n_labels < 0) {
             fprintf(stderr, "%s\n", carya_error());
             status = 1;
             break;
         }
-        for (int64_t i = 0; i < found; ++i) printf("%s%d:%.6g", i ? " " : "", best[i].label, best[i].score);
+        for (int64_t i = 0; i < n_labels; ++i) printf("%s%d:%.6g", i ? " " : "", best[i].label, best[i].score);
         printf("\n");
     }
     carya_close(model);

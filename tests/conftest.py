@@ -1,3 +1,5 @@
+"""Fixtures shared by several test files."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,27 +10,27 @@ import scipy.sparse as sp
 from hypothesis import settings
 
 import carya
-from carya.data import World, generate
+from carya.data import SyntheticData, generate_data
 
 settings.register_profile("carya", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("carya")
 
 
 @pytest.fixture(scope="session")
-def world() -> World:
-    """A small world with three levels of structure to find."""
-    return generate(1500, 150, labels_per_row=2.5, features_per_row=30, seed=3)
+def world() -> SyntheticData:
+    """Generated data with 1500 rows and 150 labels, which are related by topic."""
+    return generate_data(1500, 150, labels_per_row=2.5, features_per_row=30, seed=3)
 
 
 @pytest.fixture(scope="session")
-def model(world: World) -> carya.XRLinear:
-    """A model of that world with inner layers; not to be changed."""
-    return carya.XRLinear(branching=4, max_leaf=8, n_jobs=2).fit(world.X, world.Y)
+def model(world: SyntheticData) -> carya.XRLinear:
+    """A fitted model with several layers; tests must not modify it."""
+    return carya.XRLinear(branching=4, max_leaf_size=8, n_jobs=2).fit(world.X, world.Y)
 
 
 @pytest.fixture(scope="session")
-def pair(world: World) -> tuple[sp.csr_array, np.ndarray]:
-    """The world's features with a dense block beside them."""
+def pair(world: SyntheticData) -> tuple[sp.csr_array, np.ndarray]:
+    """The sparse features of `world`, and 16 dense features: a random projection with rows of unit length."""
     rng = np.random.default_rng(0)
     dense = world.X @ rng.standard_normal((world.X.shape[1], 16))
     return world.X, (dense / np.linalg.norm(dense, axis=1, keepdims=True)).astype(np.float32)
@@ -36,6 +38,7 @@ def pair(world: World) -> tuple[sp.csr_array, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def saved_model(model: carya.XRLinear, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("store") / "model"
-    model.save(place)
-    return place
+    """The folder to which `model` is saved; tests must not modify it."""
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    model.save(folder)
+    return folder

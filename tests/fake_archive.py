@@ -1,4 +1,4 @@
-"""A small Debian archive for the tests, in memory and behind a real HTTP server."""
+"""A small in-memory Debian archive for tests, and an HTTP server for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def md5(number: int) -> str:
 
 
 def packages(count: int = 60) -> bytes:
-    """Three packages a source, each with two of eight libraries and one of three tags."""
+    """Return a package list with three packages per source, each with two of eight libraries and three tags."""
     return b"\n".join(
         (
             f"Package: tool{i}\nSource: source{i // 3} (1.0-{i})\nVersion: 1\n"
@@ -30,6 +30,7 @@ def packages(count: int = 60) -> bytes:
 
 
 def translation(count: int = 60) -> bytes:
+    """Return the long descriptions of the packages."""
     return b"\n".join(
         f"Package: tool{i}\nDescription-md5: {md5(i)}\nDescription-en: tool number {i}\n a  long\n .\n text\n".encode()
         for i in range(count)
@@ -37,7 +38,7 @@ def translation(count: int = 60) -> bytes:
 
 
 def archive(*, by_hash: bool = True, damaged: bool = False, architecture: str) -> dict[str, bytes]:
-    """The files of suite ``sid``."""
+    """Return the files of the suite ``sid`` by path."""
     lists = {
         f"main/binary-{architecture}/Packages.xz": lzma.compress(packages()),
         "main/i18n/Translation-en.xz": lzma.compress(translation()),
@@ -46,8 +47,8 @@ def archive(*, by_hash: bool = True, damaged: bool = False, architecture: str) -
     for name, data in lists.items():
         digest = hashlib.sha256(data).hexdigest()
         sums.append(f" {digest} {len(data)} {name}")
-        place = f"{name.rpartition('/')[0]}/by-hash/SHA256/{digest}" if by_hash else name
-        files[f"/debian/dists/sid/{place}"] = data[:-1] + b"?" if damaged else data
+        path = f"{name.rpartition('/')[0]}/by-hash/SHA256/{digest}" if by_hash else name
+        files[f"/debian/dists/sid/{path}"] = data[:-1] + b"?" if damaged else data
     release = "\n".join([*(["Acquire-By-Hash: yes"] if by_hash else []), "SHA256:", *sums])
     signed = f"-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\n{release}\n-----BEGIN PGP SIGNATURE-----\n\nabc\n"
     return files | {"/debian/dists/sid/InRelease": signed.encode()}
@@ -55,12 +56,12 @@ def archive(*, by_hash: bool = True, damaged: bool = False, architecture: str) -
 
 @contextmanager
 def serve(files: dict[str, bytes]) -> Iterator[tuple[str, list[str]]]:
-    """An address, and what was asked there. It also answers as a proxy, to full addresses."""
-    asked: list[str] = []
+    """Serve files over HTTP, also as a proxy; yield the address and the list of requested paths."""
+    requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             data = files.get("/" + self.path.split("/", 3)[3] if "://" in self.path else self.path)
             self.send_response(404 if data is None else 200)
             self.send_header("Content-Length", str(len(data or b"")))
@@ -74,7 +75,7 @@ def serve(files: dict[str, bytes]) -> Iterator[tuple[str, list[str]]]:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
+            yield f"http://127.0.0.1:{server.server_port}", requested
         finally:
             server.shutdown()
             thread.join()

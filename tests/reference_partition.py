@@ -1,17 +1,27 @@
-"""The slow twin of recursive partitioning: the same k-means, written down plainly in NumPy."""
+"""Reference implementation of recursive partitioning in NumPy, with the same random numbers as the native code."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 import numpy as np
 
 _MASK = (1 << 64) - 1
-_ENTRIES_PER_FEATURE = 16  # with fewer, a group is written out anew without the features of a single label
+_ENTRIES_PER_FEATURE = 16  # below this average, features that occur in only one label of the group are dropped
+
+
+class KMeansOptions(TypedDict):
+    """Options for every split; `balanced` parts have equal sizes, and `min_moved` is a fraction of the members."""
+
+    max_iter: int
+    min_moved: float
+    spherical: bool
+    balanced: bool
 
 
 class Random:
-    """SplitMix64, with a stream of its own for each (seed, a, b)."""
+    """SplitMix64 random number generator with one stream per (seed, a, b)."""
 
     def __init__(self, seed: int, a: int, b: int) -> None:
         self.state = seed & _MASK
@@ -19,6 +29,7 @@ class Random:
         self.state = self.next() ^ (b * 0xAF251AF3B0F025B5 & _MASK)
 
     def next(self) -> int:
+        """Return the next 64 random bits."""
         self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
         z = self.state
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
@@ -26,20 +37,23 @@ class Random:
         return z ^ (z >> 31)
 
     def below(self, bound: int) -> int:
+        """Return a random integer in [0, bound)."""
         return (self.next() >> 32) * bound >> 32
 
 
 class Group:
-    """Some labels and the part of their representations that tells them apart."""
+    """The labels in a cluster and the features that at least two of them share."""
 
     def __init__(self, labels: np.ndarray, sparse: np.ndarray, dense: np.ndarray) -> None:
         self.labels, self.sparse, self.dense = labels, sparse, dense
 
     @classmethod
     def whole(cls, sparse: np.ndarray, dense: np.ndarray) -> Group:
+        """Return the group that contains all labels."""
         return cls(np.arange(len(sparse)), _shared(sparse), dense)
 
     def part(self, members: np.ndarray) -> Group:
+        """Return a subgroup; if it has few entries per feature, features of a single label are dropped."""
         sparse = self.sparse[members]
         if np.count_nonzero(sparse) < _ENTRIES_PER_FEATURE * sparse.shape[1]:
             sparse = _shared(sparse)
@@ -47,6 +61,7 @@ class Group:
 
     @property
     def rows(self) -> np.ndarray:
+        """The feature vectors of the labels."""
         return np.hstack([self.sparse, self.dense])
 
 
@@ -54,68 +69,76 @@ def _shared(sparse: np.ndarray) -> np.ndarray:
     return sparse[:, np.count_nonzero(sparse, axis=0) > 1]
 
 
-def centres_of(rows: np.ndarray, side: np.ndarray, parts: int, spherical: bool) -> np.ndarray:
+def centers_of(rows: np.ndarray, side: np.ndarray, parts: int, spherical: bool) -> np.ndarray:
+    """Return the center of each part; members with ``side == parts`` are not yet assigned."""
     sums = np.stack([rows[side == part].sum(axis=0) for part in range(parts)])
     length = np.linalg.norm(sums, axis=1) if spherical else np.bincount(side[side < parts], minlength=parts)
     return sums / np.where(length > 0, length, 1)[:, None]
 
 
-def closeness(rows: np.ndarray, centres: np.ndarray, spherical: bool) -> np.ndarray:
-    """Members x parts: the angle's cosine, or what orders parts as their distances do."""
-    return rows @ centres.T - (0 if spherical else 0.5 * (centres**2).sum(axis=1))
+def similarity(rows: np.ndarray, centers: np.ndarray, spherical: bool) -> np.ndarray:
+    """Return the similarity of members to parts: the cosine, or a score that orders parts by distance."""
+    scores: np.ndarray = rows @ centers.T
+    return scores if spherical else scores - 0.5 * (centers**2).sum(axis=1)
 
 
 def balanced_in_two(score: np.ndarray, first: int) -> np.ndarray:
-    """The `first` members nearest to part 0 go there."""
+    """Assign the `first` members nearest to part 0 to part 0, and the others to part 1."""
     side = np.ones(len(score), int)
     side[np.argsort(score[:, 1] - score[:, 0], kind="stable")[:first]] = 0
     return side
 
 
 def balanced_in_many(score: np.ndarray) -> np.ndarray:
-    """Best part that has room, those with most to lose by a second choice first."""
+    """Assign each member to its best part with free capacity; members with the largest margin are assigned first."""
     size, parts = score.shape
     best = np.sort(score, axis=1)[:, ::-1]
-    large_left, filled = size % parts, [0] * parts
+    larger_parts, filled = size % parts, [0] * parts
     side = np.empty(size, int)
     for m in np.argsort(-(best[:, 0] - best[:, 1]), kind="stable"):
-        room = [p for p in range(parts) if filled[p] < size // parts + (large_left > 0)]
-        side[m] = max(room, key=lambda part: (score[m, part], -part))
-        large_left -= filled[side[m]] == size // parts
+        free = [p for p in range(parts) if filled[p] < size // parts + (larger_parts > 0)]
+        side[m] = max(free, key=lambda part: (score[m, part], -part))
+        larger_parts -= filled[side[m]] == size // parts
         filled[side[m]] += 1
     return side
 
 
 def k_means(
-    rows: np.ndarray, side: np.ndarray, parts: int, assign: Callable[[np.ndarray], np.ndarray], **options
+    rows: np.ndarray,
+    side: np.ndarray,
+    parts: int,
+    assign: Callable[[np.ndarray], np.ndarray],
+    **options: Unpack[KMeansOptions],
 ) -> np.ndarray:
-    """Rounds of centres and assignments from a first one, in which `parts` marks members without a part."""
+    """Alternate between computing centers and assigning members; initially, only the seeds are assigned."""
     for iteration in range(options["max_iter"]):
-        centres = centres_of(rows, side, parts, options["spherical"])
-        new = assign(closeness(rows, centres, options["spherical"]))
-        moved = len(rows) if iteration == 0 else np.count_nonzero(new != side)
-        side = new
+        centers = centers_of(rows, side, parts, options["spherical"])
+        assigned = assign(similarity(rows, centers, options["spherical"]))
+        moved = len(rows) if iteration == 0 else np.count_nonzero(assigned != side)
+        side = assigned
         if moved <= options["min_moved"] * len(rows):
             break
     return side
 
 
-def in_two(group: Group, share: float, random: Random, **options) -> np.ndarray:
+def bisect_group(group: Group, share: float, random: Random, **options: Unpack[KMeansOptions]) -> np.ndarray:
+    """Split a group in two; the first part gets the given share of the members."""
     size = len(group.labels)
     first = min(max(int(share * size + 0.5), 1), size - 1)
-    one, other = random.below(size), random.below(size - 1)
+    seed, other_seed = random.below(size), random.below(size - 1)
     side = np.full(size, 2)
-    side[one], side[other + (other >= one)] = 0, 1
+    side[seed], side[other_seed + (other_seed >= seed)] = 0, 1
 
     def assign(score: np.ndarray) -> np.ndarray:
         nearer = (score[:, 1] > score[:, 0]).astype(int)
-        alone = nearer.min() == nearer.max()
-        return balanced_in_two(score, first) if options["balanced"] or alone else nearer
+        one_sided = nearer.min() == nearer.max()
+        return balanced_in_two(score, first) if options["balanced"] or one_sided else nearer
 
     return k_means(group.rows, side, 2, assign, **options)
 
 
-def in_many(group: Group, parts: int, random: Random, **options) -> np.ndarray:
+def split_group(group: Group, parts: int, random: Random, **options: Unpack[KMeansOptions]) -> np.ndarray:
+    """Split a group into several parts at once."""
     size = len(group.labels)
     seeds = list(range(size))
     for i in range(size, 1, -1):
@@ -131,9 +154,16 @@ def in_many(group: Group, parts: int, random: Random, **options) -> np.ndarray:
 
 
 def partition(
-    sparse: np.ndarray, dense: np.ndarray, branching: list[int], *, bisect: bool, stop_size: int, seed: int, **options
+    sparse: np.ndarray,
+    dense: np.ndarray,
+    branching: list[int],
+    *,
+    bisect: bool,
+    stop_size: int,
+    seed: int,
+    **options: Unpack[KMeansOptions],
 ) -> list[np.ndarray]:
-    """The cluster of every label, level by level."""
+    """Return the cluster of each label at each level."""
     levels: list[np.ndarray] = []
     clusters = [Group.whole(sparse, dense)]
     for level, parts in enumerate(branching):
@@ -141,30 +171,30 @@ def partition(
         pieces = [
             (group, 1 if size <= stop_size else min(parts, size)) for group, size in zip(clusters, sizes, strict=True)
         ]
-        if all(wanted == 1 for _, wanted in pieces):
+        if all(n_parts == 1 for _, n_parts in pieces):
             break
-        cut_round = 0
-        while any(wanted > 1 for _, wanted in pieces):
-            done: list[tuple[Group, int]] = []
-            for i, (group, wanted) in enumerate(pieces):
-                if wanted == 1:
-                    done.append((group, wanted))
+        step = 0
+        while any(n_parts > 1 for _, n_parts in pieces):
+            split: list[tuple[Group, int]] = []
+            for i, (group, n_parts) in enumerate(pieces):
+                if n_parts == 1:
+                    split.append((group, n_parts))
                     continue
-                random = Random(seed, level << 40 | cut_round << 32 | i, 1)
+                random = Random(seed, level << 40 | step << 32 | i, 1)
                 if bisect:
-                    shares = [wanted // 2, wanted - wanted // 2]
-                    side = in_two(group, shares[0] / wanted, random, **options)
+                    shares = [n_parts // 2, n_parts - n_parts // 2]
+                    side = bisect_group(group, shares[0] / n_parts, random, **options)
                 else:
-                    shares = [1] * wanted
-                    side = in_many(group, wanted, random, **options)
+                    shares = [1] * n_parts
+                    side = split_group(group, n_parts, random, **options)
                 for part, share in enumerate(shares):
                     members = np.flatnonzero(side == part)
                     if members.size:
-                        done.append((group.part(members), min(share, members.size)))
-            pieces, cut_round = done, cut_round + 1
+                        split.append((group.part(members), min(share, members.size)))
+            pieces, step = split, step + 1
         clusters = [group for group, _ in pieces]
-        of_label = np.empty(len(sparse), int)
+        clusters_of_labels = np.empty(len(sparse), int)
         for c, group in enumerate(clusters):
-            of_label[group.labels] = c
-        levels.append(of_label)
+            clusters_of_labels[group.labels] = c
+        levels.append(clusters_of_labels)
     return levels

@@ -1,4 +1,4 @@
-"""Servers for tests: an application that is asked in this process, and `carya serve` as a process of its own."""
+"""Servers for tests: a client for an application in this process, and `carya serve` in a separate process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +18,34 @@ import httpx
 from starlette.types import ASGIApp
 
 import carya
-from test_text_ranker import TOPICS, corpus
+
+from topics import TOPICS, corpus
+
+CARYA = [sys.executable, "-c", "from carya.cli import main; main()"]
 
 
-def saved(place: Path, *, seed: int = 0, uri: str = "", **parameters: Any) -> carya.TextRanker:
-    """A small model in a folder; topics have names, and ids that begin with `uri`."""
-    texts, some = corpus(seed=seed)
-    labels = [[uri + label for label in row] for row in some]
+def run_carya(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the `carya` command until it exits."""
+    return subprocess.run([*CARYA, *arguments], capture_output=True, text=True, check=False, timeout=120)
+
+
+def save_model(folder: Path, *, seed: int = 0, uri: str = "", **parameters: Any) -> carya.TextRanker:
+    """Train and save a small model in which label ids start with `uri` and topics have names."""
+    texts, labels = corpus(seed=seed)
+    labels = [[uri + label for label in row] for row in labels]
     names = {uri + topic: topic.title() for topic in TOPICS}
-    model = carya.XRLinear(branching=4, max_leaf=6, n_jobs=1, **parameters)
+    model = carya.XRLinear(branching=4, max_leaf_size=6, n_jobs=1, **parameters)
     ranker = carya.TextRanker(carya.Tfidf(n_jobs=1), model).fit(texts, labels, names=names)
-    ranker.save(place)
+    ranker.save(folder)
     return ranker
 
 
 class Client:
-    """Asks an application in this process."""
+    """HTTP client for an application in this process."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._runner = asyncio.Runner()
-        transport = httpx.ASGITransport(app)
-        self._client = httpx.AsyncClient(transport=transport, base_url="http://carya.test")
+        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://carya.test")
 
     def __enter__(self) -> Client:
         return self
@@ -47,89 +54,100 @@ class Client:
         self._runner.run(self._client.aclose())
         self._runner.close()
 
-    def get(self, path: str, **how: Any) -> httpx.Response:
-        return self._runner.run(self._client.get(path, **how))
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("GET", path, **options)
 
-    def post(self, path: str, message: Any = None, **how: Any) -> httpx.Response:
+    def post(self, path: str, message: Any = None, **options: Any) -> httpx.Response:
         if message is not None:
-            how["json"] = message
-        return self._runner.run(self._client.post(path, **how))
+            options["json"] = message
+        return self.request("POST", path, **options)
 
-    def run(self, made: Any) -> Any:
-        return self._runner.run(made)
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return self._runner.run(self.send(method, path, **options))
 
-    def posts(self, path: str, messages: list[Any]) -> list[httpx.Response]:
-        """All at once."""
+    async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request from a coroutine."""
+        return await self._client.request(method, path, **options)
 
-        async def together() -> list[httpx.Response]:
-            return await asyncio.gather(*(self._client.post(path, json=one) for one in messages))
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in the event loop of the client."""
+        return self._runner.run(coroutine)
 
-        return self._runner.run(together())
+    def post_all(self, path: str, messages: list[Any]) -> list[httpx.Response]:
+        """Send several requests concurrently."""
+
+        async def send_all() -> list[httpx.Response]:
+            return await asyncio.gather(*(self.send("POST", path, json=message) for message in messages))
+
+        return self._runner.run(send_all())
 
 
 class Server:
-    """A server process."""
+    """A running server process and its log."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self.process = process
         self.log = log
         self.port = 0
 
-    def lines(self) -> list[dict[str, Any]]:
-        """What it has logged."""
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        """Return the logged events, optionally only those with the given name."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if name in (None, line["event"])]
 
-    def wait_for(self, event: str, seconds: float = 60, times: int = 1) -> dict[str, Any]:
-        """The first line of the log about an event, when there are so many."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            found = [line for line in self.lines() if line["event"] == event]
-            if len(found) >= times:
-                return found[0]
+    def wait_for(self, event: str, timeout: float = 60, times: int = 1) -> dict[str, Any]:
+        """Wait until an event has been logged `times` times, and return its first occurrence."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            events = self.events(event)
+            if len(events) >= times:
+                return events[0]
             if self.process.poll() is not None:
                 break
             time.sleep(0.05)
-        raise AssertionError(f"no {event!r} in the log: {self.log.read_text()[-2000:]}")
+        raise AssertionError(f"The event {event!r} was not logged. The log ends with: {self.log.read_text()[-2000:]}")
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
 
-    def say(self, data: bytes, *, close_half: bool = False, seconds: float = 20) -> bytes:
-        """What is answered to some bytes until the connection ends, or one answer is whole."""
-        with socket.create_connection(("127.0.0.1", self.port), seconds) as connection:
+    def connect(self, timeout: float = 20) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout)
+
+    def send(self, data: bytes, *, close_half: bool = False) -> bytes:
+        """Send bytes and return one response, or all bytes received until the connection is closed."""
+        with self.connect() as connection:
             with contextlib.suppress(ConnectionError, BrokenPipeError):
                 connection.sendall(data)
                 if close_half:
                     connection.shutdown(socket.SHUT_WR)
-            return read_answer(connection)
+            return read_response(connection)
 
 
-def read_answer(connection: socket.socket) -> bytes:
-    """One answer, or what came before the connection ended."""
-    got = b""
+def read_response(connection: socket.socket) -> bytes:
+    """Return one response, or all bytes received until the connection is closed."""
+    received = b""
     with contextlib.suppress(ConnectionError):
         while data := connection.recv(65536):
-            got += data
-            head, separator, body = got.partition(b"\r\n\r\n")
+            received += data
+            head, separator, body = received.partition(b"\r\n\r\n")
             if separator and not head.startswith(b"HTTP/1.1 100"):
                 lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
                 if lengths and len(body) >= int(lengths[0].partition(b":")[2]):
                     break
-    return got
+    return received
 
 
 @contextlib.contextmanager
-def server(folder: Path, *arguments: str) -> Iterator[Server]:
-    """`carya serve` on a free port, until the end of the block; it must end well."""
+def start_server(folder: Path, *arguments: str) -> Iterator[Server]:
+    """Run `carya serve` on a free port until the end of the block, and check that the exit code is 0."""
     log = folder / "serve.log"
-    command = [sys.executable, "-c", "from carya.cli import main; main()", "serve", *arguments, "--port", "0"]
     with log.open("wb") as file:
-        process = subprocess.Popen(command, stderr=file, stdout=subprocess.DEVNULL)
-    running = Server(process, log)
+        process = subprocess.Popen([*CARYA, "serve", *arguments, "--port", "0"], stderr=file, stdout=subprocess.DEVNULL)
+    server = Server(process, log)
     try:
-        running.port = int(running.wait_for("listening")["url"].rstrip("/").rpartition(":")[2])
-        httpx.get(running.url("/healthz"), timeout=60).raise_for_status()
-        yield running
+        server.port = int(server.wait_for("listening")["url"].rstrip("/").rpartition(":")[2])
+        httpx.get(server.url("/healthz"), timeout=60).raise_for_status()
+        yield server
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0, log.read_text()[-2000:]
     finally:

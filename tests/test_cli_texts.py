@@ -1,14 +1,13 @@
-"""From raw texts to labels by the command."""
+"""Tests for the commands that work on texts: train, predict, evaluate, explain and inspect."""
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import math
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -18,8 +17,9 @@ import pytest
 import scipy.sparse as sp
 
 import carya
-from test_cli import run
-from test_text_ranker import corpus
+
+from command_line import CARYA, run, start
+from topics import corpus
 
 TEXT = "the telescope shows a planet and its moon"
 
@@ -28,78 +28,66 @@ TEXT = "the telescope shows a planet and its moon"
 def jsonl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     for part, seed in (("train", 0), ("test", 1)):
-        texts, labels = corpus(300, seed)
-        rows = (json.dumps({"text": text, "labels": some}) for text, some in zip(texts, labels, strict=True))
-        (folder / f"{part}.jsonl").write_text("\n".join(rows) + "\n")
+        rows = zip(*corpus(300, seed), strict=True)
+        lines = (json.dumps({"text": text, "labels": labels}) for text, labels in rows)
+        (folder / f"{part}.jsonl").write_text("\n".join(lines) + "\n")
     return folder
 
 
 @pytest.fixture(scope="module")
 def model(jsonl: Path) -> Path:
-    done = run("train", str(jsonl / "train.jsonl"), "-o", str(jsonl / "model"), "--max-leaf", "6")
-    assert done.returncode == 0, done.stderr
-    assert "300 rows" in done.stdout
-    assert done.stderr == ""  # no bars where there is no terminal
+    result = run("train", str(jsonl / "train.jsonl"), "-o", str(jsonl / "model"), "--max-leaf-size", "6")
+    assert result.returncode == 0, result.stderr
+    assert "300 rows" in result.stdout
+    assert result.stderr == "", "progress bars are for terminals only"
     return jsonl / "model"
 
 
-def test_flags_are_parameters(jsonl: Path, tmp_path: Path) -> None:
+def test_options_set_parameters(jsonl: Path, tmp_path: Path) -> None:
+    options = {
+        "--analyzer": "word,char_wb",
+        "--ngram-range": "1,1/3,4",
+        "--max-df": "0.9",
+        "--norm": "l1",
+        "--branching": "4",
+        "--negatives": "teacher,both",
+        "--index-features": "none",
+        "--C": "2.5",
+        "--random-state": "3",
+        "--threads": "1",
+    }
     out = tmp_path / "model"
-    flags = [
-        "--analyzer",
-        "word,char_wb",
-        "--ngram-range",
-        "1,1/3,4",
-        "--no-lowercase",
-        "--max-df",
-        "0.9",
-        "--norm",
-        "l1",
-    ]
-    flags += [
-        "--branching",
-        "4",
-        "--negatives",
-        "teacher,both",
-        "--index-features",
-        "none",
-        "--cost",
-        "2.5",
-        "--seed",
-        "3",
-    ]
-    done = run("train", str(jsonl / "train.jsonl"), "-o", str(out), "--json", "--threads", "1", *flags)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["rows"] == 300
-    opened = carya.load(out)
-    text, made = opened.vectorizer_, opened.model_
-    assert (text.analyzer, text.ngram_range) == (("word", "char_wb"), ((1, 1), (3, 4)))
-    assert (text.lowercase, text.max_df, text.norm) == (False, 0.9, "l1")
-    assert (made.branching, made.negatives, made.index_features) == (4, ("teacher", "both"), None)
-    assert (made.cost, made.seed, made.verbose) == (2.5, 3, False)
+    flags = [*itertools.chain.from_iterable(options.items()), "--no-lowercase", "--json"]
+    result = run("train", str(jsonl / "train.jsonl"), "-o", str(out), *flags)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["rows"] == 300
+    ranker = carya.load(out)
+    tfidf, tree = ranker.vectorizer_, ranker.model_
+    assert (tfidf.analyzer, tfidf.ngram_range) == (("word", "char_wb"), ((1, 1), (3, 4)))
+    assert (tfidf.lowercase, tfidf.max_df, tfidf.norm) == (False, 0.9, "l1")
+    assert (tree.branching, tree.negatives, tree.index_features) == (4, ("teacher", "both"), None)
+    assert (tree.C, tree.seed, tree.verbose) == (2.5, 3, False)
+    assert (tfidf.n_jobs, tree.n_jobs) == (1, 1)
 
 
 def test_evaluate(model: Path, jsonl: Path) -> None:
-    done = run("evaluate", str(model), str(jsonl / "test.jsonl"), "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    result = run("evaluate", str(model), str(jsonl / "test.jsonl"), "--json")
+    assert result.returncode == 0, result.stderr
     ranker = carya.load(model)
-    texts, labels = corpus(300, 1)
-    assert found["P@1"] == pytest.approx(ranker.score(texts, labels))
-    assert "nDCG" in run("evaluate", str(model), str(jsonl / "test.jsonl"), "--precisions").stdout
+    assert json.loads(result.stdout)["P@1"] == pytest.approx(ranker.score(*corpus(300, 1)))
+    assert "nDCG" in run("evaluate", str(model), str(jsonl / "test.jsonl"), "--weight-dtypes").stdout
 
 
-def test_labels_never_seen_count_as_missed(model: Path, tmp_path: Path) -> None:
+def test_unknown_labels_count_as_misses(model: Path, tmp_path: Path) -> None:
     row = {"text": TEXT, "labels": ["astronomy", "a new label", "another one"]}
     (tmp_path / "new.jsonl").write_text(json.dumps(row) + "\n")
-    found = json.loads(run("evaluate", str(model), str(tmp_path / "new.jsonl"), "--json").stdout)
-    assert found["R@10"] == pytest.approx(1 / 3)
+    measured = json.loads(run("evaluate", str(model), str(tmp_path / "new.jsonl"), "--json").stdout)
+    assert measured["R@10"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("form", ["txt", "txt.gz", "jsonl", "csv", "-"])
 def test_predict(model: Path, tmp_path: Path, form: str) -> None:
     texts, _ = corpus(5, seed=4)
-    ranker = carya.load(model)
     path = tmp_path / f"texts.{form}"
     if form.startswith("txt"):
         raw = ("\n".join(texts) + "\n").encode()
@@ -108,270 +96,271 @@ def test_predict(model: Path, tmp_path: Path, form: str) -> None:
         path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     elif form == "csv":
         path.write_text("text,year\n" + "".join(f"{text},2020\n" for text in texts))
-    command = [sys.executable, "-c", "from carya.cli import main; main()", "predict", str(model)]
-    command += ["-" if form == "-" else str(path), "--top-k", "3"]
-    given = "\n".join(texts) if form == "-" else None
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
-    answers = [json.loads(line)["labels"] for line in done.stdout.splitlines()]
-    want = ranker.suggest_all(texts, top_k=3)
-    assert [[one["label"] for one in answer] for answer in answers] == [[one.label for one in row] for row in want]
+    source, standard_input = ("-", "\n".join(texts)) if form == "-" else (str(path), None)
+    result = run("predict", str(model), source, "--top-k", "3", input=standard_input)
+    assert result.returncode == 0, result.stderr
+    rankings = [json.loads(line)["labels"] for line in result.stdout.splitlines()]
+    expected = carya.load(model).suggest_all(texts, top_k=3)
+    assert [[entry["label"] for entry in ranking] for ranking in rankings] == [
+        [suggestion.label for suggestion in suggestions] for suggestions in expected
+    ]
 
 
-def test_answers_follow_at_once(model: Path) -> None:
-    """A line in, a line out: nobody waits for the end of the input."""
-    command = [sys.executable, "-c", "from carya.cli import main; main()", "predict", str(model), "-"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+def test_predict_writes_files(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text(f"{TEXT}\n")
+    result = run("predict", str(model), "texts.txt", "-o", "labels.jsonl.gz", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    (line,) = gzip.decompress((tmp_path / "labels.jsonl.gz").read_bytes()).decode().splitlines()
+    assert len(json.loads(line)["labels"]) == 10
+    (tmp_path / "empty.txt").touch()
+    result = run("predict", str(model), "empty.txt", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(("options", "line"), [([], TEXT), (["--format", "jsonl"], json.dumps({"text": TEXT}))])
+def test_predict_processes_each_line_as_it_arrives(model: Path, options: list[str], line: str) -> None:
+    with start("predict", str(model), "-", *options, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
         for _ in range(3):
-            process.stdin.write(TEXT + "\n")
+            process.stdin.write(line + "\n")
             process.stdin.flush()
             assert json.loads(process.stdout.readline())["labels"]
+        watchdog.cancel()
         process.stdin.close()
         assert process.wait(20) == 0
 
 
 def test_explain(model: Path) -> None:
-    told = json.loads(run("explain", str(model), TEXT, "--label", "astronomy", "--json").stdout)
-    assert told["label"] == "astronomy"
-    assert {"telescope", "planet"} <= {one["term"] for one in told["terms"]}
-    shown = run("explain", str(model), TEXT).stdout
+    explanation = json.loads(run("explain", str(model), TEXT, "--label", "astronomy", "--json").stdout)
+    assert explanation["label"] == "astronomy"
+    assert {"telescope", "planet"} <= {term["term"] for term in explanation["terms"]}
+    printed = run("explain", str(model), TEXT).stdout
     best = carya.load(model).suggest(TEXT, top_k=1)[0]
-    why = carya.load(model).explain(TEXT, best.label)
-    assert shown.startswith(f"{best.name}: {why.score:.4f}")
-    assert f"all levels: {why.score:.4f}" in shown
-    assert shown.count("level ") == len(why.levels)
-    assert shown.count("cluster of") == len(why.levels) - 1, "clusters have names"
-    assert f"×{math.exp(why.terms[0].share):.3g}  {why.terms[0].term}" in shown
-    none = run("explain", str(model), "", "--label", "chess").stdout
-    assert "that of a text without any known term" in none
-    command = [sys.executable, "-c", "from carya.cli import main; main()", "explain", str(model), "-", "--json"]
-    read = subprocess.run(command, input=TEXT.encode(), capture_output=True, check=True)
-    assert json.loads(read.stdout) == json.loads(json.dumps(why.to_dict()))
-    bad = subprocess.run(command, input=b"bad \xff", capture_output=True, check=False)
-    assert (bad.returncode, bad.stderr) == (2, b"carya: standard input: not UTF-8 (byte 5)\n")
+    expected = carya.load(model).explain(TEXT, best.label)
+    assert printed.startswith(f"{best.name}: score {expected.score:.4f}\n")
+    assert f"all levels: {expected.score:.4f}" in printed
+    assert printed.count("level ") == len(expected.levels)
+    assert printed.count("cluster of") == len(expected.levels) - 1
+    assert f"×{math.exp(expected.terms[0].contribution):.3g}  {expected.terms[0].term}" in printed
+    assert "it is the score of an empty text" in run("explain", str(model), "", "--label", "chess").stdout
+    from_input = run("explain", str(model), "-", "--json", input=TEXT)
+    assert json.loads(from_input.stdout) == json.loads(json.dumps(expected.to_dict()))
 
 
-def test_explain_a_model_of_several_trees(jsonl: Path, model: Path, tmp_path: Path) -> None:
-    ranker = carya.load(model)
+def test_explain_shows_the_probability_of_a_calibrated_model(model: Path, jsonl: Path, tmp_path: Path) -> None:
+    calibrated = str(tmp_path / "model")
+    assert run("calibrate", str(model), str(jsonl / "test.jsonl"), "-o", calibrated).returncode == 0
+    ranker = carya.load(calibrated)
+    best = ranker.suggest(TEXT, top_k=1)[0]
+    probability = ranker.calibration_([best.score])[0]
+    assert f", probability {probability:.0%}\n" in run("explain", calibrated, TEXT).stdout
+
+
+def test_explain_a_model_with_several_trees(model: Path, tmp_path: Path) -> None:
+    tfidf = carya.load(model).vectorizer
     texts, labels = corpus(100)
-    several = carya.Ensemble(carya.XRLinear(max_leaf=8, n_jobs=1), n_trees=2)
-    carya.TextRanker(ranker.vectorizer, several).fit(texts, labels).save(tmp_path / "two")
-    carya.TextRanker(ranker.vectorizer, carya.NearestNeighbours()).fit(texts, labels).save(tmp_path / "none")
+    ensemble = carya.Ensemble(carya.XRLinear(max_leaf_size=8, n_jobs=1), n_trees=2)
+    carya.TextRanker(tfidf, ensemble).fit(texts, labels).save(tmp_path / "two")
+    carya.TextRanker(tfidf, carya.NearestNeighbors()).fit(texts, labels).save(tmp_path / "none")
     refused = run("explain", str(tmp_path / "two"), TEXT)
     assert refused.returncode == 2
-    assert "of its 2 trees can: give --tree 1 to --tree 2" in refused.stderr
-    shown = run("explain", str(tmp_path / "two"), TEXT, "--tree", "2", "--label", "astronomy").stdout
+    assert "The score of Ensemble cannot be explained, only those of its trees" in refused.stderr
+    assert "Pass --tree 1 to --tree 2." in refused.stderr
+    printed = run("explain", str(tmp_path / "two"), TEXT, "--tree", "2", "--label", "astronomy").stdout
     score = carya.load(tmp_path / "two").explain(TEXT, "astronomy", tree=1).score
-    assert shown.startswith(f"astronomy: {score:.4f} by tree 2")
-    assert "--tree is 3, the model has 2 trees" in run("explain", str(tmp_path / "two"), TEXT, "--tree", "3").stderr
-    assert "NearestNeighbours, which has no label tree" in run("explain", str(tmp_path / "none"), TEXT).stderr
+    assert printed.startswith(f"astronomy: score {score:.4f} of tree 2")
+    refused = run("explain", str(tmp_path / "two"), TEXT, "--tree", "3")
+    assert "--tree must be at most 2, the number of trees in the model, got 3." in refused.stderr
+    assert "NearestNeighbors has no label tree." in run("explain", str(tmp_path / "none"), TEXT).stderr
 
 
-def test_a_saved_model_is_quiet(model: Path) -> None:
-    opened = carya.load(model)
-    assert not opened.vectorizer_.verbose
-    assert not opened.model_.verbose
+def test_saved_models_are_silent(model: Path) -> None:
+    ranker = carya.load(model)
+    assert not ranker.vectorizer_.verbose
+    assert not ranker.model_.verbose
 
 
 def test_presets_and_trees(jsonl: Path, tmp_path: Path) -> None:
-    for name, flags, kind in [("fast", ["--preset", "fast"], "XRLinear"), ("three", ["--trees", "3"], "Ensemble")]:
-        done = run("train", str(jsonl / "train.jsonl"), "-o", str(tmp_path / name), "--min-df", "1", *flags)
-        assert done.returncode == 0, done.stderr
-        opened = carya.load(tmp_path / name)
-        assert type(opened.model_).__name__ == kind
-        shown = run("inspect", str(tmp_path / name))
-        assert shown.returncode == 0, shown.stderr
-        assert kind in shown.stdout
+    for name, options, kind in [("fast", ["--preset", "fast"], "XRLinear"), ("three", ["--trees", "3"], "Ensemble")]:
+        result = run("train", str(jsonl / "train.jsonl"), "-o", str(tmp_path / name), "--min-df", "1", *options)
+        assert result.returncode == 0, result.stderr
+        ranker = carya.load(tmp_path / name)
+        assert type(ranker.model_).__name__ == kind
+        assert not any(member.verbose for member in getattr(ranker.model_, "members_", ()))
+        inspected = run("inspect", str(tmp_path / name))
+        assert inspected.returncode == 0, inspected.stderr
+        assert kind in inspected.stdout
     both = run("train", str(jsonl / "train.jsonl"), "-o", str(tmp_path / "no"), "--preset", "fast", "--trees", "3")
     assert both.returncode == 2
-    assert "--trees cannot be told besides --preset" in both.stderr
-    unknown = run("train", str(jsonl / "train.jsonl"), "-o", str(tmp_path / "no"), "--preset", "fats")
-    assert unknown.returncode == 2
-    assert "did you mean 'fast'" in unknown.stderr
+    assert "--trees cannot be combined with --preset" in both.stderr
 
 
-def test_the_accurate_preset_looks_at_characters_too(jsonl: Path, tmp_path: Path) -> None:
+def test_the_accurate_preset_uses_character_n_grams(jsonl: Path, tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
     data, accurate = str(jsonl / "train.jsonl"), ["--preset", "accurate", "--min-df", "1"]
-    done = run("train", data, "-o", str(tmp_path / "model"), *accurate)
-    assert done.returncode == 0, done.stderr
-    opened = carya.load(tmp_path / "model")
-    assert list(opened.vectorizer_.analyzer) == ["word", "char_wb"]
-    assert opened.model_.members_[0].widths_ == (opened.vectorizer_.widths_[0], 0)
-    words = run("train", data, "-o", str(tmp_path / "words"), *accurate, "--analyzer", "word")
-    assert words.returncode == 0, words.stderr
+    result = run("train", data, "-o", str(tmp_path / "model"), *accurate)
+    assert result.returncode == 0, result.stderr
+    ranker = carya.load(tmp_path / "model")
+    assert list(ranker.vectorizer_.analyzer) == ["word", "char_wb"]
+    assert ranker.model_.members_[0].widths_ == (ranker.vectorizer_.widths_[0], 0)
+    result = run("train", data, "-o", str(tmp_path / "words"), *accurate, "--analyzer", "word")
+    assert result.returncode == 0, result.stderr
     assert carya.load(tmp_path / "words").vectorizer_.analyzer == "word"
 
 
 def test_inspect(model: Path) -> None:
-    assert "Tfidf(" in run("inspect", str(model)).stdout
-    assert json.loads(run("inspect", str(model), "--json").stdout)["texts"]["terms"][0] > 20
+    assert "vectorizer: Tfidf(" in run("inspect", str(model)).stdout
+    description = json.loads(run("inspect", str(model), "--json").stdout)
+    assert description["vectorizer"]["terms"][0] > 20
+    assert description["vectorizer"]["parameters"]["min_df"] == 2
 
 
 def test_matrices(tmp_path: Path) -> None:
     X, Y = carya.data.make_world(400, 40, seed=0)
     sp.save_npz(tmp_path / "X.trn.npz", sp.csr_matrix(X))
     sp.save_npz(tmp_path / "Y.trn.npz", sp.csr_matrix(Y))
-    done = run("train", str(tmp_path), "-o", str(tmp_path / "model"), "--max-leaf", "10")
-    assert done.returncode == 0, done.stderr
+    result = run("train", str(tmp_path), "-o", str(tmp_path / "model"), "--max-leaf-size", "10", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["kind"] == "xr-linear"
+    assert not carya.load(tmp_path / "model").verbose
     lines = run("predict", str(tmp_path / "model"), str(tmp_path / "X.trn.npz"), "--top-k", "1").stdout.splitlines()
     best = np.array([json.loads(line)["labels"][0]["label"] for line in lines])
     assert (Y[np.arange(400), best] > 0).mean() > 0.8
-    found = run("evaluate", str(tmp_path / "model"), str(tmp_path), "--part", "train", "--json")
-    assert json.loads(found.stdout)["rows"] == 400
+    measured = run("evaluate", str(tmp_path / "model"), str(tmp_path), "--part", "train", "--json")
+    assert json.loads(measured.stdout)["rows"] == 400
+    for options, message in (
+        (["--min-df", "3"], "--min-df applies to texts, but"),
+        (["--model", "xr-transformer"], "XRTransformer requires texts, but"),
+    ):
+        result = run("train", str(tmp_path), "-o", str(tmp_path / "no"), *options)
+        assert result.returncode == 2
+        assert message in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "nowhere.jsonl", "-o", "m"], "carya: nowhere.jsonl: No such file or directory"),
-        (["train", "{data}", "-o", "m", "--cost", "much"], "carya: --cost is 'much'; it must be a number above 0"),
-        (["train", "{data}", "-o", "m", "--norm", "l3"], "carya: --norm is 'l3'; it must be 'l1', 'l2' or None"),
-        (["train", "{data}", "-o", "m", "--treshold", "1"], "--threshold"),
+        (["train", "{data}", "-o", "m", "--C", "much"], "--C must be a number > 0, got 'much'."),
+        (["train", "{data}", "-o", "m", "--norm", "l3"], "--norm must be 'l1', 'l2' or None, got 'l3'."),
         (["train", "{data}", "-o", "{data}"], "exists and is not a folder"),
-        (["train", "{data}", "-o", "m", "--min-df", "400"], "carya: no term is in at least 400"),
-        (["predict", "nowhere"], "carya: nowhere is not a Carya model"),
-        (["predict", "{model}", "{folder}/x.npz"], "No such file or directory"),
-        (["explain", "{model}", "telescope", "--label", "astronomi"], "did you mean 'astronomy'?"),
-        (["explain", "{model}", "zzz"], "carya: the model knows no term of the text"),
-        (["evaluate", "{model}", "{data}", "y.npz"], "was trained on texts"),
+        (["train", "{data}", "-o", "foreign"], "foreign exists and is not a Carya model"),
+        (["train", "{data}", "-o", "m", "--min-df", "400"], "No term occurs in at least 400"),
+        (["train", "{data}", "-o", "m", "--representation", "pifa+lf"], "requires label names. Pass --vocabulary."),
+        (["train", "{data}", "-o", "m", "--penalty", "l1", "--loss", "hinge"], "penalty='l1' requires loss="),
+        (["train", "{data}", "-o", "m", "--epochs", "1"], "--epochs requires --model xr-transformer or x-transformer."),
+        (["train", "{data}", "-o", "m", "--model", "x-transformer", "--trees", "2"], "--trees requires --model xr-lin"),
+        (["train", "{data}", "-o", "m", "--preset", "slice", "--branching", "4"], "no parameter 'branching'"),
+        (["train", "t.jsonl", "-o", "m", "--labels", "t.jsonl"], "The format 'jsonl' does not support labels"),
+        (["train", "empty.jsonl", "-o", "m"], "empty.jsonl contains no rows. At least one is required."),
+        (["train", "empty.csv", "-o", "m"], "empty.csv: Missing header. The file is empty."),
+        (["predict", "{model}", "x.npz"], "x.npz contains features, but"),
+        (["predict", "{model}", "nowhere.txt"], "nowhere.txt: No such file or directory"),
+        (["explain", "{model}", "telescope", "--label", "astronomi"], "Did you mean 'astronomy'?"),
+        (["explain", "{model}", "zzz"], "The text contains no term of the model's vocabulary."),
+        (["evaluate", "{model}", "{data}", "y.npz"], "was trained on texts. Pass texts and their labels instead"),
+        (["evaluate", "{model}", "x.npz"], "x.npz contains features, but"),
+        (["evaluate", "{model}", "empty.jsonl"], "empty.jsonl contains no rows. At least one is required."),
+        (["evaluate", "{model}", "t.jsonl"], "have no label in common: the first label of the data is 'unknown'"),
+        (["calibrate", "{model}", "x.npz"], "x.npz contains features, but"),
+        (["demo", "--out", "foreign"], "foreign exists and is not a Carya model"),
+        (["demo", "--lists", "nowhere"], "--lists must be a folder of package lists, got nowhere."),
+        (["data", "convert", "t.jsonl", "o.txt", "--to-labels", "o.txt"], "cannot store both texts and labels"),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_what_cannot_be(model: Path, jsonl: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
-    names = {"data": str(jsonl / "train.jsonl"), "model": str(model), "folder": str(jsonl)}
-    done = run(*(one.format(**names) for one in arguments), cwd=tmp_path)
-    assert done.returncode == 2, done.stdout
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "m").exists()
+def test_invalid_usage_prints_one_line_and_writes_nothing(
+    model: Path, jsonl: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "t.jsonl").write_text(json.dumps({"text": "some words", "labels": ["unknown"]}) + "\n")
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "empty.csv").touch()
+    sp.save_npz(tmp_path / "x.npz", sp.eye_array(3, format="csr"))
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "letter.txt").write_text("dear")
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    names = {"data": str(jsonl / "train.jsonl"), "model": str(model)}
+    result = run(*(argument.format(**names) for argument in arguments), cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("carya: ")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
 
 
-def test_input_that_is_no_text(model: Path) -> None:
-    command = [sys.executable, "-c", "from carya.cli import main; main()", "predict", str(model), "-"]
-    done = subprocess.run(command, input=b"good\nbad \xff\n", capture_output=True, check=False)
-    assert done.returncode == 2
-    assert b"carya: standard input, line 2: not UTF-8 (byte 5)" in done.stderr
+def test_standard_input_must_be_utf_8(model: Path) -> None:
+    for arguments, message in (
+        (["predict", str(model), "-"], b"carya: Standard input must be UTF-8, but byte 5 of line 2 is not.\n"),
+        (["explain", str(model), "-"], b"carya: Standard input must be UTF-8, but byte 10 is not.\n"),
+    ):
+        result = subprocess.run([*CARYA, *arguments], input=b"good\nbad \xff\n", capture_output=True, check=False)
+        assert (result.returncode, result.stderr) == (2, message)
 
 
-def test_a_broken_pipe_is_no_trouble(model: Path, tmp_path: Path) -> None:
+def test_a_broken_pipe_is_silent(model: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text(f"{TEXT}\n" * 20_000)
-    line = f"{sys.executable} -c 'from carya.cli import main; main()' predict {model} {tmp_path}/texts.txt | head -1"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
-    assert done.stdout.count("\n") == 1
-    assert "Traceback" not in done.stderr
-
-
-def test_an_interrupted_training_leaves_nothing(tmp_path: Path) -> None:
-    texts, labels = corpus(20_000, seed=7)
-    rows = (
-        json.dumps({"text": f"{text} w{i}", "labels": some})
-        for i, (text, some) in enumerate(zip(texts, labels, strict=True))
+    pipe = 'set -o pipefail; "$@" | head -1'
+    result = subprocess.run(
+        ["bash", "-c", pipe, "-", *CARYA, "predict", str(model), str(tmp_path / "texts.txt")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    (tmp_path / "big.jsonl").write_text("\n".join(rows) + "\n")
-    command = [sys.executable, "-c", "from carya.cli import main; main()", "train", "big.jsonl", "-o", "model"]
-    command += ["--max-passes", "2000", "--tolerance", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(2.0)
-        os.kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+    assert (result.stdout.count("\n"), result.stderr, result.returncode) == (1, "", 1)
+
+
+def test_a_full_disk_prints_a_one_line_error(model: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [*CARYA, "predict", str(model)], input=TEXT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (result.returncode, result.stderr) == (1, "carya: No space left on device\n")
+
+
+def test_interrupted_training_leaves_no_files(tmp_path: Path) -> None:
+    rows = enumerate(zip(*corpus(20_000, seed=7), strict=True))
+    lines = (json.dumps({"text": f"{text} w{number}", "labels": labels}) for number, (text, labels) in rows)
+    arguments = ["train", "-", "--format", "jsonl", "-o", "model", "--max-iter", "1000000", "--tol", "0"]
+    with start(*arguments, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin
+        process.stdin.write("\n".join(lines) + "\n")  # returns when almost all of the input has been read
+        process.stdin.close()
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        process.stdin = None  # already closed; communicate would flush it
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "carya: interrupted" in errors
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["big.jsonl"]
-
-
-def test_help_ends_with_examples() -> None:
-    for verb in ("train", "predict", "evaluate", "explain", "inspect", "demo", "import-pecos"):
-        said = run(verb, "--help").stdout
-        assert "Examples:" in said, verb
-        assert said.rstrip().splitlines()[-1].strip().startswith(("carya", "zcat", "cat", "echo")), verb
-    assert "--beam-width" in run("train", "--help").stdout
+    assert errors.strip() == "carya: Interrupted."
+    assert not list(tmp_path.iterdir())
 
 
 def test_annif_data(tmp_path: Path) -> None:
     texts, labels = corpus(200)
-    uris = {
-        label: f"http://example.org/{at}" for at, label in enumerate(sorted({one for row in labels for one in row}))
-    }
-    rows = (f"{text}\t{' '.join(f'<{uris[one]}>' for one in row)}" for text, row in zip(texts, labels, strict=True))
+    known = sorted({label for row in labels for label in row})
+    uris = {label: f"http://example.org/{number}" for number, label in enumerate(known)}
+    rows = (f"{text}\t{' '.join(f'<{uris[label]}>' for label in row)}" for text, row in zip(texts, labels, strict=True))
     (tmp_path / "data.tsv").write_text("\n".join(rows) + "\n")
-    (tmp_path / "voc.tsv").write_text("".join(f"<{uri}>\t{label}\n" for label, uri in uris.items()))
-    done = run("train", "data.tsv", "-o", "model", "--vocabulary", "voc.tsv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "vocabulary.tsv").write_text("".join(f"<{uri}>\t{label}\n" for label, uri in uris.items()))
+    result = run("train", "data.tsv", "-o", "model", "--vocabulary", "vocabulary.tsv", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     first = run("predict", "model", "data.tsv", "--top-k", "1", cwd=tmp_path).stdout.splitlines()[0]
     (best,) = json.loads(first)["labels"]
     assert uris[best["name"]] == best["label"]
-    done = run("evaluate", "model", "data.tsv", "--json", cwd=tmp_path)
-    assert json.loads(done.stdout)["P@1"] > 0.9
+    result = run("evaluate", "model", "data.tsv", "--json", cwd=tmp_path)
+    assert json.loads(result.stdout)["P@1"] > 0.9
     (tmp_path / "other.tsv").write_text("http://example.org/none\tnothing\n")
-    done = run("train", "data.tsv", "-o", "model", "--vocabulary", "other.tsv", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "names has none of the labels: it has 'http://example.org/none'" in done.stderr
+    result = run("train", "data.tsv", "-o", "model", "--vocabulary", "other.tsv", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "names contains none of the labels: its first key is 'http://example.org/none'" in result.stderr
 
 
 def test_svmlight_data(tmp_path: Path) -> None:
     rows = [f"{label} {1 + label}:1 {11 + row % 3}:0.5" for row in range(60) for label in range(1, 6)]
     (tmp_path / "train.svm").write_text("\n".join(rows) + "\n")
-    (tmp_path / "test.svm").write_text("1 2:1\n2 3:1\n")  # far fewer columns
+    (tmp_path / "test.svm").write_text("1 2:1\n2 3:1\n")  # fewer columns than in training
     assert run("train", "train.svm", "-o", "model", cwd=tmp_path).returncode == 0
-    done = run("evaluate", "model", "test.svm", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["P@1"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train", "t.jsonl", "-o", "m", "--labels", "t.jsonl"], "the format 'jsonl' knows no labels"),
-        (["train", "t.jsonl", "-o", "foreign"], "it is left alone"),
-        (["demo", "--out", "foreign"], "it is left alone"),
-        (["demo", "--lists", "nowhere"], "nowhere is no folder of package lists"),
-        (["data", "convert", "t.jsonl", "o.txt", "--to-labels", "o.txt"], "cannot hold both texts and labels"),
-        (["evaluate", "{model}", "empty.jsonl"], "there are no rows to evaluate on"),
-        (["evaluate", "{model}", "t.jsonl"], "the model knows none of its labels"),
-        (["predict", "{model}", "t.txt", "--threads", "0"], "'n_jobs'"),
-        (["train", "t.jsonl", "-o", "m", "--representation", "pifa+lf"], "give --vocabulary"),
-    ],
-)
-def test_what_is_refused(model: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
-    (tmp_path / "t.jsonl").write_text(json.dumps({"text": "some words", "labels": ["unheard of"]}) + "\n")
-    (tmp_path / "t.txt").write_text("some words\n")
-    (tmp_path / "empty.jsonl").write_text("")
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "letter.txt").write_text("dear")
-    done = run(*(one.format(model=model) for one in arguments), cwd=tmp_path)
-    assert done.returncode == 2, done.stdout
-    assert message in done.stderr
-    assert (tmp_path / "foreign" / "letter.txt").exists()
-
-
-def test_a_full_disk_is_one_line(model: Path) -> None:
-    line = f"echo {TEXT} | {sys.executable} -c 'from carya.cli import main; main()' predict {model} > /dev/full"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert "No space left on device" in done.stderr
-
-
-def test_json_lines_are_answered_as_they_come(model: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        "from carya.cli import main; main()",
-        "predict",
-        str(model),
-        "-",
-        "--format",
-        "jsonl",
-    ]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(json.dumps({"text": TEXT}) + "\n")
-        process.stdin.flush()
-        waited = threading.Timer(20, process.kill)
-        waited.start()
-        assert json.loads(process.stdout.readline())["labels"]
-        waited.cancel()
-        process.stdin.close()
-        assert process.wait(20) == 0
+    result = run("evaluate", "model", "test.svm", "--json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["P@1"] == 1.0

@@ -1,180 +1,403 @@
-"""What every model promises, whatever its parameters and whatever form its data come in."""
+"""Contract tests: each test in the first part runs on every kind of model in model_kinds.py."""
 
 from __future__ import annotations
 
+import copy
+import inspect
+import itertools
+import json
 import pickle
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 import carya
-from carya.data import World
-from carya.errors import InputError, NotFittedError
+from carya.data import SyntheticData
+from carya.errors import InputError, NotFittedError, ParameterError, UnknownParameterError
 
-MODELS = {
-    "default": {},
-    "one-versus-rest": {"max_depth": 1},
-    "three stages": {"max_depth": 2, "branching": 16},
-    "deep": {"branching": 2, "max_leaf": 5},
-    "both": {"branching": 4, "max_leaf": 8, "negatives": "both"},
-    "as in the paper": {
-        "branching": 4,
-        "max_leaf": 8,
-        "negatives": ("teacher", "both"),
-        "transform": ("l3-hinge", "noop"),
-    },
-    "matcher": {"branching": 4, "max_leaf": 8, "negatives": "matcher", "beam_width": 3},
-    "hinge": {"branching": 4, "max_leaf": 8, "loss": "hinge"},
-    "logistic": {"branching": 4, "max_leaf": 8, "loss": "logistic", "transform": "sigmoid"},
-    "pii": {"branching": 4, "max_leaf": 8, "representation": "pii"},
-    "spectral": {"branching": 4, "max_leaf": 8, "representation": "spectral", "clustering": "kmeans"},
-    "graph": {"branching": 4, "max_leaf": 8, "representation": "graph"},
-    "unbalanced": {"branching": 10, "max_leaf": 8, "max_depth": 3, "balanced": False, "bisect": False},
-    "random tree": {"branching": 4, "max_leaf": 8, "clustering": "random"},
-    "cut": {"branching": 4, "max_leaf": 8, "max_weights": 20},
-    "overlapping": {"branching": 4, "max_leaf": 8, "copies": 3, "beam_width": 2},
-    "no bias": {"branching": 4, "max_leaf": 8, "bias": 0.0},
-}
-FORMS = ["sparse", "dense", "pair"]
+from matrix_helpers import ranking_of, same_matrix, scale
+from model_kinds import (
+    EXHAUSTIVE,
+    KINDS,
+    ModelKind,
+    TrainingSet,
+    params,
+    rank_one,
+    training_set,
+    training_set_with_twins,
+)
+from reference_search import MIN_NORMAL, AmbiguityError, ReferenceSearch
 
 
-def shaped(world: World, pair, form: str):
-    return {"sparse": world.X, "dense": pair[1], "pair": pair}[form]
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted model with its kind, its training data, and a copy of the data made before training."""
+
+    kind: ModelKind
+    model: Any
+    data: TrainingSet
+    data_before: TrainingSet
 
 
-def rows(X, at):
-    return (X[0][at], X[1][at]) if isinstance(X, tuple) else X[at]
+@pytest.fixture(scope="module", params=params(KINDS))
+def fitted(request: pytest.FixtureRequest) -> Fitted:
+    """A fitted model; tests must not modify it."""
+    kind: ModelKind = request.param
+    data = training_set(kind.form)
+    before = data.copy()
+    return Fitted(kind, kind.create().fit(data.inputs, data.labels), data, before)
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def parameters(request: pytest.FixtureRequest) -> dict:
-    return MODELS[request.param]
+@pytest.fixture(params=params(KINDS))
+def kind(request: pytest.FixtureRequest) -> ModelKind:
+    """A kind of model."""
+    kind: ModelKind = request.param
+    return kind
 
 
-@pytest.fixture(scope="module", params=FORMS)
-def fitted(request: pytest.FixtureRequest, parameters: dict, world: World, pair):
-    """A model, what it was trained on, and its parameters."""
-    X = shaped(world, pair, request.param)
-    return carya.XRLinear(n_jobs=2, **parameters).fit(X, world.Y), X, parameters
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of each file of a saved model by path."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def same(a: sp.csr_array, b: sp.csr_array) -> bool:
-    return (
-        np.array_equal(a.indptr, b.indptr) and np.array_equal(a.indices, b.indices) and np.array_equal(a.data, b.data)
+def without_n_jobs(value: Any) -> Any:
+    """Return JSON data without the number of threads and the checksum, which depends on it."""
+    if isinstance(value, dict):
+        return {name: without_n_jobs(item) for name, item in value.items() if name not in ("n_jobs", "checksum")}
+    return [without_n_jobs(item) for item in value] if isinstance(value, list) else value
+
+
+def is_ordered(ranking: list[tuple[int, float]], *, saturates: bool) -> bool:
+    """Return whether scores are in descending order and ties go to the lower label.
+
+    Trees compare log scores, which can differ even if the scores round to 1 or are below the normal range of float32.
+    """
+    return all(
+        first > second or (first == second and (label < other or (saturates and not MIN_NORMAL <= first < 1)))
+        for (label, first), (other, second) in itertools.pairwise(ranking)
     )
 
 
-def test_it_learns(fitted, world: World) -> None:
-    model, X, parameters = fitted
-    common = np.bincount(world.Y.indices).max() / world.Y.shape[0]
-    floor = 0.6 if parameters.get("clustering") != "random" else 0.45
-    if not isinstance(X, tuple) and not sp.issparse(X):
-        floor = common  # sixteen random directions tell less
-    assert carya.metrics.precision(world.Y, model.predict(X, top_k=1), k=1) > floor
+def test_training_rows_are_ranked_well(fitted: Fitted) -> None:
+    assert fitted.model.score(fitted.data.inputs, fitted.data.labels) > fitted.kind.min_precision
 
 
-def test_rows_are_sorted_best_first(fitted) -> None:
-    model, X, _ = fitted
-    S = model.predict(X, top_k=7)
-    for row in range(0, S.shape[0], 50):
-        scores, labels = S[[row]].data, S[[row]].indices
-        assert len(labels) == len(set(labels.tolist())) == 7
-        for a, b, i, j in zip(scores, scores[1:], labels, labels[1:], strict=False):
-            assert (-a, i) < (-b, j) or a == b == 1  # logarithms near 0 differ where what they stand for does not
+def test_rows_are_sorted_best_first(fitted: Fitted) -> None:
+    S = fitted.model.predict(fitted.data.rows(slice(0, 60)), top_k=7)
+    for row in range(60):
+        ranking = ranking_of(S, row)
+        assert len({label for label, _ in ranking}) == len(ranking)
+        assert len(ranking) == 7 or (not fitted.kind.finds_all and 0 < len(ranking) < 7)
+        assert is_ordered(ranking, saturates=fitted.kind.saturates)
 
 
-def test_batch_is_one_by_one(fitted) -> None:
-    model, X, _ = fitted
-    S = model.predict(rows(X, slice(0, 40)), top_k=5)
-    for row in range(40):
-        labels, scores = model.rank(rows(X, [row]), top_k=5)
-        assert np.array_equal(labels, S[[row]].indices)
-        assert np.array_equal(scores, S[[row]].data)
+def test_batch_equals_one_by_one(fitted: Fitted) -> None:
+    S = fitted.model.predict(fitted.data.rows(slice(0, 30)), top_k=5)
+    for row in range(30):
+        assert rank_one(fitted.model, fitted.data.rows([row]), top_k=5) == ranking_of(S, row)
 
 
-def test_threads_and_seed_decide_nothing_and_everything(fitted, world: World, tmp_path: Path) -> None:
-    model, X, parameters = fitted
-    model.save(tmp_path / "two")
-    for jobs in (1, 8):
-        again = carya.XRLinear(n_jobs=jobs, **parameters).fit(X, world.Y)
-        again.set_params(n_jobs=2).save(tmp_path / "other")
-        for file in ("manifest.json", "arrays.bin"):
-            assert (tmp_path / "two" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
-    assert same(model.predict(X), model.set_params(n_jobs=8).predict(X))
-    model.set_params(n_jobs=2)
+def test_same_seed_gives_same_bytes_for_any_number_of_threads(fitted: Fitted, tmp_path: Path) -> None:
+    fitted.model.save(tmp_path / "model")
+    expected = files_of(tmp_path / "model")
+    for n_jobs in (1, 8):
+        other = fitted.kind.create(n_jobs=n_jobs).fit(fitted.data.inputs, fitted.data.labels)
+        other.save(tmp_path / f"{n_jobs} threads")
+        files = files_of(tmp_path / f"{n_jobs} threads")
+        assert files.keys() == expected.keys()
+        for name, content in files.items():
+            if name == "manifest.json":
+                assert without_n_jobs(json.loads(content)) == without_n_jobs(json.loads(expected[name]))
+            else:
+                assert content == expected[name], name
 
 
-def test_saved_and_opened_it_ranks_the_same(fitted, tmp_path: Path) -> None:
-    model, X, _ = fitted
-    model.save(tmp_path / "model")
-    opened = carya.load(tmp_path / "model")
-    assert opened.get_params() | {"tree": None} == model.get_params() | {"tree": None}
-    assert opened.tree_ == model.tree_
-    assert same(opened.predict(X, top_k=6), model.predict(X, top_k=6))
-    assert all(np.array_equal(a, b) for a, b in zip(opened.rank(rows(X, [3])), model.rank(rows(X, [3])), strict=True))
-    opened.save(tmp_path / "again")
-    assert (tmp_path / "again" / "arrays.bin").read_bytes() == (tmp_path / "model" / "arrays.bin").read_bytes()
-
-
-def test_rows_without_features_get_no_labels(fitted) -> None:
-    model, X, _ = fitted
-    some = rows(X, slice(0, 3))
-    empty = tuple(block * 0 for block in some) if isinstance(some, tuple) else some * 0
-    S = model.predict(empty)
-    assert S.nnz == 0
-    assert model.rank(rows(empty, [0]))[0].size == 0
-
-
-def test_no_rows_is_no_error(fitted) -> None:
-    model, X, _ = fitted
-    assert model.predict(rows(X, slice(0, 0))).shape == (0, 150)
-
-
-def test_other_numbers_of_features_are_named(fitted) -> None:
-    model, X, _ = fitted
-    if isinstance(X, tuple):
-        with pytest.raises(InputError, match=r"X has 15 dense columns, the model was trained on 16"):
-            model.predict((X[0], X[1][:, 1:]))
-        with pytest.raises(InputError, match="must be a pair"):
-            model.predict(sp.hstack([X[0], sp.csr_array(X[1])]))
+def test_predictions_do_not_depend_on_the_number_of_threads(fitted: Fitted) -> None:
+    S = fitted.model.predict(fitted.data.inputs)
+    other = copy.deepcopy(fitted.model)
+    if "n_jobs" in other.parameter_names():
+        assert same_matrix(other.set_params(n_jobs=8).predict(fitted.data.inputs), S)
+        assert same_matrix(other.set_params(n_jobs=1).predict(fitted.data.inputs), S)
     else:
-        with pytest.raises(InputError, match=rf"X has {X.shape[1] - 1} columns, the model was trained on {X.shape[1]}"):
-            model.predict(X[:, 1:])
-        with pytest.raises(InputError, match=r"x has 2 rows, rank takes one"):
-            model.rank(X[[0, 1]])
+        for n_jobs in (8, 1):
+            other.vectorizer_.set_params(n_jobs=n_jobs)
+            other.model_.set_params(n_jobs=n_jobs)
+            assert same_matrix(other.predict(fitted.data.inputs), S)
 
 
-# What does not depend on the parameters is tested once.
+def test_loaded_model_ranks_the_same(fitted: Fitted, tmp_path: Path) -> None:
+    fitted.model.save(tmp_path / "model")
+    loaded = carya.load(tmp_path / "model")
+    assert type(loaded) is type(fitted.model)
+    for name in set(loaded.parameter_names()) - fitted.kind.not_saved:
+        assert getattr(loaded, name) == getattr(fitted.model, name), name
+    S = fitted.model.predict(fitted.data.inputs, top_k=6)
+    assert same_matrix(loaded.predict(fitted.data.inputs, top_k=6), S)
+    assert rank_one(loaded, fitted.data.rows([3]), top_k=6) == ranking_of(S, 3)
 
 
-def test_unfitted_models_say_so() -> None:
-    model = carya.XRLinear()
-    for ask in (model.predict, model.rank, model.save, lambda x: model.predict_selected(x, x)):
-        with pytest.raises(NotFittedError, match="not fitted yet: call fit first"):
-            ask(np.ones((1, 1)))
+def test_saving_a_loaded_model_gives_the_same_bytes(fitted: Fitted, tmp_path: Path) -> None:
+    fitted.model.save(tmp_path / "model")
+    carya.load(tmp_path / "model").save(tmp_path / "copy")
+    assert files_of(tmp_path / "copy") == files_of(tmp_path / "model")
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_what_comes_in_is_not_changed(world: World, pair, form: str) -> None:
-    X = shaped(world, pair, form)
-    blocks = [*(X if isinstance(X, tuple) else (X,)), world.Y]
-    before = [block.copy() for block in blocks]
-    model = carya.XRLinear(max_leaf=10, negatives="both").fit(X, world.Y)
-    model.predict(X)
-    model.predict_selected(X, world.Y)
-    model.rank(rows(X, [0]))
-    for was, now in zip(before, blocks, strict=True):
-        if sp.issparse(now):
-            assert same(was, now)
-        else:
-            assert np.array_equal(was, now)
+def test_copied_and_pickled_models_rank_the_same(fitted: Fitted, tmp_path: Path) -> None:
+    fitted.model.save(tmp_path / "model")
+    queries = fitted.data.rows(slice(0, 20))
+    expected = fitted.model.predict(queries)
+    for model in (fitted.model, carya.load(tmp_path / "model")):
+        for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            assert same_matrix(copied.predict(queries), expected)
+
+
+def test_training_and_ranking_leave_the_input_unchanged(fitted: Fitted) -> None:
+    fitted.model.predict(fitted.data.inputs)
+    rank_one(fitted.model, fitted.data.rows([0]))
+    if fitted.kind.brute_force is not None:
+        fitted.kind.brute_force(fitted.model, fitted.data.inputs)
+    assert_equal_data(fitted.data.inputs, fitted.data_before.inputs)
+    assert_equal_data(fitted.data.labels, fitted.data_before.labels)
+
+
+def assert_equal_data(data: Any, expected: Any) -> None:
+    """Check that matrices, pairs of matrices or lists are bit-identical."""
+    if isinstance(data, tuple):
+        for block, expected_block in zip(data, expected, strict=True):
+            assert_equal_data(block, expected_block)
+    elif sp.issparse(data):
+        assert same_matrix(data, expected)
+    else:
+        assert np.array_equal(data, expected) if isinstance(data, np.ndarray) else data == expected
+
+
+@pytest.mark.parametrize("fitted", params([kind for kind in KINDS if kind.brute_force is not None]), indirect=True)
+def test_an_exhaustive_beam_equals_brute_force(fitted: Fitted) -> None:
+    queries = fitted.data.rows(slice(0, 30))
+    assert fitted.kind.brute_force is not None
+    scores = fitted.kind.brute_force(fitted.model, queries)
+    n_labels = scores.shape[1]
+    S = fitted.model.predict(queries, top_k=n_labels, beam_width=EXHAUSTIVE)
+    assert np.diff(S.indptr).tolist() == [n_labels] * 30
+    if fitted.kind.exact:
+        assert np.array_equal(S.toarray(), scores.astype(np.float32))
+    else:
+        assert np.allclose(S.toarray(), scores, rtol=1e-5, atol=1e-7)
+    for row in range(30):
+        assert is_ordered(ranking_of(S, row), saturates=fitted.kind.saturates)
+
+
+@pytest.mark.parametrize("fitted", params([kind for kind in KINDS if kind.name.startswith("XRLinear")]), indirect=True)
+def test_a_narrow_beam_equals_the_reference(fitted: Fitted) -> None:
+    reference = ReferenceSearch(fitted.model)
+    queries = fitted.data.rows(slice(0, 20))
+    blocks = queries if isinstance(queries, tuple) else (queries,)
+    dense = np.hstack([block.toarray() if sp.issparse(block) else block for block in blocks])
+    for beam_width in (1, 3):
+        S = fitted.model.predict(queries, top_k=5, beam_width=beam_width)
+        ambiguous = 0
+        for row in range(20):
+            try:
+                reference.check(dense[row], ranking_of(S, row), top_k=5, beam_width=beam_width)
+            except AmbiguityError:
+                ambiguous += 1
+        assert ambiguous <= 1
+
+
+def test_min_score_drops_exactly_the_labels_below_it(fitted: Fitted) -> None:
+    queries = fitted.data.rows(slice(0, 30))
+    S = fitted.model.predict(queries, top_k=8)
+    median = float(np.median(S.data))
+    for row in range(30):
+        kept = [(label, score) for label, score in ranking_of(S, row) if score >= median]
+        assert rank_one(fitted.model, fitted.data.rows([row]), top_k=8, min_score=median) == kept
+    assert 0 < (S.data >= median).sum() < S.nnz
+
+
+def test_inputs_without_features_get_no_labels(fitted: Fitted) -> None:
+    if fitted.kind.form == "texts":
+        empty: Any = ["", "unknownword"]
+        queries = [[text] for text in empty]
+    else:
+        empty = scale(fitted.data.rows(slice(0, 3)), 0)
+        queries = [scale(fitted.data.rows([0]), 0)]
+    if fitted.kind.ranks_empty:
+        assert np.diff(fitted.model.predict(empty, top_k=3).indptr).tolist() == [3] * len(queries)
+        return
+    assert fitted.model.predict(empty).nnz == 0
+    for query in queries:
+        assert rank_one(fitted.model, query) == []
+
+
+def test_empty_input_gives_an_empty_matrix(fitted: Fitted) -> None:
+    n_labels = fitted.model.predict(fitted.data.rows([0])).shape[1]
+    assert fitted.model.predict(fitted.data.rows(slice(0, 0))).shape == (0, n_labels)
+
+
+def test_top_k_above_the_number_of_labels_is_accepted(fitted: Fitted) -> None:
+    S = fitted.model.predict(fitted.data.rows(slice(0, 3)), top_k=EXHAUSTIVE, beam_width=EXHAUSTIVE)
+    assert 0 < np.diff(S.indptr).max() <= S.shape[1]
 
 
 @pytest.mark.parametrize(
-    "form",
+    ("options", "message"),
+    [
+        ({"top_k": 0}, "top_k must be an integer >= 1, got 0"),
+        ({"top_k": 2.0}, r"top_k must be an integer >= 1, got 2\.0"),
+        ({"beam_width": 0}, "beam_width must be an integer >= 1, got 0"),
+    ],
+)
+def test_invalid_options_are_rejected(fitted: Fitted, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fitted.model.predict(fitted.data.rows(slice(0, 2)), **options)
+    with pytest.raises(InputError, match=message):
+        rank_one(fitted.model, fitted.data.rows([0]), **options)
+
+
+@pytest.mark.parametrize("fitted", params([kind for kind in KINDS if kind.form != "texts"]), indirect=True)
+def test_queries_with_a_different_number_of_features_are_rejected(fitted: Fitted) -> None:
+    model, X = fitted.model, fitted.data.inputs
+    if isinstance(X, tuple):
+        with pytest.raises(InputError, match="X has 15 dense columns, but the model was trained on 16"):
+            model.predict((X[0], X[1][:, 1:]))
+        with pytest.raises(InputError, match=r"X must be a \(sparse, dense\) pair"):
+            model.predict(sp.hstack([X[0], sp.csr_array(X[1])]))
+        return
+    width = X.shape[1]
+    with pytest.raises(InputError, match=f"X has {width - 1} columns, but the model was trained on {width}"):
+        model.predict(X[:, 1:])
+    with pytest.raises(InputError, match="x has 2 rows, but rank accepts a single row"):
+        model.rank(X[[0, 1]])
+
+
+@pytest.mark.parametrize("fitted", params([kind for kind in KINDS if kind.form == "texts"]), indirect=True)
+def test_inputs_that_are_not_texts_are_rejected(fitted: Fitted) -> None:
+    with pytest.raises(InputError, match="texts must be a list of strings, got a single str"):
+        fitted.model.predict("a text")
+    with pytest.raises(InputError, match="text must be a string, got list"):
+        fitted.model.suggest(["a text"])
+
+
+def test_concurrent_queries_get_the_same_rankings(fitted: Fitted) -> None:
+    queries = fitted.data.rows(slice(0, 10))
+    expected = fitted.model.predict(queries)
+    single = [rank_one(fitted.model, fitted.data.rows([row])) for row in range(10)]
+    results: list[tuple[Any, Any]] = []
+
+    def query() -> None:
+        rankings = [rank_one(fitted.model, fitted.data.rows([row])) for row in range(10)]
+        results.append((fitted.model.predict(queries), rankings))
+
+    threads = [threading.Thread(target=query) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    for S, rankings in results:
+        assert same_matrix(S, expected)
+        assert rankings == single
+
+
+@pytest.mark.parametrize("kind", params([kind for kind in KINDS if kind.twins_tie]))
+def test_ties_go_to_the_lower_label(kind: ModelKind) -> None:
+    """Labels 2i and 2i + 1 have the same rows, so many of them have the same score."""
+    data = training_set_with_twins(kind.form)
+    model = kind.create().fit(data.inputs, data.labels)
+    S = model.predict(data.rows(slice(0, 60)), top_k=8, beam_width=EXHAUSTIVE)
+    ties = 0
+    for row in range(60):
+        ranking = ranking_of(S, row)
+        assert is_ordered(ranking, saturates=kind.saturates)
+        scores = dict(ranking)
+        twins = [label for label in scores if label % 2 == 0 and scores.get(label + 1) == scores[label]]
+        ties += len(twins)
+        positions = {label: position for position, (label, _) in enumerate(ranking)}
+        assert all(positions[label] < positions[label + 1] for label in twins if scores[label] not in (0, 1))
+    assert ties >= 5
+
+
+def test_unfitted_models_raise_not_fitted_error(kind: ModelKind, tmp_path: Path) -> None:
+    model = kind.create()
+    query = training_set(kind.form).rows([0])
+    calls: list[Callable[[], Any]] = [
+        lambda: model.predict(query),
+        lambda: model.suggest("a text") if kind.form == "texts" else model.rank(query),
+        lambda: model.save(tmp_path / "model"),
+        lambda: model.score(query, training_set(kind.form).labels[:1]),
+    ]
+    if hasattr(model, "predict_selected"):
+        calls.append(lambda: model.predict_selected(query, np.ones((1, 1))))
+    for call in calls:
+        with pytest.raises(NotFittedError, match=rf"This {type(model).__name__} is not fitted yet\. Call fit first\."):
+            call()
+    assert not (tmp_path / "model").exists()
+
+
+def test_unknown_parameters_are_rejected_with_a_hint(kind: ModelKind) -> None:
+    model = kind.create()
+    name = type(model).__name__
+    known = model.parameter_names()[0]
+    misspelled = known[:2] + known[3:]
+    hint = rf"{name} has no parameter '{misspelled}'\. Did you mean '{known}'\?"
+    calls: list[Callable[[], Any]] = [
+        lambda: type(model)(**{misspelled: 1}),
+        lambda: model.set_params(**{misspelled: 1}),
+    ]
+    for call in calls:
+        with pytest.raises(UnknownParameterError, match=hint):
+            call()
+    with pytest.raises(UnknownParameterError, match=rf"{name} has no parameter 'zzz'\.$"):
+        model.set_params(zzz=1)
+
+
+def test_random_state_is_an_alias_of_seed(kind: ModelKind) -> None:
+    cls = type(kind.create())
+    if "seed" not in cls.parameter_names():
+        assert cls is carya.TextRanker  # the seed is a parameter of its model
+        assert kind.create().set_params(model__random_state=5).model.seed == 5
+        with pytest.raises(UnknownParameterError, match="TextRanker has no parameter 'random_state'"):
+            cls(random_state=7)
+        return
+    assert cls(random_state=7).seed == 7
+    assert cls().set_params(random_state=8).seed == 8
+    assert "random_state" not in cls(random_state=7).get_params()
+    with pytest.raises(ParameterError, match="seed and its alias 'random_state' are both given"):
+        cls(seed=1, random_state=2)
+
+
+def test_parameters_round_trip(fitted: Fitted) -> None:
+    model = fitted.model
+    parameters = model.get_params(deep=False)
+    assert list(parameters) == [name for name in inspect.signature(type(model).__init__).parameters if name != "self"]
+    for copied in (type(model)(**parameters), model.clone(), clone(model)):
+        assert repr(copied) == repr(model)
+        assert not copied.__sklearn_is_fitted__()
+        with pytest.raises(NotFittedError):
+            copied.predict(fitted.data.rows([0]))
+    assert model.__sklearn_is_fitted__()
+    other = clone(model)
+    assert other.set_params(**other.get_params()) is other
+    assert repr(other) == repr(model)
+    nested = [name for name in other.get_params() if name.endswith(("n_jobs", "seed"))]
+    assert nested
+    for name in nested:
+        assert other.set_params(**{name: 77}).get_params()[name] == 77
+    assert fitted.kind.create().get_params()[nested[0]] != 77
+
+
+# The following tests cover XRLinear and do not depend on its parameters.
+
+
+@pytest.mark.parametrize(
+    "convert",
     [
         sp.csr_matrix,
         sp.csr_array,
@@ -187,11 +410,13 @@ def test_what_comes_in_is_not_changed(world: World, pair, form: str) -> None:
     ],
     ids=["csr_matrix", "csr_array", "csc", "coo", "lil", "float64", "array", "list"],
 )
-def test_every_form_of_a_matrix_ranks_the_same(model: carya.XRLinear, world: World, form) -> None:
-    assert same(model.predict(form(world.X[:30])), model.predict(world.X[:30]))
+def test_every_matrix_format_ranks_the_same(
+    model: carya.XRLinear, world: SyntheticData, convert: Callable[[Any], Any]
+) -> None:
+    assert same_matrix(model.predict(convert(world.X[:30])), model.predict(world.X[:30]))
 
 
-def test_unsorted_and_repeated_entries_are_added_up(model: carya.XRLinear, world: World) -> None:
+def test_entries_can_be_unsorted_and_repeated_entries_are_summed(model: carya.XRLinear, world: SyntheticData) -> None:
     x = world.X[[5]]
     shuffled = np.random.default_rng(0).permutation(x.nnz)
     halves = sp.csr_array(
@@ -200,61 +425,57 @@ def test_unsorted_and_repeated_entries_are_added_up(model: carya.XRLinear, world
     assert np.array_equal(model.rank(halves)[0], model.rank(x)[0])
 
 
-def test_sparse_training_serves_arrays_and_the_other_way_round(world: World, pair) -> None:
-    dense = carya.XRLinear(max_leaf=10).fit(pair[1], world.Y)
-    assert same(dense.predict(sp.csr_array(pair[1])), dense.predict(pair[1]))
+def test_models_with_dense_features_accept_sparse_queries(world: SyntheticData, pair: Any) -> None:
+    dense = carya.XRLinear(max_leaf_size=10).fit(pair[1], world.Y)
+    assert same_matrix(dense.predict(sp.csr_array(pair[1])), dense.predict(pair[1]))
 
 
-def test_many_threads_may_ask_at_once(model: carya.XRLinear, world: World) -> None:
-    want = [model.rank(world.X[[row]]) for row in range(40)]
-    wrong = []
-
-    def ask() -> None:
-        for row in range(40):
-            if not np.array_equal(model.rank(world.X[[row]])[0], want[row][0]):
-                wrong.append(row)
-        if not same(model.predict(world.X[:40]), batch):
-            wrong.append(-1)
-
-    batch = model.predict(world.X[:40])
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+def test_unfitted_models_can_be_pickled() -> None:
+    """GridSearchCV sends unfitted models to its worker processes."""
+    for name in ("XRLinear", "NearestNeighbors", "Ensemble", "Reranked", "TextRanker", "XRTransformer", "XTransformer"):
+        model = getattr(carya, name)()
+        assert pickle.loads(pickle.dumps(model)).get_params() == model.get_params()
+    assert pickle.loads(pickle.dumps(carya.XRLinear(max_leaf_size=7))).max_leaf_size == 7
 
 
-def test_a_model_survives_pickle_by_its_parameters() -> None:
-    """Workers of GridSearchCV are sent unfitted models."""
-    sent = pickle.loads(pickle.dumps(carya.XRLinear(max_leaf=7)))
-    assert sent.get_params() == carya.XRLinear(max_leaf=7).get_params()
-
-
-def test_the_beam_of_training_may_be_another(world: World) -> None:
-    options = {"branching": 4, "max_leaf": 10}
-    narrow, both, wide = (
-        carya.XRLinear(**options, **beams).fit(world.X, world.Y)
-        for beams in ({"beam_width": 2}, {"beam_width": 5, "training_beam": 2}, {"beam_width": 5})
+def test_the_seed_determines_the_tree() -> None:
+    data = training_set("sparse")
+    first, second, other = (
+        carya.XRLinear(branching=4, max_leaf_size=8, seed=seed).fit(data.inputs, data.labels) for seed in (0, 0, 1)
     )
-    assert alike(narrow, both)
-    assert not alike(wide, both)
+    assert first.tree_ == second.tree_
+    assert first.tree_ != other.tree_
+
+
+def have_equal_weights(first: carya.XRLinear, second: carya.XRLinear) -> bool:
+    """Return whether two models have the same weights in all layers."""
+    return all(
+        np.array_equal(layer.weights.data, other.weights.data)
+        for layer, other in zip(first.layers_, second.layers_, strict=True)
+    )
+
+
+def test_training_beam_width_replaces_beam_width_in_training(world: SyntheticData) -> None:
+    options: dict[str, Any] = {"branching": 4, "max_leaf_size": 10}
+    beam_widths: list[dict[str, Any]] = [
+        {"beam_width": 2},
+        {"beam_width": 5, "training_beam_width": 2},
+        {"beam_width": 5},
+    ]
+    narrow, both, wide = (carya.XRLinear(**options, **beams).fit(world.X, world.Y) for beams in beam_widths)
+    assert have_equal_weights(narrow, both)
+    assert not have_equal_weights(wide, both)
     assert (both.predict(world.X) != wide.predict(world.X)).nnz > 0
     assert (both.predict(world.X) != narrow.predict(world.X, beam_width=5)).nnz == 0
 
 
-def alike(a: carya.XRLinear, b: carya.XRLinear) -> bool:
-    """Whether two models have learned the same."""
-    return all(np.array_equal(x.weights.data, y.weights.data) for x, y in zip(a.layers_, b.layers_, strict=True))
-
-
-def test_a_beam_over_all_clusters_adds_no_negatives(world: World) -> None:
-    """Joined with the teacher, a matcher that brings every row everywhere is left out; alone it is obeyed."""
-    options = {"branching": 4, "max_leaf": 10, "transform": "l3-hinge"}
+def test_a_beam_with_all_clusters_adds_no_negatives(world: SyntheticData) -> None:
+    """A matcher that selects every cluster for every row is ignored only if it is combined with the teacher."""
+    options: dict[str, Any] = {"branching": 4, "max_leaf_size": 10, "transform": "l3-hinge"}
     teacher = carya.XRLinear(negatives="teacher", **options).fit(world.X, world.Y)
     wide = carya.XRLinear(negatives="both", beam_width=1000, **options).fit(world.X, world.Y)
     narrow = carya.XRLinear(negatives="both", beam_width=2, **options).fit(world.X, world.Y)
     alone = carya.XRLinear(negatives="matcher", beam_width=1000, **options).fit(world.X, world.Y)
-    assert alike(teacher, wide)
-    assert not alike(teacher, narrow)
-    assert not alike(teacher, alone)
+    assert have_equal_weights(teacher, wide)
+    assert not have_equal_weights(teacher, narrow)
+    assert not have_equal_weights(teacher, alone)

@@ -1,8 +1,9 @@
-"""A text ranker to look at, in worlds whose clusters and labels are known."""
+"""Tests for the explorer of text rankers, on data with known clusters and labels."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ from scipy import sparse
 import carya
 from carya.core import storage
 from carya.errors import InputError
-from carya.models.reranked.column_views import first_of_row
+from carya.models.base import Model
+from carya.models.reranked.column_views import first_columns_of_row
 from carya.ranking import NeuralRanker
 from carya.text.explore import cluster_names, tree_view
+from carya.text.explore.cluster_names import ClusterNamer
 from carya.text.explore.explorer import Explorer, compare
 
 from topics import TOPICS, corpus, overlapping_tree
@@ -26,7 +29,7 @@ WORDS = " ".join(TOPICS.values()).split()
 
 @pytest.fixture(scope="module")
 def ranker() -> carya.TextRanker:
-    """Labels by topic, in a tree of their topics; every text of chess has another label too."""
+    """A model with one cluster per topic, in which every text about chess has the additional label "also chess"."""
     texts, labels = corpus(600)
     labels = [row + ["also chess"] * ("chess" in row) for row in labels]
     ids = sorted({label for row in labels for label in row})
@@ -41,160 +44,172 @@ def explorer(ranker: carya.TextRanker) -> Explorer:
 
 
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=8), st.integers(1, 6))
-def test_the_way_of_a_text(explorer: Explorer, words: list[str], width: int) -> None:
+def test_search_trace(explorer: Explorer, words: list[str], beam_width: int) -> None:
     text = " ".join(words)
-    walk = explorer.walk(text, top_k=7, beam_width=width)
-    best = explorer.ranker.suggest(text, top_k=7, beam_width=width)
-    assert [(one.label.label, one.label.name, one.score) for one in walk.found] == [
-        (one.label, one.name, one.score) for one in best
+    trace = explorer.search(text, top_k=7, beam_width=beam_width)
+    best = explorer.ranker.suggest(text, top_k=7, beam_width=beam_width)
+    assert [(scored.label.label, scored.label.name, scored.score) for scored in trace.labels] == [
+        (suggestion.label, suggestion.name, suggestion.score) for suggestion in best
     ]
-    (level,) = walk.levels
-    assert len(level) == min(width, len(TOPICS))
-    assert [one.score for one in level] == sorted((one.score for one in level), reverse=True)
-    held = {one.cluster.node: one.score for one in level}
-    assert [(one.label, one.score) for one in walk.reached] == [(one.label, one.score) for one in walk.found]
-    for one in walk.reached:
-        why = explorer.ranker.explain(text, one.label.label)
-        assert one.parent == why.levels[0].node
-        assert held[one.parent] == pytest.approx(why.levels[0].score, rel=1e-4, abs=1e-9)
-    assert walk.known == ((0, len(text)),) or len(words) > 1
+    (beam,) = trace.levels
+    assert len(beam) == min(beam_width, len(TOPICS))
+    assert [node.score for node in beam] == sorted((node.score for node in beam), reverse=True)
+    scores = {node.cluster.node: node.score for node in beam}
+    assert [(reached.label, reached.score) for reached in trace.reached] == [
+        (scored.label, scored.score) for scored in trace.labels
+    ]
+    for reached in trace.reached:
+        first_level = explorer.ranker.explain(text, reached.label.label).levels[0]
+        assert reached.parent == first_level.node
+        assert scores[reached.parent] == pytest.approx(first_level.score, rel=1e-4, abs=1e-9)
+    assert trace.known_spans == ((0, len(text)),) or len(words) > 1
 
 
-def test_what_is_unknown_is_told(explorer: Explorer) -> None:
+def test_known_spans(explorer: Explorer) -> None:
     text = "Rook, blarg takes a pawn"
-    assert [text[a:b] for a, b in explorer.walk(text).known] == ["Rook", "pawn"]
-    nothing = explorer.walk("blarg")
-    assert (nothing.levels, nothing.found, nothing.known) == (((),), (), ())
+    assert [text[begin:end] for begin, end in explorer.search(text).known_spans] == ["Rook", "pawn"]
+    trace = explorer.search("blarg")
+    assert (trace.levels, trace.labels, trace.known_spans) == (((),), (), ())
 
 
-def test_clusters_are_named_by_what_is_strongest(explorer: Explorer) -> None:
+def test_clusters_are_described_by_frequent_labels_and_strong_terms(explorer: Explorer) -> None:
+    assert explorer.ranker.label_counts_ is not None
     counts = dict(zip(explorer.ranker.labels_, explorer.ranker.label_counts_.tolist(), strict=True))
-    seen = set()
+    described = set()
     for node in range(len(TOPICS)):
         (cluster,) = explorer.tree().clusters(1, [node])
-        (topic,) = {topic for topic in TOPICS for one in cluster.labels if topic in one.label}
-        mine = [label for label in counts if topic in label]
-        assert cluster.n_labels == len(mine)
-        assert [one.count for one in cluster.labels] == sorted((counts[one] for one in mine), reverse=True)[:4]
-        assert len(cluster.words) > 3
-        assert set(" ".join(cluster.words).split()) <= set(TOPICS[topic].split())
-        seen.add(topic)
-    assert seen == set(TOPICS)
+        (topic,) = {topic for topic in TOPICS for label in cluster.labels if topic in label.label}
+        of_topic = [label for label in counts if topic in label]
+        assert cluster.n_labels == len(of_topic)
+        most_frequent = sorted((counts[label] for label in of_topic), reverse=True)[:4]
+        assert [label.count for label in cluster.labels] == most_frequent
+        assert len(cluster.terms) > 3
+        assert set(" ".join(cluster.terms).split()) <= set(TOPICS[topic].split())
+        described.add(topic)
+    assert described == set(TOPICS)
 
 
-def test_words_are_those_of_the_largest_weights(ranker: carya.TextRanker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_have_the_largest_weights(ranker: carya.TextRanker, monkeypatch: pytest.MonkeyPatch) -> None:
     model = ranker.trees_[0]
     terms = ranker.vectorizer_.get_feature_names_out()
-    nodes = {1: [0, 2, 3], 2: [1, 5, 17]}
-    for level, some in nodes.items():
+    for level, nodes in {1: [0, 2, 3], 2: [1, 5, 17]}.items():
         weights = model.layers_[level - 1].matrix().toarray()[:-1]
-        want = []
-        for node in some:
-            order = np.argsort(-weights[:, node], kind="stable")[: cluster_names._KEPT]
-            want.append(cluster_names.distinct((terms[one] for one in order if weights[one, node] > 0), 100))
-            assert np.array_equal(cluster_names.Namer(ranker, model).weights(level, node), weights[:, node])
-        assert cluster_names.Namer(ranker, model).words(level, some, most=100) == want
-        monkeypatch.setattr(cluster_names, "_UNPACKED_AT_ONCE", 1)  # as where a level has very many weights: one by one
-        assert cluster_names.Namer(ranker, model).words(level, some, most=100) == want
-        monkeypatch.undo()
-    assert cluster_names.Namer(ranker, model).words(0, [0]) == [[]]
+        expected = []
+        for node in nodes:
+            order = np.argsort(-weights[:, node], kind="stable")[: cluster_names._N_CANDIDATE_TERMS]
+            positive = (terms[feature] for feature in order if weights[feature, node] > 0)
+            expected.append(cluster_names.select_distinct_terms(positive, 100))
+            assert np.array_equal(ClusterNamer(ranker, model).weights(level, node), weights[:, node])
+        assert ClusterNamer(ranker, model).terms(level, nodes, limit=100) == expected
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster_names, "_MAX_UNPACKED", 1)  # unpacks one node at a time, as in very large levels
+            assert ClusterNamer(ranker, model).terms(level, nodes, limit=100) == expected
+    assert ClusterNamer(ranker, model).terms(0, [0]) == [[]]
 
 
-def test_clusters_are_forgotten_within_bounds(ranker: carya.TextRanker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_view, "_CLUSTERS", 2)
+def test_the_cluster_cache_is_bounded(ranker: carya.TextRanker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_view, "_MAX_CACHED_CLUSTERS", 2)
     view = tree_view.TreeView(ranker, ranker.trees_[0])
-    assert [one.node for one in view.clusters(1, [3, 0, 3])] == [3, 0, 3]
-    assert view.clusters(1, range(4)) == tree_view.TreeView(ranker, ranker.trees_[0]).clusters(1, range(4))
+    assert [cluster.node for cluster in view.clusters(1, [3, 0, 3])] == [3, 0, 3]
+    assert len(view._clusters) == 2
     view.clusters(1, [1])
-    assert len(view._notes) <= len(TOPICS)
+    assert len(view._clusters) == 1
+    uncached = tree_view.TreeView(ranker, ranker.trees_[0])
+    assert view.clusters(1, range(4)) == uncached.clusters(1, range(4))
 
 
-def test_the_tree_holds_every_label_once(explorer: Explorer) -> None:
-    root = explorer.branch()
-    assert (root.n_children, root.labels, root.above) == (len(TOPICS), (), ())
+def test_the_tree_contains_every_label_once(explorer: Explorer) -> None:
+    root = explorer.cluster_page()
+    assert (root.n_children, root.labels, root.ancestors) == (len(TOPICS), (), ())
     assert root.cluster.n_labels == len(explorer.ranker.labels_)
-    seen = []
+    labels = []
     for cluster in root.clusters:
         begin = 0
-        while begin < (branch := explorer.branch(1, cluster.node, begin=begin, most=4)).n_children:
-            assert [one.node for one in branch.above] == [0]
-            assert len(branch.labels) <= 4
-            seen += [one.label for one in branch.labels]
+        while begin < (page := explorer.cluster_page(1, cluster.node, begin=begin, limit=4)).n_children:
+            assert [ancestor.node for ancestor in page.ancestors] == [0]
+            assert len(page.labels) <= 4
+            labels += [label.label for label in page.labels]
             begin += 4
-        all_of_it = explorer.branch(1, cluster.node)
-        assert [one.count for one in all_of_it.labels] == sorted((one.count for one in all_of_it.labels), reverse=True)
-    assert sorted(seen) == list(explorer.ranker.labels_)
+        first_labels = explorer.cluster_page(1, cluster.node).labels
+        counts = [label.count for label in first_labels if label.count is not None]
+        assert counts == sorted(counts, reverse=True)
+        assert len(counts) == len(first_labels)
+    assert sorted(labels) == list(explorer.ranker.labels_)
 
 
-def test_a_label(explorer: Explorer) -> None:
-    card = explorer.label("chess/rook")
-    (place,) = card.places
-    assert place.words_for[0][0] == "rook"
-    assert [weight for _, weight in place.words_for] == sorted((weight for _, weight in place.words_for), reverse=True)
-    assert all(weight < 0 for _, weight in place.words_against)
-    assert (card.label.count, card.n_texts) == (
-        explorer.ranker.label_counts_[explorer.ranker.known().number("chess/rook")],
-        600,
-    )
-    assert [one.level for one in place.above] == [0, 1]
-    number = explorer.ranker.known().number("chess/rook")
-    assert place.words_for[0][1] == explorer.tree()._namer.weights(2, number).max()
-    twin, alike = explorer.label("Chess").nearest[0]
-    assert twin.label == "also chess", "both are labels of the same texts"
-    assert alike == pytest.approx(1, abs=0.01)
-    assert "chess" not in {one.label for one, _ in explorer.label("Chess").nearest}
+def test_label_card(explorer: Explorer) -> None:
+    card = explorer.label_card("chess/rook")
+    (position,) = card.positions
+    assert position.positive_terms[0][0] == "rook"
+    weights = [weight for _, weight in position.positive_terms]
+    assert weights == sorted(weights, reverse=True)
+    assert all(weight < 0 for _, weight in position.negative_terms)
+    number = explorer.labels.number("chess/rook")
+    assert explorer.ranker.label_counts_ is not None
+    assert (card.label.count, card.n_texts) == (explorer.ranker.label_counts_[number], 600)
+    assert [ancestor.level for ancestor in position.ancestors] == [0, 1]
+    assert weights[0] == explorer.tree()._namer.weights(2, number).max()
+    similar = explorer.label_card("Chess").similar_labels
+    assert similar[0].label.label == "also chess", "both labels have the same texts"
+    assert similar[0].similarity == pytest.approx(1, abs=0.01)
+    assert "chess" not in {other.label.label for other in similar}
 
 
-def test_why_is_what_the_ranker_says(explorer: Explorer) -> None:
-    text = "a rook takes a pawn near the harbour"
-    why, want = explorer.explain(text, "Chess"), explorer.ranker.explain(text, "chess").to_dict()
-    clusters = [level.pop("cluster") for level in why["levels"]]
-    assert why == want | {"chance": None, "count": explorer.label("chess").label.count}
-    assert [one and one.level for one in clusters] == [1, None]
-    assert "chess" in {one.label for one in clusters[0].labels}
-    total = math.fsum([why["base"], *(one["share"] for one in why["terms"])])
-    assert math.exp(total) == pytest.approx(why["score"], rel=1e-9)
+def test_explanations_equal_those_of_the_ranker(explorer: Explorer) -> None:
+    text = "a rook takes a pawn near the harbor"
+    explanation = explorer.explain(text, "Chess")
+    expected = explorer.ranker.explain(text, "chess").to_dict()
+    clusters = [level.pop("cluster") for level in explanation["levels"]]  # type: ignore[misc]
+    assert explanation == expected | {"probability": None, "count": explorer.label_card("chess").label.count}
+    assert [cluster and cluster.level for cluster in clusters] == [1, None]
+    assert clusters[0] is not None
+    assert "chess" in {label.label for label in clusters[0].labels}
+    total = math.fsum([explanation["base"], *(term["contribution"] for term in explanation["terms"])])
+    assert math.exp(total) == pytest.approx(explanation["score"], rel=1e-9)
 
 
-def test_two_rankers(explorer: Explorer) -> None:
+def test_comparison(explorer: Explorer) -> None:
     text = "rook pawn queen telescope"
     same = compare(explorer, explorer, text, top_k=5)
     assert [row.ranks for row in same] == [(rank, rank) for rank in range(1, 6)]
-    for row, one in zip(same, explorer.walk(text, top_k=5).found, strict=True):
-        assert row.found[0] == row.found[1]
-        assert row.found[0].score == pytest.approx(one.score, rel=1e-4)
+    for row, scored in zip(same, explorer.search(text, top_k=5).labels, strict=True):
+        assert row.scores[0] is not None
+        assert row.scores[0] == row.scores[1]
+        assert row.scores[0].score == pytest.approx(scored.score, rel=1e-4)
     texts, labels = corpus(200)
     topics = [[label for label in row if "/" not in label] for row in labels]
     other = Explorer(carya.TextRanker(None, carya.XRLinear()).fit(texts, topics).calibrate(texts, topics))
+    assert other.ranker.calibration_ is not None
     rows = compare(explorer, other, text, top_k=5)
     for row in rows:
-        known = row.label.label in other.ranker.labels_
-        assert (row.found[1] is not None) == known
-        assert row.ranks[1] is None or known
-        if row.found[1] is not None:
-            why = other.ranker.explain(text, row.label.label)
-            assert row.found[1].score == pytest.approx(why.score, rel=1e-3, abs=1e-9)
-            assert row.found[1].chance == pytest.approx(other.ranker.calibration_([row.found[1].score])[0])
+        is_known = row.label.label in other.ranker.labels_
+        assert (row.scores[1] is not None) == row.is_known[1] == is_known
+        assert row.ranks[1] is None or is_known
+        if row.scores[1] is not None:
+            explanation = other.ranker.explain(text, row.label.label)
+            assert row.scores[1].score == pytest.approx(explanation.score, rel=1e-3, abs=1e-9)
+            probability = other.ranker.calibration_([row.scores[1].score])[0]
+            assert row.scores[1].probability == pytest.approx(probability)
     assert {row.label.label for row in rows} >= set(TOPICS)
     assert [row.ranks[0] for row in rows[:5]] == [1, 2, 3, 4, 5]
     assert compare(explorer, other, "blarg") == ()
 
 
-def test_models_that_do_not_count_or_name_terms(ranker: carya.TextRanker, tmp_path: Path) -> None:
+def test_models_without_counts_terms_or_clusters(ranker: carya.TextRanker, tmp_path: Path) -> None:
     ranker.save(tmp_path / "model")
     saved = storage.load(tmp_path / "model")
     del saved.arrays["labels.counts"], saved.shape["texts"]
-    storage.save(tmp_path / "older", saved)
-    older = Explorer(carya.load(tmp_path / "older"))
-    assert older.label("chess").label.count is None
-    assert len(older.tree().clusters(1, [0])[0].labels) == 4
+    storage.save(tmp_path / "without-counts", saved)
+    without_counts = Explorer(carya.load(tmp_path / "without-counts"))
+    assert without_counts.label_card("chess").label.count is None
+    assert len(without_counts.tree().clusters(1, [0])[0].labels) == 4
     texts, labels = corpus(100)
-    hashed = Explorer(carya.TextRanker(carya.Tfidf(buckets=500), carya.XRLinear(max_leaf=6)).fit(texts, labels))
-    assert hashed.branch().clusters[0].words == ()
-    assert hashed.label("chess").places[0].words_for == ()
+    hashed = Explorer(carya.TextRanker(carya.Tfidf(n_buckets=500), carya.XRLinear(max_leaf_size=6)).fit(texts, labels))
+    assert hashed.cluster_page().clusters[0].terms == ()
+    assert hashed.label_card("chess").positions[0].positive_terms == ()
     flat = Explorer(carya.TextRanker(None, carya.XRLinear(max_depth=1)).fit(texts, labels))
-    assert flat.walk(texts[0]).levels == ()
-    assert len(flat.branch().labels) == len(flat.ranker.labels_)
+    assert flat.search(texts[0]).levels == ()
+    assert len(flat.cluster_page().labels) == len(flat.ranker.labels_)
 
 
 def test_terms_of_features(ranker: carya.TextRanker) -> None:
@@ -205,109 +220,118 @@ def test_terms_of_features(ranker: carya.TextRanker) -> None:
         assert [tfidf.term(feature) for feature in range(tfidf.n_features_)] == names.tolist()
         with pytest.raises(InputError, match="feature must be between 0 and"):
             tfidf.term(tfidf.n_features_)
-    assert carya.Tfidf(buckets=9).fit(texts).term(3) is None
+    assert carya.Tfidf(n_buckets=9).fit(texts).term(3) is None
 
 
 @pytest.fixture(scope="module")
 def overlapping() -> Explorer:
-    """The queen is in chess and in the kitchen; every label of it has words of its own there."""
+    """A model in which chess/queen is in the chess and cooking clusters, with different terms in each."""
     texts, labels = corpus(300)
-    kitchen = [text for text, row in zip(texts, labels, strict=True) if "cooking" in row]
-    texts = [*texts, *(f"{text} royal" for text in kitchen)]
-    labels = [*labels, *(["chess/queen", "cooking"] for _ in kitchen)]
+    cooking = [text for text, row in zip(texts, labels, strict=True) if "cooking" in row]
+    texts = [*texts, *(f"{text} royal" for text in cooking)]
+    labels = [*labels, *(["chess/queen", "cooking"] for _ in cooking)]
     ids = sorted({label for row in labels for label in row})
     return Explorer(carya.TextRanker(None, carya.XRLinear(tree=overlapping_tree(ids), beam_width=4)).fit(texts, labels))
 
 
 def test_a_label_in_several_clusters(overlapping: Explorer) -> None:
     topics = sorted(TOPICS)
-    chess, kitchen = topics.index("chess"), topics.index("cooking")
-    seen = set()
+    chess, cooking = topics.index("chess"), topics.index("cooking")
+    parents = set()
     for text in ("rook takes queen, checkmate", "flour and butter in the oven", *corpus(40, seed=5)[0]):
-        walk = overlapping.walk(text, top_k=40)
-        (queen,) = [one for one in walk.reached if one.label.label == "chess/queen"]
-        why = overlapping.explain(text, "chess/queen")
-        assert queen.parent == why["levels"][0]["node"] == why["levels"][0]["cluster"].node
-        assert len({one.label.label for one in walk.reached}) == len(walk.reached)
-        seen.add(queen.parent)
-        narrow = overlapping.walk(text, beam_width=1, top_k=40)
-        assert {one.parent for one in narrow.reached} == {narrow.levels[0][0].cluster.node}, "what the beam held"
-    assert seen == {chess, kitchen}
-    for node in (chess, kitchen):
-        inside = overlapping.branch(1, node)
-        assert "chess/queen" in {one.label for one in inside.labels}
-        assert inside.cluster.n_labels == inside.n_children == len(inside.labels)
-    assert overlapping.branch().cluster.n_labels == len(overlapping.ranker.labels_)
-    card = overlapping.label("chess/queen")
-    assert [[one.node for one in place.above] for place in card.places] == [[0, chess], [0, kitchen]]
-    assert card.places[0].words_for != card.places[1].words_for
-    assert card.nearest
-    counted = overlapping.ranker.known()
-    weight = cluster_names.Namer(overlapping.ranker, overlapping.ranker.trees_[0])
-    weight._counts = None
-    assert weight.weight_of_label.shape == counted.counts.shape
+        trace = overlapping.search(text, top_k=40)
+        (queen,) = [reached for reached in trace.reached if reached.label.label == "chess/queen"]
+        first_level = overlapping.explain(text, "chess/queen")["levels"][0]
+        assert first_level["cluster"] is not None
+        assert queen.parent == first_level["node"] == first_level["cluster"].node
+        assert len({reached.label.label for reached in trace.reached}) == len(trace.reached)
+        parents.add(queen.parent)
+        narrow = overlapping.search(text, beam_width=1, top_k=40)
+        assert {reached.parent for reached in narrow.reached} == {narrow.levels[0][0].cluster.node}
+    assert parents == {chess, cooking}
+    for node in (chess, cooking):
+        page = overlapping.cluster_page(1, node)
+        assert "chess/queen" in {label.label for label in page.labels}
+        assert page.cluster.n_labels == page.n_children == len(page.labels)
+    assert overlapping.cluster_page().cluster.n_labels == len(overlapping.ranker.labels_)
+    card = overlapping.label_card("chess/queen")
+    nodes = [[ancestor.node for ancestor in position.ancestors] for position in card.positions]
+    assert nodes == [[0, chess], [0, cooking]]
+    assert card.positions[0].positive_terms != card.positions[1].positive_terms
+    assert card.similar_labels
+    namer = ClusterNamer(overlapping.ranker, overlapping.ranker.trees_[0])
+    namer._counts = None
+    assert overlapping.labels.counts is not None
+    assert namer.label_importance.shape == overlapping.labels.counts.shape
 
 
-def test_any_ranker_can_be_looked_at(explorer: Explorer) -> None:
+def test_every_kind_of_model(explorer: Explorer) -> None:
     texts, labels = corpus(200)
-    base = carya.XRLinear(max_leaf=8, branching=2)
+    base = carya.XRLinear(max_leaf_size=8, branching=2)
     text = "rook pawn queen telescope"
-    for model, trees in [
+    models: list[tuple[Model, int]] = [
         (carya.Ensemble(base, n_trees=2), 2),
-        (carya.Ensemble([base, carya.NearestNeighbours()]), 1),
+        (carya.Ensemble([base, carya.NearestNeighbors()]), 1),
         (carya.Ensemble([carya.Ensemble(base, n_trees=2), base]), 3),
         (carya.Reranked(base, NeuralRanker()), 1),
-        (carya.NearestNeighbours(), 0),
-        (carya.NearestNeighbours(over="rows"), 0),
-    ]:
-        looked = Explorer(carya.TextRanker(None, model).fit(texts, labels).calibrate(texts, labels))
-        assert len(looked.ranker.trees_) == trees
-        walk = looked.walk(text, top_k=5, tree=max(0, trees - 1))
-        assert [(one.label.label, one.score) for one in walk.found] == [
-            (one.label, one.score) for one in looked.ranker.suggest(text, top_k=5)
+        (carya.NearestNeighbors(), 0),
+        (carya.NearestNeighbors(over="rows"), 0),
+    ]
+    for model, n_trees in models:
+        other = Explorer(carya.TextRanker(None, model).fit(texts, labels).calibrate(texts, labels))
+        assert len(other.ranker.trees_) == n_trees
+        trace = other.search(text, top_k=5, tree=max(0, n_trees - 1))
+        assert [(scored.label.label, scored.score) for scored in trace.labels] == [
+            (suggestion.label, suggestion.score) for suggestion in other.ranker.suggest(text, top_k=5)
         ]
-        assert all(0 < one.chance < 1 for one in walk.found)
-        card = looked.label("chess")
-        assert (card.label.name, len(card.places)) == ("chess", min(trees, 1))
+        assert all(scored.probability is not None and 0 < scored.probability < 1 for scored in trace.labels)
+        card = other.label_card("chess")
+        assert (card.label.name, len(card.positions)) == ("chess", min(n_trees, 1))
         assert card.label.count is not None
-        for pair in ((looked, explorer), (explorer, looked)):
-            rows = compare(*pair, text, top_k=3)
-            side = pair.index(looked)
-            for row in rows:
-                assert row.known[side] == (row.label.label in looked.ranker.labels_)
-                assert (row.found[side] is not None) == (
-                    row.ranks[side] is not None or (row.known[side] and looked.scores_any_label)
-                )
-        if not trees:
-            assert (walk.levels, walk.reached, walk.beam_width) == ((), (), None)
-            for call in (looked.branch, lambda: looked.explain(text, "chess")):  # noqa: B023
-                with pytest.raises(InputError, match="kind NearestNeighbours has no label tree to look at"):
-                    call()
+        for pair in ((other, explorer), (explorer, other)):
+            side = pair.index(other)
+            for row in compare(*pair, text, top_k=3):
+                assert row.is_known[side] == (row.label.label in other.ranker.labels_)
+                can_score = row.is_known[side] and other.ranker.model_.scores_any_label
+                assert (row.scores[side] is not None) == (row.ranks[side] is not None or can_score)
+        if not n_trees:
+            assert (trace.levels, trace.reached, trace.beam_width) == ((), (), None)
+            with pytest.raises(
+                InputError,
+                match="NearestNeighbors models have no label tree",
+            ):
+                other.cluster_page()
+            with pytest.raises(
+                InputError,
+                match="NearestNeighbors models have no label tree",
+            ):
+                other.explain(text, "chess")
             continue
-        tree = looked.ranker.trees_[trees - 1]
-        vectorizer = looked.ranker.vectorizer_
-        seen = first_of_row(*vectorizer.row(text), tree.widths_[0], vectorizer.n_features_)
-        assert [one.score for one in walk.reached] == tree.rank_sparse(*seen, top_k=5)[1].tolist()
-        why = looked.explain(text, "chess", tree=trees - 1)
-        assert why["chance"] is None, "that is known of scores of the whole model only"
-        x = sparse.csr_array((seen[1], seen[0], [0, seen[0].size]), shape=(1, tree.widths_[0]))
-        assert why["score"] == tree.explain(x, looked.ranker.known().number("chess")).score
-        assert looked.branch(tree=trees - 1).cluster.n_labels == len(looked.ranker.labels_)
-        with pytest.raises(InputError, match=f"tree must be between 0 and {trees - 1}, got {trees}"):
-            looked.walk(text, tree=trees)
-        with pytest.raises(InputError, match=f"tree must be between 0 and {trees - 1}, got -1"):
-            looked.ranker.explain(text, "chess", tree=-1)
-    with pytest.raises(InputError, match="scores only labels that it finds"):
-        looked.scores(text, ["chess"])
+        tree = other.ranker.trees_[n_trees - 1]
+        vectorizer = other.ranker.vectorizer_
+        query = first_columns_of_row(*vectorizer.row(text), tree.widths_[0], vectorizer.n_features_)
+        assert [reached.score for reached in trace.reached] == tree.rank_sparse(*query, top_k=5)[1].tolist()
+        explanation = other.explain(text, "chess", tree=n_trees - 1)
+        assert explanation["probability"] is None, "the calibration applies only to the scores of the whole model"
+        x = sparse.csr_array((query[1], query[0], [0, query[0].size]), shape=(1, tree.widths_[0]))
+        assert explanation["score"] == tree.explain(x, other.labels.number("chess")).score
+        assert other.cluster_page(tree=n_trees - 1).cluster.n_labels == len(other.ranker.labels_)
+        with pytest.raises(InputError, match=f"tree must be between 0 and {n_trees - 1}, got {n_trees}"):
+            other.search(text, tree=n_trees)
+        with pytest.raises(InputError, match=f"tree must be between 0 and {n_trees - 1}, got -1"):
+            other.ranker.explain(text, "chess", tree=-1)
+    with pytest.raises(InputError, match="NearestNeighbors models can score only the labels that a search returns"):
+        other.score_labels(text, ["chess"])
 
 
-def test_what_cannot_be(explorer: Explorer) -> None:
-    for call, message in [
-        (lambda: explorer.branch(2, 0), "level must be between 0 and 1, got 2"),
-        (lambda: explorer.branch(1, 9), "node must be between 0 and 3, got 9"),
-        (lambda: explorer.label("ches"), "there is no label 'ches'"),
-        (lambda: explorer.walk("rook", beam_width=0), "beam_width must be"),
-        (lambda: explorer.walk(np.zeros(3)), "string"),  # type: ignore[arg-type]
-    ]:
+def test_invalid_arguments(explorer: Explorer) -> None:
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: explorer.cluster_page(2, 0), "level must be between 0 and 1, got 2"),
+        (lambda: explorer.cluster_page(1, 9), "node must be between 0 and 3, got 9"),
+        (lambda: explorer.label_card("ches"), r"Unknown label 'ches'\. Did you mean 'Chess'"),
+        (lambda: explorer.search("rook", beam_width=0), "beam_width must be"),
+        (lambda: explorer.search(np.zeros(3)), "string"),  # type: ignore[arg-type]
+    ]
+    for call, message in calls:
         with pytest.raises(InputError, match=message):
             call()

@@ -1,6 +1,6 @@
-"""What hostile requests get from a real server: an answer that says what is wrong, and nobody else notices.
+"""Tests for hostile requests to a server process: the server rejects them and continues to serve other clients.
 
-``python tests/test_serve_hostile.py`` prints the table of docs/serve.md.
+``python tests/test_serve_hostile.py`` prints the table of requests for docs/serve.md.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from pathlib import Path
 import httpx
 import pytest
 
-from serving import Server, read_answer, saved, server
+from serving import Server, read_response, save_model, start_server
 
 PAGE = Path(__file__).parent.parent / "docs" / "serve.md"
 LIMITS = {
-    "--max-body": "100000",
-    "--max-header": "8192",
+    "--max-body-bytes": "100000",
+    "--max-header-bytes": "8192",
     "--max-texts": "8",
     "--max-text-length": "5000",
     "--max-requests": "40",
     "--max-connections": "100",
-    "--body-seconds": "0.5",
-    "--idle-seconds": "1",
+    "--body-timeout": "0.5",
+    "--idle-timeout": "1",
 }
+FOREVER = 10_000  # number of repetitions; no server should accept all of them
 
 
 def post(body: bytes, *headers: str, path: str = "/v1/suggest", length: int | None = None) -> bytes:
-    """A request as it goes over the wire."""
+    """Return the bytes of a POST request."""
     lines = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json"]
     if not any(header.startswith(("Content-Length", "Transfer-Encoding")) for header in headers):
         lines.append(f"Content-Length: {len(body) if length is None else length}")
@@ -41,301 +42,281 @@ def post(body: bytes, *headers: str, path: str = "/v1/suggest", length: int | No
 
 
 def get(path: str, *headers: str) -> bytes:
+    """Return the bytes of a GET request."""
     return "\r\n".join([f"GET {path} HTTP/1.1", "Host: x", *headers, "", ""]).encode()
 
 
-def told(answer: bytes) -> str:
-    """An answer in words: its status and what it says."""
-    if not answer:
+def summarize(response: bytes) -> str:
+    """Return the status code and the error message of a response."""
+    if not response:
         return "closed"
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = response.partition(b"\r\n\r\n")
     status = head[9:12].decode()
-    retry = b"retry-after: 1" in head.lower()
+    has_retry = b"retry-after: 1" in head.lower()
     detail = json.loads(body).get("detail", "") if body.startswith(b"{") else ""
-    return f"{status}{': ' + detail if detail else ''}{' (Retry-After: 1)' if retry else ''}"
+    return f"{status}{': ' + detail if detail else ''}{' (Retry-After: 1)' if has_retry else ''}"
 
 
-def said(data: bytes, *, close_half: bool = False) -> Callable[[Server], str]:
-    return lambda running: told(running.say(data, close_half=close_half))
+def send(data: bytes, *, close_half: bool = False) -> Callable[[Server], str]:
+    return lambda server: summarize(server.send(data, close_half=close_half))
 
 
-def drip(running: Server, first: bytes, more: bytes) -> str:
-    """A byte ten times a second, for ever."""
-    with socket.create_connection(("127.0.0.1", running.port), 20) as connection:
-        connection.sendall(first)
+def send_slowly(server: Server, begin: bytes, more: bytes) -> str:
+    """Send the rest of a request in small pieces, one every tenth of a second."""
+    with server.connect() as connection:
+        connection.sendall(begin)
         connection.settimeout(0.1)
         for _ in range(200):
             try:
-                got = connection.recv(65536)
+                received = connection.recv(65536)
                 connection.settimeout(20)
-                return told(got + read_answer(connection))  # its head may come before the rest
+                return summarize(received + read_response(connection))
             except TimeoutError:
                 with contextlib.suppress(ConnectionError):
                     connection.sendall(more)
             except ConnectionError:
                 return "closed"
-    return "waits for ever"
+    return "no response"
 
 
-def endless(running: Server, first: bytes, more: bytes) -> str:
-    """As much as the server takes."""
-    with socket.create_connection(("127.0.0.1", running.port), 20) as connection:
+def send_endlessly(server: Server, begin: bytes, more: bytes) -> str:
+    """Send as much data as the server accepts."""
+    with server.connect() as connection:
         with contextlib.suppress(ConnectionError):
-            connection.sendall(first)
-            for _ in range(10_000):
+            connection.sendall(begin)
+            for _ in range(FOREVER):
                 connection.sendall(more)
-        return told(read_answer(connection))
+        return summarize(read_response(connection))
 
 
-def not_reading(running: Server, pause: float) -> str:
-    """Requests without end on a connection, of which no answer is read."""
-    asked = get("/openapi.json") * 50
-    with socket.create_connection(("127.0.0.1", running.port), 20) as connection:
+def send_without_reading(server: Server, pause: float) -> str:
+    """Send requests endlessly without reading the responses."""
+    requests = get("/openapi.json") * 50
+    with server.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         try:
-            for _ in range(10_000):
-                connection.sendall(asked)
+            for _ in range(FOREVER):
+                connection.sendall(requests)
                 time.sleep(pause)
         except TimeoutError:
-            return "waits for ever"
+            return "blocked"
         except ConnectionError:
             return "closed"
-    return "is answered for ever"
+    return "all accepted"
 
 
-def at_once(running: Server) -> str:
-    """More requests than there may be, all of which have begun."""
-    with contextlib.ExitStack() as open_ones:
+def exceed_concurrent_requests(server: Server) -> str:
+    """Start the maximum number of concurrent requests, and send one more."""
+    with contextlib.ExitStack() as stack:
         for _ in range(40):
-            one = open_ones.enter_context(socket.create_connection(("127.0.0.1", running.port), 20))
-            one.sendall(post(b"{", length=100))
-        until = time.monotonic() + 10
-        while "carya_requests_in_progress 41" not in httpx.get(running.url("/metrics")).text:
-            assert time.monotonic() < until
-        return told(running.say(post(b'{"text": "moon"}')))
+            connection = stack.enter_context(server.connect())
+            connection.sendall(post(b"{", length=100))
+        deadline = time.monotonic() + 10
+        while "carya_requests_in_progress 41" not in httpx.get(server.url("/metrics")).text:
+            assert time.monotonic() < deadline
+        return summarize(server.send(post(b'{"text": "moon"}')))
 
 
-def many_connections(running: Server) -> str:
-    """Ten thousand connections that stay open."""
+def exceed_connections(server: Server) -> str:
+    """Open ten thousand connections and keep them open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 10_300:
         pytest.skip("this system allows fewer than 10,000 connections")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 10_300), hard))
-    with contextlib.ExitStack() as open_ones:
-        ones = []
-        for _ in range(10_000):
-            one = socket.create_connection(("127.0.0.1", running.port), 20)
-            ones.append(open_ones.enter_context(one))
-        refused = [told(read_answer(one)) for one in ones[100:]]
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in range(10_000)]
+        responses = [summarize(read_response(connection)) for connection in connections[100:]]
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        (answer,) = set(refused) - {"closed"}  # those that took the place of one that had said nothing for too long
-        return f"those beyond get {answer}"
+        (response,) = set(responses) - {"closed"}  # connections that replaced idle ones are closed after the timeout
+        return f"further connections get {response}"
 
 
-def gone(running: Server) -> str:
-    """A client that leaves in the midst of its body."""
-    with socket.create_connection(("127.0.0.1", running.port), 20) as connection:
+def disconnect(server: Server) -> str:
+    """Disconnect while the request body is being sent."""
+    with server.connect() as connection:
         connection.sendall(post(b'{"text": ', length=100))
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
-        if any(line.get("status") == 499 for line in running.lines()):
-            return "nothing; the log has 499"
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if any(event.get("status") == 499 for event in server.events("request")):
+            return "none; status 499 in the log"
         time.sleep(0.05)
-    return "nothing, and the log does not tell"
+    return "none, and nothing in the log"
 
 
-DEEP = b"[" * 50_000
-BIG = b"x" * 1000
-# What is sent, how, and what is answered.
+NESTED = b"[" * 50_000
+KILOBYTE = b"x" * 1000
+BODY_TOO_LARGE = "413: The request body exceeds the limit of 100000 bytes."
+HEAD_TOO_LARGE = "431: The request line and headers exceed the limit of 8192 bytes."
+NOT_HTTP = "400: The data received is not a valid HTTP/1.1 request."
+UNKNOWN_PATH = "404: Unknown path. See /docs for all routes."
+# Description of a request, a function that sends it, and the expected response.
 HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
+    ("body larger than `--max-body-bytes`", send(post(b'{"text": "' + b"a" * 200_000 + b'"}')), BODY_TOO_LARGE),
     (
-        "a body of more than `--max-body` bytes",
-        said(post(b'{"text": "' + b"a" * 200_000 + b'"}')),
-        "413: the body has more than 100000 bytes, which is the most there may be",
+        "larger body announced with `Expect: 100-continue`",
+        send(post(b"", "Expect: 100-continue", length=10**12)),
+        BODY_TOO_LARGE,
     ),
     (
-        "the same, announced with `Expect: 100-continue`",
-        said(post(b"", "Expect: 100-continue", length=10**12)),
-        "413: the body has more than 100000 bytes, which is the most there may be",
+        "endless chunked body",
+        lambda server: send_endlessly(server, post(b"", "Transfer-Encoding: chunked"), b"3e8\r\n" + KILOBYTE + b"\r\n"),
+        BODY_TOO_LARGE,
+    ),
+    ("`Content-Length: -1`", send(post(b"", "Content-Length: -1")), NOT_HTTP),
+    ("two different content lengths", send(post(b"{}", "Content-Length: 2", "Content-Length: 3")), NOT_HTTP),
+    (
+        "content length and chunks, as in request smuggling",
+        send(post(b"0\r\n\r\n", "Content-Length: 5", "Transfer-Encoding: chunked")),
+        NOT_HTTP,
     ),
     (
-        "a chunked body without end",
-        lambda it: endless(it, post(b"", "Transfer-Encoding: chunked"), b"3e8\r\n" + BIG + b"\r\n"),
-        "413: the body has more than 100000 bytes, which is the most there may be",
-    ),
-    ("`Content-Length: -1`", said(post(b"", "Content-Length: -1")), "400: this is not an HTTP/1.1 request"),
-    (
-        "two lengths that differ",
-        said(post(b"{}", "Content-Length: 2", "Content-Length: 3")),
-        "400: this is not an HTTP/1.1 request",
+        "body sent byte by byte",
+        lambda server: send_slowly(server, post(b"{", length=1000), b" "),
+        "408: The request body was not received within 0.5 seconds.",
     ),
     (
-        "a length and chunks, as in request smuggling",
-        said(post(b"0\r\n\r\n", "Content-Length: 5", "Transfer-Encoding: chunked")),
-        "400: this is not an HTTP/1.1 request",
+        "head sent byte by byte",
+        lambda server: send_slowly(server, b"GET / HTTP/1.1\r\nX: ", b"x"),
+        "408: The request head was not received within 1 seconds.",
     ),
-    (
-        "a body that comes byte by byte",
-        lambda it: drip(it, post(b"{", length=1000), b" "),
-        "408: the body did not arrive within 0.5 seconds",
-    ),
-    (
-        "a head that comes byte by byte",
-        lambda it: drip(it, b"GET / HTTP/1.1\r\nX: ", b"x"),
-        "408: the head of the request took longer than 1 seconds",
-    ),
-    ("a connection that says nothing", said(b""), "closed"),
+    ("idle connection", send(b""), "closed"),
     (
         "10,000 headers",
-        lambda it: endless(it, b"GET / HTTP/1.1\r\n", b"X-Header: value\r\n"),
-        "431: the head of the request has more than 8192 bytes",
+        lambda server: send_endlessly(server, b"GET / HTTP/1.1\r\n", b"X-Header: value\r\n"),
+        HEAD_TOO_LARGE,
     ),
+    ("endless header", lambda server: send_endlessly(server, b"GET / HTTP/1.1\r\nX: ", KILOBYTE), HEAD_TOO_LARGE),
+    ("URL with 9,000 characters", send(get("/" + "a" * 9000)), HEAD_TOO_LARGE),
+    ("TLS handshake", send(bytes.fromhex("16030100c8010000c40303") + b"\0" * 190), NOT_HTTP),
+    ("HTTP/2 preface", send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), NOT_HTTP),
     (
-        "a header without end",
-        lambda it: endless(it, b"GET / HTTP/1.1\r\nX: ", BIG),
-        "431: the head of the request has more than 8192 bytes",
-    ),
-    (
-        "an address of 9,000 characters",
-        said(get("/" + "a" * 9000)),
-        "431: the head of the request has more than 8192 bytes",
-    ),
-    (
-        "a TLS greeting",
-        said(bytes.fromhex("16030100c8010000c40303") + b"\0" * 190),
-        "400: this is not an HTTP/1.1 request",
-    ),
-    ("an HTTP/2 greeting", said(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "400: this is not an HTTP/1.1 request"),
-    (
-        "JSON that is 50,000 arrays deep",
-        said(post(DEEP)),
-        "400: the body is not what it must be: Expected `object`, got `array`",
+        "JSON nested 50,000 levels deep",
+        send(post(NESTED)),
+        "400: The request body is invalid: Expected `object`, got `array`.",
     ),
     (
         "the same in a field",
-        said(post(b'{"texts": [' + DEEP)),
-        "400: the body is not what it must be: Expected `str`, got `array` - at `$.texts[0]`",
+        send(post(b'{"texts": [' + NESTED)),
+        "400: The request body is invalid: Expected `str`, got `array` - at `$.texts[0]`.",
     ),
     (
-        "the same in a field that is ignored",
-        said(post(b'{"documents": [{"text": "a", "metadata": ' + DEEP, path="/v1/projects/model/suggest-batch")),
-        "400: the body is not what it must be: it is nested too deeply",
+        "the same in an ignored field",
+        send(post(b'{"documents": [{"text": "a", "metadata": ' + NESTED, path="/v1/projects/model/suggest-batch")),
+        "400: The request body is invalid: it is nested too deeply.",
     ),
-    ("bytes that are no UTF-8", said(post(b'{"text": "\xff\xfe"}')), "400: the body is not JSON: …"),
-    ("half a surrogate pair", said(post(b'{"text": "\\ud800"}')), "400: the body is not JSON: …"),
-    ("half a JSON document", said(post(b'{"text": "a"')), "400: the body is not JSON: …"),
+    ("invalid UTF-8", send(post(b'{"text": "\xff\xfe"}')), "400: The request body is not valid JSON: …"),
+    ("unpaired surrogate", send(post(b'{"text": "\\ud800"}')), "400: The request body is not valid JSON: …"),
+    ("truncated JSON", send(post(b'{"text": "a"')), "400: The request body is not valid JSON: …"),
     (
-        "a number beyond all floats",
-        said(post(b'{"text": "a", "threshold": 1e999}')),
-        "400: the body is not what it must be: …",
-    ),
-    (
-        "a number of 5,000 digits",
-        said(post(b'{"text": "a", "top_k": ' + b"9" * 5000 + b"}")),
-        "400: the body is not what it must be: …",
+        "number beyond the range of floats",
+        send(post(b'{"text": "a", "min_score": 1e999}')),
+        "400: The request body is invalid: …",
     ),
     (
-        "a field that there is not",
-        said(post(b'{"text": "a", "top_n": 5}')),
-        "400: the body is not what it must be: Object contains unknown field `top_n`",
+        "integer with 5,000 digits",
+        send(post(b'{"text": "a", "top_k": ' + b"9" * 5000 + b"}")),
+        "400: The request body is invalid: …",
+    ),
+    (
+        "unknown field",
+        send(post(b'{"text": "a", "top_n": 5}')),
+        "400: The request body is invalid: Object contains unknown field `top_n`.",
     ),
     (
         "too many texts",
-        said(post(json.dumps({"texts": ["a"] * 9}).encode())),
-        "413: there are 9 texts; the most there may be are 8",
+        send(post(json.dumps({"texts": ["a"] * 9}).encode())),
+        "413: A request can have at most 8 texts, got 9.",
     ),
     (
-        "a text that is too long",
-        said(post(json.dumps({"text": "a" * 5001}).encode())),
-        "413: a text has 5001 characters; the most there may be are 5000",
+        "text that is too long",
+        send(post(json.dumps({"text": "a" * 5001}).encode())),
+        "413: A text can have at most 5000 characters, got 5001.",
     ),
     (
-        "a compressed body that would be a gigabyte",
-        said(post(gzip.compress(b"a" * 10**6), "Content-Encoding: gzip")),
-        "400: the body is not JSON: …",
+        "compressed body (zip bomb)",
+        send(post(gzip.compress(b"a" * 10**6), "Content-Encoding: gzip")),
+        "400: The request body is not valid JSON: …",
     ),
     (
-        "a body of another type",
-        said(post(b"<a/>").replace(b"application/json", b"application/xml")),
-        "415: Content-Type is 'application/xml'; it must be application/json",
+        "unsupported content type",
+        send(post(b"<a/>").replace(b"application/json", b"application/xml")),
+        "415: Content-Type must be application/json, got 'application/xml'.",
+    ),
+    ("`/page/../../../etc/passwd`", send(get("/page/../../../etc/passwd")), UNKNOWN_PATH),
+    ("`/page/%2e%2e/%2e%2e/etc/passwd`", send(get("/page/%2e%2e/%2e%2e/etc/passwd")), UNKNOWN_PATH),
+    ("`/page/%00`", send(get("/page/%00")), UNKNOWN_PATH),
+    (
+        "unsupported method",
+        send(get("/v1/model").replace(b"GET", b"DELETE")),
+        "405: Method DELETE is not allowed. Use GET, HEAD.",
     ),
     (
-        "`/page/../../../etc/passwd`",
-        said(get("/page/../../../etc/passwd")),
-        "404: there is no such page; /docs shows those there are",
-    ),
-    (
-        "`/page/%2e%2e/%2e%2e/etc/passwd`",
-        said(get("/page/%2e%2e/%2e%2e/etc/passwd")),
-        "404: there is no such page; /docs shows those there are",
-    ),
-    ("`/page/%00`", said(get("/page/%00")), "404: there is no such page; /docs shows those there are"),
-    (
-        "a method that there is not",
-        said(get("/v1/model").replace(b"GET", b"DELETE")),
-        "405: the method DELETE is not one of GET, HEAD",
-    ),
-    (
-        "an upgrade to WebSocket",
-        said(get("/v1/model", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")),
+        "upgrade to WebSocket",
+        send(get("/v1/model", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")),
         "200",
     ),
     (
-        "a request whose sender closes its half of the connection",
-        said(post(b'{"text": "moon"}'), close_half=True),
+        "complete request, then half of the connection is closed",
+        send(post(b'{"text": "moon"}'), close_half=True),
         "200",
     ),
-    ("the same in the midst of the body", said(post(b'{"text": ', length=100), close_half=True), "closed"),
-    ("a client that leaves in the midst of its body", gone, "nothing; the log has 499"),
-    ("a client that never reads its answers", lambda it: not_reading(it, 0.05), "closed"),
-    ("requests without end on a connection", lambda it: not_reading(it, 0), "closed"),
     (
-        "more requests at once than `--max-requests`",
-        at_once,
-        "429: 40 requests are being answered, which is the most there may be (Retry-After: 1)",
+        "incomplete request, then half of the connection is closed",
+        send(post(b'{"text": ', length=100), close_half=True),
+        "closed",
+    ),
+    ("client that disconnects in the middle of the body", disconnect, "none; status 499 in the log"),
+    ("client that reads no responses", lambda server: send_without_reading(server, 0.05), "closed"),
+    ("endless pipelined requests", lambda server: send_without_reading(server, 0), "closed"),
+    (
+        "more concurrent requests than `--max-requests`",
+        exceed_concurrent_requests,
+        "429: The server has reached its limit of 40 concurrent requests. (Retry-After: 1)",
     ),
     (
-        "10,000 connections where `--max-connections` is 100",
-        many_connections,
-        "those beyond get 503: there are 100 connections, the most there may be (Retry-After: 1)",
+        "10,000 connections with `--max-connections 100`",
+        exceed_connections,
+        "further connections get 503: The server has reached its limit of 100 connections. (Retry-After: 1)",
     ),
 ]
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("hostile")
-    saved(folder / "model")
+    save_model(folder / "model")
     flags = [part for pair in LIMITS.items() for part in pair]
-    with server(folder, str(folder / "model"), *flags) as made:
-        yield made
-        assert not [line for line in made.lines() if line["event"] == "fault" or line["level"] == "error"]
+    with start_server(folder, str(folder / "model"), *flags) as server:
+        yield server
+        assert not [event for event in server.events() if event["level"] == "error"]
 
 
-@pytest.mark.parametrize(("about", "act", "expected"), HOSTILE, ids=[about for about, _, _ in HOSTILE])
-def test_hostile_requests(running: Server, about: str, act: Callable[[Server], str], expected: str) -> None:
-    got = act(running)
-    assert got.startswith(expected[:-1]) if expected.endswith("…") else got == expected
-    deadline = time.monotonic() + 20  # others are answered, at once or as soon as connections are free again
+@pytest.mark.parametrize(
+    ("description", "act", "expected"), HOSTILE, ids=[description for description, _, _ in HOSTILE]
+)
+def test_hostile_requests(server: Server, description: str, act: Callable[[Server], str], expected: str) -> None:
+    response = act(server)
+    assert response.startswith(expected[:-1]) if expected.endswith("…") else response == expected
+    deadline = time.monotonic() + 20  # other clients must be served when connections are free again
     while True:
         try:
-            answer = httpx.post(running.url("/v1/suggest"), json={"text": "moon"}, timeout=20)
+            other = httpx.post(server.url("/v1/suggest"), json={"text": "moon"}, timeout=20)
         except httpx.TransportError:
-            answer = httpx.Response(503)
-        if answer.status_code == 200 or time.monotonic() > deadline:
+            other = httpx.Response(503)
+        if other.status_code == 200 or time.monotonic() > deadline:
             break
         time.sleep(0.05)
-    assert answer.status_code == 200
+    assert other.status_code == 200
 
 
 def table() -> str:
-    """The table as Markdown."""
-    rows = ["| request | answer |", "|---|---|"]
-    rows += [f"| {about} | {expected} |" for about, _, expected in HOSTILE]
+    """Return a Markdown table of the requests and responses."""
+    rows = ["| request | response |", "|---|---|"]
+    rows += [f"| {description} | {expected} |" for description, _, expected in HOSTILE]
     return "\n".join(rows) + "\n"
 
 
-def test_the_page_shows_these_answers() -> None:
+def test_the_documentation_contains_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert table() in page
     for flag, value in LIMITS.items():

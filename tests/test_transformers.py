@@ -1,47 +1,68 @@
-"""X-Transformer and XR-Transformer, small and on a CPU: the same verbs as other models, and the same promises."""
+"""Tests for X-Transformer and XR-Transformer with tiny encoders on a CPU."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from typer.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import carya
-from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError, SaveError
+from carya.errors import (
+    InputError,
+    MissingExtraError,
+    ModelFormatError,
+    NotFittedError,
+    ParameterError,
+    SaveError,
+    UnknownParameterError,
+)
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from carya.transformer.rankers.mixture import Mixture, Said, crossed, keyed, pool_of  # noqa: E402
+import torch
 
-import tiny_encoders  # noqa: E402
+from carya.transformer.rankers.mixture import (
+    CandidateScores,
+    Mixture,
+    all_candidates,
+    cross_validated_ranking,
+    keys_and_scores,
+)
 
-torch.set_num_threads(1)
-TEXTS, LABELS = tiny_encoders.corpus(260)
+import tiny_encoders
+
+pytestmark = pytest.mark.transformer
+torch.set_num_threads(1)  # the tensors are tiny, and the tests share the machine
+TEXTS, LABELS = tiny_encoders.make_corpus(260)
 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_encoders.write("bert", tmp_path_factory.mktemp("bert"))
+    return tiny_encoders.save_encoder("bert", tmp_path_factory.mktemp("bert"))
 
 
-def settings(bert: Path, **changes):
+def settings(bert: Path, **changes: Any) -> dict[str, Any]:
+    """Return parameters of a model that trains within seconds."""
     small = {
         "encoder": str(bert),
-        "pooling": "mean",  # what a random encoder learns by soonest
+        "pooling": "mean",  # random encoders learn fastest with mean pooling
         "max_length": 32,
         "epochs": (1, 3),
         "batch_tokens": 256,
         "learning_rate": 3e-3,
         "head_learning_rate": 2e-2,
         "matcher_branching": 4,
-        "matcher_leaf": 6,
+        "matcher_leaf_size": 6,
         "vectorizer": carya.Tfidf(min_df=1, n_jobs=2),
-        "ranker": carya.XRLinear(max_leaf=8, n_jobs=2),
+        "ranker": carya.XRLinear(max_leaf_size=8, n_jobs=2),
         "refit": False,
         "n_jobs": 2,
         "device": "cpu",
@@ -54,245 +75,334 @@ def model(bert: Path) -> carya.XRTransformer:
     return carya.XRTransformer(**settings(bert)).fit(TEXTS, LABELS, names={"l00": "the first"})
 
 
-def same(a: sp.csr_array, b: sp.csr_array) -> bool:
-    return all(np.array_equal(getattr(a, one), getattr(b, one)) for one in ("indptr", "indices", "data"))
+def equal(a: sp.csr_array, b: sp.csr_array) -> bool:
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("indptr", "indices", "data"))
 
 
-def test_it_learns(model: carya.XRTransformer) -> None:
-    texts, labels = tiny_encoders.corpus(60, seed=5)
+def tree_ranker(model: carya.XRTransformer | carya.XTransformer, name: str) -> carya.XRLinear:
+    """Return a ranker of a model after checking that it is a tree."""
+    ranker = model.rankers_[name]
+    assert isinstance(ranker, carya.XRLinear)
+    return ranker
+
+
+def test_fitted_model_ranks_new_texts(model: carya.XRTransformer) -> None:
+    texts, labels = tiny_encoders.make_corpus(60, seed=5)
     assert model.score(texts, labels) > 0.8
     best = model.suggest("w0 w1 w2 w3 w4 w0", top_k=1)[0]
     assert (best.label, best.name) == ("l00", "the first")
     assert 0.3 < best.score <= 1
     assert model.suggest("w0 w1 w2 w3 w4 w0", min_score=best.score) == [best]
-    assert set(model.dev_) == {"head", "concatenated", "linear", "neighbours", "mixed"}
-    assert sum(model.dev_["mixed"].values()) >= max(sum(one.values()) for one in model.dev_.values()) - 1e-9
+    scores = model.validation_scores_
+    assert set(scores) == {"head", "concatenated", "linear", "neighbors", "mixture"}
+    assert sum(scores["mixture"].values()) >= max(sum(ranker.values()) for ranker in scores.values()) - 1e-9
     assert sum(model.weights_.values()) == pytest.approx(1)
 
 
-def test_vectors_are_of_length_1_and_the_head_ranks_by_them(model: carya.XRTransformer) -> None:
-    vectors = model.encode(TEXTS[:20])
-    assert vectors.shape == (20, 32)
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert same(model.rankers_["head"].predict(vectors), model.predict(TEXTS[:20], using="head"))
-    layer = model.rankers_["head"].layers_[0]
-    scores = vectors @ layer.dense.T + layer.offsets
+def test_head_ranks_by_embeddings(model: carya.XRTransformer) -> None:
+    embeddings = model.encode(TEXTS[:20])
+    assert embeddings.shape == (20, 32)
+    assert np.allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)
+    assert equal(model.rankers_["head"].predict(embeddings), model.predict(TEXTS[:20], using="head"))
+    layer = tree_ranker(model, "head").layers_[0]
+    scores = embeddings @ layer.dense.T + layer.biases
     best = model.predict(TEXTS[:20], using="head", top_k=1)
     assert np.array_equal(layer.order[scores.argmax(1)], best.indices)
     assert np.allclose(1 / (1 + np.exp(-scores.max(1))), best.data, rtol=1e-4)
 
 
-def test_saved_and_opened_it_ranks_the_same(model: carya.XRTransformer, tmp_path: Path) -> None:
+def test_saved_and_loaded_model_ranks_the_same(model: carya.XRTransformer, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     assert (tmp_path / "model" / "encoder" / "model.safetensors").exists()
-    opened = carya.load(tmp_path / "model")
-    assert isinstance(opened, carya.XRTransformer)
-    assert same(opened.predict(TEXTS[:30]), model.predict(TEXTS[:30]))
-    assert opened.label_names_[0] == "the first"
-    opened.save(tmp_path / "model")  # over itself: a model with other files is still a model
-    assert same(carya.load(tmp_path / "model").predict(TEXTS[:5]), model.predict(TEXTS[:5]))
+    loaded = carya.load(tmp_path / "model")
+    assert isinstance(loaded, carya.XRTransformer)
+    assert equal(loaded.predict(TEXTS[:30]), model.predict(TEXTS[:30]))
+    assert loaded.label_names_[0] == "the first"
+    assert (loaded.max_length, loaded.epochs, loaded.device) == (32, (1, 3), "auto")
+    loaded.save(tmp_path / "model")  # a model folder with an encoder can also be replaced
+    assert equal(carya.load(tmp_path / "model").predict(TEXTS[:5]), model.predict(TEXTS[:5]))
 
 
-def test_a_damaged_encoder_is_an_error(model: carya.XRTransformer, tmp_path: Path) -> None:
+def test_damaged_encoder_is_a_format_error(model: carya.XRTransformer, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     weights = tmp_path / "model" / "encoder" / "model.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ModelFormatError, match="damaged"):
         carya.load(tmp_path / "model")
     weights.unlink()
     with pytest.raises(ModelFormatError, match="No such file"):
         carya.load(tmp_path / "model")
-    (tmp_path / "model" / "other.txt").write_text("not ours")
-    with pytest.raises(SaveError, match="left alone"):
+    (tmp_path / "model" / "other.txt").write_text("not part of the model")
+    with pytest.raises(SaveError, match="It was not modified"):
         model.save(tmp_path / "model")
 
 
-def test_same_seed_same_model(bert: Path) -> None:
-    few = settings(bert, epochs=(1,), held_out=0.0)
-    one, other = (carya.XRTransformer(**few).fit(TEXTS[:80], LABELS[:80]) for _ in range(2))
-    assert same(one.predict(TEXTS), other.predict(TEXTS))
-    assert one.weights_ == dict.fromkeys(("head", "concatenated", "linear", "neighbours"), pytest.approx(1 / 4))
+def test_equal_seeds_give_equal_models(bert: Path) -> None:
+    few = settings(bert, epochs=(1,), validation_fraction=0.0)
+    first, second = (carya.XRTransformer(**few).fit(TEXTS[:80], LABELS[:80]) for _ in range(2))
+    assert equal(first.predict(TEXTS), second.predict(TEXTS))
+    assert first.weights_ == dict.fromkeys(("head", "concatenated", "linear", "neighbors"), pytest.approx(1 / 4))
 
 
-def test_dev_texts_may_be_given_or_chosen_and_training_done_again(bert: Path) -> None:
+def test_refit_trains_on_all_texts(bert: Path) -> None:
     few = settings(bert, epochs=(1,), refit=True)
     Y = sp.csr_array(carya.TextRanker(carya.Tfidf(min_df=1)).fit(TEXTS, LABELS).label_matrix(LABELS))
-    chosen = carya.XRTransformer(**few).fit(TEXTS, Y, dev=np.arange(20))
-    assert chosen.labels_[3] == "3"
-    assert sum(epoch["tokens"] for epoch in chosen.history_) == sum(len(text.split()) + 2 for text in TEXTS)
-    given = carya.XRTransformer(**few).fit(TEXTS[20:], Y[20:], dev=(TEXTS[:20], Y[:20]))
-    assert sum(epoch["tokens"] for epoch in given.history_) == sum(len(text.split()) + 2 for text in TEXTS[20:])
-    assert given.dev_["linear"] == chosen.dev_["linear"]
+    held_out = carya.XRTransformer(**few).fit(TEXTS, Y, validation_data=np.arange(20))
+    assert held_out.labels_[3] == "3"
+    assert sum(epoch["tokens"] for epoch in held_out.history_) == sum(len(text.split()) + 2 for text in TEXTS)
+    separate = carya.XRTransformer(**few).fit(TEXTS[20:], Y[20:], validation_data=(TEXTS[:20], Y[:20]))
+    assert sum(epoch["tokens"] for epoch in separate.history_) == sum(len(text.split()) + 2 for text in TEXTS[20:])
+    assert separate.validation_scores_["linear"] == held_out.validation_scores_["linear"]
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"head": "shortlist", "head_beam": 2, "objective": "squared-hinge"},
-        {"objective": "softmax"},
+        {"head_mode": "shortlist", "head_beam_width": 2, "head_loss": "squared-hinge"},
+        {"head_loss": "softmax"},
         {"bootstrap": "linear"},
-        {"layers": 2, "recompute": True, "accumulate": 2},
+        {"pooled_layers": 2, "gradient_checkpointing": True, "gradient_accumulation_steps": 2},
         {"cost_sensitive": True},
     ],
     ids=["shortlist", "softmax", "linear", "layers", "costs"],
 )
-def test_every_way_of_training_works(bert: Path, changes: dict) -> None:
+def test_training_options(bert: Path, changes: dict[str, Any]) -> None:
     model = carya.XRTransformer(**settings(bert, epochs=(1, 2), **changes)).fit(TEXTS[:160], LABELS[:160])
-    head = model.rankers_["head"]
-    assert head.tree_.depth == (2 if "head" in changes else 1)
-    guessed = carya.metrics.precision(model.label_matrix(LABELS), model.predict(TEXTS, using="head"), k=5)
-    assert guessed > 0.06  # five at random: 1.5 / 24
+    assert tree_ranker(model, "head").tree_.depth == (2 if "head_mode" in changes else 1)
+    precision = carya.metrics.precision(model.label_matrix(LABELS), model.predict(TEXTS, using="head"), k=5)
+    assert precision > 0.06  # five random labels give 1.5 / 24
 
 
-def test_an_encoder_may_stay_as_it_is(bert: Path, tmp_path: Path) -> None:
-    frozen = carya.XRTransformer(**settings(bert, fine_tune=False, cache=str(tmp_path / "cache"))).fit(TEXTS, LABELS)
-    assert set(frozen.weights_) == {"concatenated", "linear", "neighbours"}
+def test_embeddings_of_frozen_encoders_are_cached(bert: Path, tmp_path: Path) -> None:
+    parameters = settings(bert, fine_tune=False, cache_dir=str(tmp_path / "cache"))
+    model = carya.XRTransformer(**parameters).fit(TEXTS, LABELS)
+    assert set(model.weights_) == {"concatenated", "linear", "neighbors"}
     (file,) = (tmp_path / "cache").iterdir()
-    vectors = np.load(file)
-    np.save(file, vectors[::-1])  # what is in the cache is used
-    again = carya.XRTransformer(**settings(bert, fine_tune=False, cache=str(tmp_path / "cache"))).fit(TEXTS, LABELS)
-    dense = [model.rankers_["concatenated"].layers_[-1].dense for model in (frozen, again)]
-    assert not np.array_equal(*dense)
+    np.save(file, np.load(file)[::-1])  # changes the cached values to detect whether they are used
+    from_cache = carya.XRTransformer(**parameters).fit(TEXTS, LABELS)
+    weights, weights_from_cache = (
+        tree_ranker(fitted, "concatenated").layers_[-1].dense for fitted in (model, from_cache)
+    )
+    assert not np.array_equal(weights, weights_from_cache)
 
 
-def test_near_texts_vote_for_their_labels(model: carya.XRTransformer, bert: Path) -> None:
-    near = model.rankers_["neighbours"]
-    assert same(near.predict(model.encode(TEXTS[:20])), model.predict(TEXTS[:20], using="neighbours"))
-    assert same(model.predict(TEXTS[:20], using="neighbours", beam_width=1), near.predict(model.encode(TEXTS[:20])))
-    few = settings(bert, epochs=(1,), neighbours=0)
-    assert "neighbours" not in carya.XRTransformer(**few).fit(TEXTS[:80], LABELS[:80]).weights_
+def test_similar_texts_vote_for_their_labels(model: carya.XRTransformer, bert: Path) -> None:
+    ranker = model.rankers_["neighbors"]
+    S = ranker.predict(model.encode(TEXTS[:20]))
+    assert equal(S, model.predict(TEXTS[:20], using="neighbors"))
+    assert equal(S, model.predict(TEXTS[:20], using="neighbors", beam_width=1))
+    few = settings(bert, epochs=(1,), n_neighbors=0)
+    assert "neighbors" not in carya.XRTransformer(**few).fit(TEXTS[:80], LABELS[:80]).weights_
 
 
-def test_labels_are_learned_from_what_is_written_about_them(bert: Path) -> None:
-    rare = ["l22", "l23"]  # no training text has them
+def test_label_texts_train_labels_without_training_texts(bert: Path) -> None:
+    rare = ["l22", "l23"]  # no training text has these labels
     rows = [row for row, labels in enumerate(LABELS) if not set(labels) & set(rare)]
-    columns = [f"l{label:02d}" for label in range(24)]
-    Y = sp.csr_array([[float(label in LABELS[row]) for label in columns] for row in rows])
-    written = {str(at): " ".join(f"w{5 * at + word}" for word in range(5)) for at in range(24)}
-    texts, labels = tiny_encoders.corpus(150, seed=5)
-    asked = [row for row, own in enumerate(labels) if set(own) & set(rare)]
+    training_texts = [TEXTS[row] for row in rows]
+    ids = [f"l{label:02d}" for label in range(24)]
+    Y = sp.csr_array([[float(label in LABELS[row]) for label in ids] for row in rows])
+    label_texts = {str(label): " ".join(f"w{5 * label + word}" for word in range(5)) for label in range(24)}
+    texts, labels = tiny_encoders.make_corpus(150, seed=5)
+    queries = [text for text, text_labels in zip(texts, labels, strict=True) if set(text_labels) & set(rare)]
 
-    def found(model: carya.XRTransformer) -> float:
-        S = model.predict([texts[row] for row in asked], using="head", top_k=5)
-        return np.mean([bool({f"l{at:02d}" for at in S[[place]].indices} & set(rare)) for place in range(len(asked))])
+    def recall(model: carya.XRTransformer) -> float:
+        """Return the fraction of queries with a rare label among the head's top five labels."""
+        S = model.predict(queries, using="head", top_k=5)
+        return float(np.mean([bool({22, 23} & set(S[[row]].indices.tolist())) for row in range(len(queries))]))
 
-    few = settings(bert, epochs=(1, 4), held_out=0.0, neighbours=0)
-    given = [TEXTS[row] for row in rows]
-    with_texts = carya.XRTransformer(**few, label_text_passes=6)
-    assert found(with_texts.fit(given, Y, label_texts=written | {"no label": "w1"})) > 0.7
-    assert found(carya.XRTransformer(**few).fit(given, Y)) < 0.3
-    # The words of a label resemble it, even if nobody learns from them.
-    unread = carya.XRTransformer(**few | {"label_text_passes": 0, "label_text_weight": 0.0})
-    likened = carya.XRTransformer(**few | {"label_text_passes": 0, "label_text_weight": 50.0})
-    before, after = (one.fit(given, Y, label_texts=written).rankers_["head"].layers_[0] for one in (unread, likened))
-    gained = (after.dense - before.dense)[np.argsort(after.order)]
-    vectors = likened.encode([written[str(at)] for at in range(24)])
-    assert np.allclose(gained, 50 * (vectors - vectors.mean(0)), atol=1e-3)
+    few = settings(bert, epochs=(1, 4), validation_fraction=0.0, n_neighbors=0)
+    repeated = carya.XRTransformer(**few, label_text_repeats=6)
+    assert recall(repeated.fit(training_texts, Y, label_texts=label_texts | {"unknown": "w1"})) > 0.7
+    assert recall(carya.XRTransformer(**few).fit(training_texts, Y)) < 0.3
+    # The similarity to label texts is added to the head's weights, even if the label texts are not used in training.
+    without = carya.XRTransformer(**few | {"label_text_repeats": 0, "label_text_weight": 0.0})
+    weighted = carya.XRTransformer(**few | {"label_text_repeats": 0, "label_text_weight": 50.0})
+    before, after = (
+        tree_ranker(model.fit(training_texts, Y, label_texts=label_texts), "head").layers_[0]
+        for model in (without, weighted)
+    )
+    difference = (after.dense - before.dense)[np.argsort(after.order)]
+    embeddings = weighted.encode([label_texts[str(label)] for label in range(24)])
+    assert np.allclose(difference, 50 * (embeddings - embeddings.mean(0)), atol=1e-3)
 
 
-def test_a_mixture_is_learned_from_what_rankers_say_together() -> None:
+def test_mixture_learns_from_the_agreement_of_rankers() -> None:
     rng = np.random.default_rng(0)
-    rows, labels, right = 400, 30, rng.integers(30, size=400)
-    truth = sp.csr_array((np.ones(rows, np.float32), (np.arange(rows), right)), shape=(rows, labels))
-    # Two rankers suggest the right label below a wrong one; only what both suggest is right.
-    found = []
+    rows, n_labels, correct = 400, 30, rng.integers(30, size=400)
+    truth = sp.csr_array((np.ones(rows, np.float32), (np.arange(rows), correct)), shape=(rows, n_labels))
+    # Both rankers rank a wrong label above the correct label, but they never suggest the same wrong label.
+    rankings = []
     for gap in (1, 15):
-        S = np.zeros((rows, labels), np.float32)
-        S[np.arange(rows), right] = 0.5
-        S[np.arange(rows), (right + gap + rng.integers(10, size=rows)) % labels] = 0.8
-        found.append(sp.csr_array(S))
+        S = np.zeros((rows, n_labels), np.float32)
+        S[np.arange(rows), correct] = 0.5
+        S[np.arange(rows), (correct + gap + rng.integers(10, size=rows)) % n_labels] = 0.8
+        rankings.append(sp.csr_array(S))
 
-    def said(some: slice) -> Said:
-        pool = pool_of([one[some] for one in found])
-        return Said(pool, {f"ranker {at}": pool.lookup(*keyed(one[some])) for at, one in enumerate(found)})
+    def score(selected: slice) -> CandidateScores:
+        candidates = all_candidates([S[selected] for S in rankings])
+        scores = [candidates.lookup(*keys_and_scores(S[selected])) for S in rankings]
+        return CandidateScores(candidates, {"ranker 0": scores[0], "ranker 1": scores[1]})
 
-    frequency = np.zeros(labels, np.float32)
-    first, second = said(slice(0, 200)), said(slice(200, 400))
-    mixture = Mixture.learned(first, first.relevant(truth[:200]), frequency, seed=0)
+    log_frequency = np.zeros(n_labels, np.float32)
+    first, second = score(slice(0, 200)), score(slice(200, 400))
+    relevance = first.relevance(truth[:200])
+    mixture = Mixture.fit(first, relevance, log_frequency, seed=0)
     S = mixture.rank(second, top_k=2)
     assert carya.metrics.precision(truth[200:], S, k=1) == 1
-    assert carya.metrics.precision(truth[200:], found[0][200:], k=1) == 0
+    assert carya.metrics.precision(truth[200:], rankings[0][200:], k=1) == 0
     assert np.diff(S.indptr).tolist() == [2] * 200
     assert (S.data[::2] > S.data[1::2]).all()
-    whole = mixture.rank(second, top_k=9)
-    assert np.allclose(np.add.reduceat(whole.data, whole.indptr[:-1]), 1)
-    assert carya.metrics.precision(truth[:200], crossed(first, first.relevant(truth[:200]), frequency, 0), k=1) > 0.95
-    nothing = pool_of([sp.csr_array((3, labels), dtype=np.float32)] * 2)
-    none = np.zeros(0, np.float32)
-    assert mixture.rank(Said(nothing, {"ranker 0": none, "ranker 1": none}), top_k=2).nnz == 0
+    all_scores = mixture.rank(second, top_k=9)
+    assert np.allclose(np.add.reduceat(all_scores.data, all_scores.indptr[:-1]), 1)
+    cross_validated = cross_validated_ranking(first, relevance, log_frequency, seed=0)
+    assert carya.metrics.precision(truth[:200], cross_validated, k=1) > 0.95
+    no_candidates = all_candidates([sp.csr_array((3, n_labels), dtype=np.float32)] * 2)
+    no_scores = dict.fromkeys(("ranker 0", "ranker 1"), np.zeros(0, np.float32))
+    assert mixture.rank(CandidateScores(no_candidates, no_scores), top_k=2).nnz == 0
 
 
-def test_a_model_with_a_learned_mixture(bert: Path, tmp_path: Path) -> None:
+def test_model_with_a_learned_mixture(bert: Path, tmp_path: Path) -> None:
     few = settings(bert, epochs=(1, 1), mixture="learned")
-    written = {f"l{label:02d}": f"w{5 * label} w{5 * label + 1}" for label in range(24)}
-    model = carya.XRTransformer(**few).fit(TEXTS, LABELS, dev=tiny_encoders.corpus(120, seed=3), label_texts=written)
-    assert set(model.dev_) == {"head", "concatenated", "linear", "neighbours", "label_texts", "mixed"}
+    label_texts = {f"l{label:02d}": f"w{5 * label} w{5 * label + 1}" for label in range(24)}
+    validation_data = tiny_encoders.make_corpus(120, seed=3)
+    model = carya.XRTransformer(**few).fit(TEXTS, LABELS, validation_data=validation_data, label_texts=label_texts)
+    assert set(model.validation_scores_) == {
+        "head",
+        "concatenated",
+        "linear",
+        "neighbors",
+        "label_texts",
+        "mixture",
+    }
     assert model.weights_["label_texts"] == 0
-    assert model.dev_["mixed"]["P@1"] > 0.8  # of texts that the mixture was not learned from
+    assert model.validation_scores_["mixture"]["P@1"] > 0.8  # measured by cross-validation
     S = model.predict(TEXTS[:20], top_k=3)
     assert (np.diff(S.indptr) == 3).all()
     assert (S.data > 0).all()
     assert np.array_equal(S.indices, model.predict(TEXTS[:20], top_k=10).indices.reshape(20, 10)[:, :3].ravel())
     model.save(tmp_path / "model")
-    assert same(carya.load(tmp_path / "model").predict(TEXTS[:20], top_k=3), S)
-    again = carya.XRTransformer(**few | {"refit": True}).fit(TEXTS, LABELS, dev=np.arange(60), label_texts=written)
-    assert again.score(*tiny_encoders.corpus(60, seed=5)) > 0.8
+    assert equal(carya.load(tmp_path / "model").predict(TEXTS[:20], top_k=3), S)
+    refitted = carya.XRTransformer(**few | {"refit": True})
+    refitted.fit(TEXTS, LABELS, validation_data=np.arange(60), label_texts=label_texts)
+    assert refitted.score(*tiny_encoders.make_corpus(60, seed=5)) > 0.8
 
 
-def test_x_transformer_finds_clusters_then_labels(bert: Path, tmp_path: Path) -> None:
+def test_x_transformer_ranks_labels_in_clusters(bert: Path, tmp_path: Path) -> None:
+    from carya.transformer.x_transformer import predict_ensemble
+
     model = carya.XTransformer(**settings(bert, epochs=2)).fit(TEXTS, LABELS, label_texts={"l00": "w0 w1"})
-    ranker = model.rankers_["concatenated"]
+    ranker = tree_ranker(model, "concatenated")
     assert ranker.tree_.depth == 2
-    assert ranker.layers_[0].weights.n_weights == 0  # the encoder alone finds clusters
+    assert ranker.layers_[0].weights.n_weights == 0  # clusters are selected only by the encoder
     assert model.score(TEXTS, LABELS) > 0.8
     model.save(tmp_path / "model")
-    assert same(carya.load(tmp_path / "model").predict(TEXTS[:9]), model.predict(TEXTS[:9]))
-    from carya.transformer.x_transformer import together
-
-    S = together([model, model], TEXTS[:9], top_k=3)
+    assert equal(carya.load(tmp_path / "model").predict(TEXTS[:9]), model.predict(TEXTS[:9]))
+    S = predict_ensemble([model, model], TEXTS[:9], top_k=3)
     assert np.array_equal(S.indices, model.predict(TEXTS[:9], top_k=3).indices)
 
 
-def test_what_cannot_be_is_named(bert: Path, model: carya.XRTransformer) -> None:
-    with pytest.raises(NotFittedError, match="this XRTransformer is not fitted yet"):
-        carya.XRTransformer().predict(["a"])
-    with pytest.raises(ParameterError, match="'objective' of XRTransformer must be 'bce'"):
-        carya.XRTransformer(objective="best").fit(TEXTS, LABELS)
-    with pytest.raises(InputError, match="max_length is 400, the encoder reads at most 64 tokens"):
+def test_invalid_parameters_are_rejected(bert: Path) -> None:
+    with pytest.raises(ParameterError, match=r"head_loss must be 'bce', .* got 'best'"):
+        carya.XRTransformer(head_loss="best").fit(TEXTS, LABELS)
+    with pytest.raises(ParameterError, match="beam_width must be an integer >= 1, got 0"):
+        carya.XRTransformer(ranker=carya.XRLinear(beam_width=0)).fit(TEXTS, LABELS)
+    with pytest.raises(UnknownParameterError, match=r"no parameter 'model_shortcut'\. Use encoder\."):
+        carya.XRTransformer(model_shortcut="bert-base-uncased")  # type: ignore[call-arg]
+    with pytest.raises(InputError, match="max_length must be at most 64, the limit of the encoder, got 400"):
         carya.XRTransformer(**settings(bert, max_length=400)).fit(TEXTS, LABELS)
-    with pytest.raises(InputError, match="there are 260 texts but labels for 259"):
-        carya.XRTransformer(**settings(bert)).fit(TEXTS, LABELS[1:])
     with pytest.raises(InputError, match="device 'abacus' cannot be used"):
         carya.XRTransformer(**settings(bert, device="abacus")).fit(TEXTS, LABELS)
-    with pytest.raises(InputError, match="dev must be different numbers of texts"):
-        carya.XRTransformer(**settings(bert)).fit(TEXTS, LABELS, dev=np.array([1, 1]))
-    with pytest.raises(InputError, match="using must be one of 'head', 'concatenated', 'linear', 'neighbours' or None"):
+    with pytest.raises(InputError, match="must be small enough for at least two clusters"):
+        carya.XTransformer(**settings(bert, matcher_leaf_size=100)).fit(TEXTS, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "validation_data", "message"),
+    [
+        ("w1", LABELS, None, "texts must be a list of strings, got a single str"),
+        (["w1", 1], [["a"], ["b"]], None, "texts must be a list of strings, but item 1 has type int"),
+        (TEXTS, LABELS[1:], None, "texts and labels must have the same length, got 260 and 259"),
+        (["w1", "w2"], [[], []], None, "labels is empty for every text"),
+        (
+            TEXTS,
+            LABELS,
+            np.array([1, 1]),
+            "validation_data must contain some, but not all, of the text numbers from 0 to 259, without duplicates",
+        ),
+        (TEXTS, LABELS, np.array([0.5]), "one-dimensional array of integers"),
+        (TEXTS, LABELS, TEXTS, "validation_data must be a pair"),
+        (
+            TEXTS,
+            LABELS,
+            (["w1"], [["l00"], ["l01"]]),
+            "The texts and labels in validation_data must have the same length, got 1 and 2",
+        ),
+        (TEXTS, LABELS, (["w1"], [["unknown"]]), "validation_data contains no labels of the training texts"),
+        (["w1", "w2"], [["l00"], []], np.array([0]), "texts contains 2 texts, which is too few for a validation split"),
+    ],
+)
+def test_invalid_training_data_is_rejected(
+    texts: Any, labels: Any, validation_data: Any, message: str, bert: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        carya.XRTransformer(**settings(bert)).fit(texts, labels, validation_data=validation_data)
+
+
+def test_invalid_queries_are_rejected(model: carya.XRTransformer) -> None:
+    with pytest.raises(NotFittedError, match="This XRTransformer is not fitted yet"):
+        carya.XRTransformer().predict(["a"])
+    with pytest.raises(
+        InputError, match="using must be one of 'head', 'concatenated', 'linear', 'neighbors' or None, got 'tail'"
+    ):
         model.predict(["w1"], using="tail")
-    with pytest.raises(InputError, match="need no clusters"):
-        carya.XTransformer(**settings(bert, matcher_leaf=100)).fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match="texts must be a list of strings, got a single str"):
+        model.predict("w1")
+    with pytest.raises(InputError, match="texts must be a list of strings, but item 0 has type int"):
+        model.encode([1])  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"text must be a string, got list\. Use suggest_all"):
+        model.suggest(["w1"])  # type: ignore[arg-type]
 
 
-def test_the_command_line_trains_one(bert: Path, tmp_path: Path) -> None:
-    from carya.cli import app
+def test_models_can_be_imported_without_torch() -> None:
+    code = "import sys, carya; carya.XRTransformer(); carya.XTransformer(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "transformers", "safetensors"} & set(done.stdout.split())
 
-    lines = [json.dumps({"text": t, "labels": ls}) for t, ls in zip(TEXTS, LABELS, strict=True)]
+
+@pytest.mark.parametrize("package", ["torch", "transformers", "safetensors"])
+def test_the_error_for_a_missing_package_names_the_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    message = rf"XRTransformer requires {package}. Install it with: pip install 'carya\[transformer\]'"
+    with pytest.raises(MissingExtraError, match=message):
+        carya.XRTransformer().fit(TEXTS, LABELS)
+
+
+def test_command_line(bert: Path, tmp_path: Path) -> None:
+    from carya.cli.app import app
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, arguments)
+
+    lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(TEXTS, LABELS, strict=True)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
     data, out = str(tmp_path / "data.jsonl"), str(tmp_path / "model")
     flags = ["--encoder", str(bert), "--epochs", "1,2", "--max-length", "32", "--min-df", "1", "--no-refit"]
-    run = CliRunner().invoke(app, ["train", data, "-o", out, "--model", "xr-transformer", "--max-leaf", "8", *flags])
-    assert run.exit_code == 0, run.output
-    assert carya.load(out).rankers_["linear"].max_leaf == 8
-    run = CliRunner().invoke(app, ["evaluate", out, data, "--json"])
-    assert run.exit_code == 0, run.output
-    assert json.loads(run.stdout)["P@1"] > 0.8
-    run = CliRunner().invoke(app, ["inspect", out, "--json"])
-    assert sum(json.loads(run.stdout)["mixture"].values()) == pytest.approx(1)
-    assert CliRunner().invoke(app, ["inspect", out]).exit_code == 0
+    result = run("train", data, "-o", out, "--model", "xr-transformer", "--max-leaf-size", "8", *flags)
+    assert result.exit_code == 0, result.output
+    assert carya.load(out).rankers_["linear"].max_leaf_size == 8
+    result = run("evaluate", out, data, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["P@1"] > 0.8
+    result = run("inspect", out, "--json")
+    assert sum(json.loads(result.stdout)["mixture"].values()) == pytest.approx(1)
+    assert run("inspect", out).exit_code == 0
     (tmp_path / "texts.txt").write_text("w0 w1 w2\nw7 w8\n")
-    run = CliRunner().invoke(app, ["predict", out, str(tmp_path / "texts.txt"), "--top-k", "2"])
-    assert [len(json.loads(line)["labels"]) for line in run.stdout.splitlines()] == [2, 2]
-    run = CliRunner().invoke(app, ["train", data, "-o", out, "--epochs", "1,2"])
-    assert "--epochs is for --model xr-transformer or x-transformer" in str(run.exception)
-    run = CliRunner().invoke(app, ["train", data, "-o", out, "--model", "xt"])
-    assert "--model is 'xt'; it must be" in str(run.exception)
+    result = run("predict", out, str(tmp_path / "texts.txt"), "--top-k", "2")
+    assert [len(json.loads(line)["labels"]) for line in result.stdout.splitlines()] == [2, 2]
+    message = str(run("train", data, "-o", out, "--epochs", "1,2").exception)
+    assert "--epochs" in message
+    assert "xr-transformer or x-transformer" in message
+    message = str(run("train", data, "-o", out, "--model", "xt").exception)
+    assert "--model" in message
+    assert "'xt'" in message

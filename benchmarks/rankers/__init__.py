@@ -1,10 +1,11 @@
-"""One small file for each system whose speed of answering is measured, all with the same four functions.
+"""Adapters for the systems in the latency benchmark: one module per system, all with the same functions.
 
-    train(X, Y, folder, threads)          train a model and save it, with the system's own defaults for one tree
-    load(folder, threads)                 open it
-    prepare(X, row)                       one query in the form the system likes best; not timed
-    one(model, query, top_k, beam)        the labels of one query
-    batch(model, X, top_k, beam)          CSR of scores of many, or None if the system has no such call
+    train(X, Y, folder, threads)          train and save a model with one tree and the system's default settings
+    load(folder, threads)                 load the model
+    prepare(X, row)                       convert one query to the format that the system prefers; not timed
+    one(model, query, top_k, beam)        return the labels for one query
+    batch(model, X, top_k, beam)          return a score matrix, or None if the system has no batch prediction
 
-They run in the environments of their systems, so they need nothing but NumPy and SciPy of any version besides.
+Each module runs in the environment of its system. Apart from that system, it depends only on NumPy and SciPy and
+supports any version of them.
 """

@@ -1,4 +1,4 @@
-// The border between Python and the kernels: views in, owned arrays out. No logic lives here.
+// Conversion between Python objects and native views. The bindings contain no logic.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "../matrix.hpp"
-#include "../parallel.hpp"
-#include "../store/folder.hpp"
+#include "../core/matrix.hpp"
+#include "../core/parallel.hpp"
+#include "../storage/model_folder.hpp"
 
 namespace carya::bind {
 
@@ -19,35 +19,36 @@ namespace nb = nanobind;
 template <class T>
 using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
-using Table = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
 std::span<const T> span(const Array<T>& array) {
     return {array.data(), array.size()};
 }
 
-inline DenseView view(const Table<float>& table) {
-    return {table.data(), static_cast<std::int64_t>(table.shape(0)), static_cast<std::int64_t>(table.shape(1))};
+inline DenseView view(const Matrix<float>& matrix) {
+    return {matrix.data(), static_cast<std::int64_t>(matrix.shape(0)), static_cast<std::int64_t>(matrix.shape(1))};
 }
 
-// Hands a vector's memory to NumPy without a copy.
+// Moves a vector into a NumPy array without copying.
 template <class T, class... Shape>
-nb::ndarray<nb::numpy, T> give(std::vector<T>&& items, Shape... shape) {
-    auto owner = std::make_unique<std::vector<T>>(std::move(items));
+nb::ndarray<nb::numpy, T> to_numpy(std::vector<T>&& values, Shape... shape) {
+    auto owner = std::make_unique<std::vector<T>>(std::move(values));
     T* data = owner->data();
     const std::size_t size = owner->size();
-    nb::capsule keeper(owner.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    nb::capsule owner_capsule(owner.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     if constexpr (sizeof...(Shape) == 0)
-        return nb::ndarray<nb::numpy, T>(data, {size}, keeper);
+        return nb::ndarray<nb::numpy, T>(data, {size}, owner_capsule);
     else
-        return nb::ndarray<nb::numpy, T>(data, {static_cast<std::size_t>(shape)...}, keeper);
+        return nb::ndarray<nb::numpy, T>(data, {static_cast<std::size_t>(shape)...}, owner_capsule);
 }
 
-inline nb::tuple give(Csr&& csr) {
-    return nb::make_tuple(give(std::move(csr.indptr)), give(std::move(csr.indices)), give(std::move(csr.values)));
+inline nb::tuple to_numpy(Csr&& csr) {
+    return nb::make_tuple(to_numpy(std::move(csr.indptr)), to_numpy(std::move(csr.indices)),
+                          to_numpy(std::move(csr.values)));
 }
 
-// A matrix that Python has handed over, checked once, its arrays kept alive.
+// A matrix passed from Python. It is validated once, and its arrays are kept alive.
 class CheckedCsr {
 public:
     CheckedCsr(Array<std::int64_t> indptr, Array<std::int32_t> indices, Array<float> values, std::int64_t cols,
@@ -71,7 +72,7 @@ private:
 
 class CheckedFeatures {
 public:
-    CheckedFeatures(const CheckedCsr& sparse, Table<float> dense, const char* name)
+    CheckedFeatures(const CheckedCsr& sparse, Matrix<float> dense, const char* name)
         : sparse_(sparse), dense_(std::move(dense)) {
         view = {sparse_.view, bind::view(dense_)};
         const nb::gil_scoped_release released;
@@ -82,10 +83,10 @@ public:
 
 private:
     CheckedCsr sparse_;
-    Table<float> dense_;
+    Matrix<float> dense_;
 };
 
-// Lets Python see the progress of a kernel, and Ctrl-C stop it.
+// Reports progress to Python and handles Ctrl-C.
 class PythonMonitor final : public Monitor {
 public:
     explicit PythonMonitor(nb::object report) : report_(std::move(report)) {}
@@ -100,16 +101,16 @@ private:
     nb::object report_;
 };
 
-// A folder that Python has opened. What lies in it keeps it open, not the Python object.
-struct OpenedFolder {
-    std::shared_ptr<const Folder> folder;
+// A folder shared by its Python object and the arrays that are mapped from it.
+struct SharedFolder {
+    std::shared_ptr<const ModelFolder> folder;
 };
 
 void register_matrix(nb::module_& m);
-void register_index(nb::module_& m);
-void register_train(nb::module_& m);
+void register_indexing(nb::module_& m);
+void register_solver(nb::module_& m);
 void register_search(nb::module_& m);
-void register_store(nb::module_& m);
+void register_storage(nb::module_& m);
 void register_text(nb::module_& m);
 
 }  // namespace carya::bind

@@ -1,7 +1,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "../ensemble.hpp"
+#include "../search/ensemble.hpp"
 #include "arrays.hpp"
 
 namespace carya::bind {
@@ -10,71 +10,73 @@ using namespace nb::literals;
 
 namespace {
 
-struct LayerArrays {
-    Table<std::uint16_t> starts;
+struct PySearchLayer {
+    Matrix<std::uint16_t> starts;
     std::int64_t features;
     Array<std::uint8_t> data;
     Array<float> scales;
-    Precision precision;
-    Table<float> dense;
-    Array<float> offsets;
+    WeightDtype dtype;
+    Matrix<float> dense;
+    Array<float> biases;
     Array<std::int64_t> chunks;
     Array<std::int32_t> order;
     Transform transform;
-    std::shared_ptr<const Folder> folder;  // that some of the arrays lie in; null if all lie in memory
+    std::shared_ptr<const ModelFolder> folder;  // source of the memory-mapped arrays; null if all arrays are in memory
 
     PackedView packed() const {
         return {{start_lines(starts.data(), starts.size()), features},
                 span(data),
                 span(scales),
-                PackedForm::of(span(chunks), precision)};
+                PackedFormat::of(span(chunks), dtype)};
     }
 
     SearchLayer view() const {
         return {packed(),
                 bind::view(dense),
-                span(offsets),
+                span(biases),
                 span(chunks),
                 span(order),
                 transform,
-                folder ? &folder->seal() : nullptr};
+                folder ? &folder->checksums() : nullptr};
     }
 };
 
-class Searcher {
+class PyBeamSearch {
 public:
-    Searcher(const std::vector<const LayerArrays*>& layers, const std::vector<std::string>& layouts,
-             Array<std::int32_t> leaf_labels)
+    PyBeamSearch(const std::vector<const PySearchLayer*>& layers, const std::vector<std::string>& layouts,
+                 Array<std::int32_t> leaf_labels)
         : leaf_labels_(std::move(leaf_labels)), search_(views(layers), layouts, span(leaf_labels_)) {
-        for (const LayerArrays* layer : layers) kept_.push_back(*layer);
+        for (const PySearchLayer* layer : layers) layers_.push_back(*layer);
     }
 
     const BeamSearch& search() const { return search_; }
 
     void check(const Features& queries) const {
         if (queries.sparse.cols != search_.sparse_cols() || queries.dense.cols != search_.dense_cols())
-            throw std::invalid_argument("the queries have other columns than the model");
+            throw std::invalid_argument("The queries must have the same number of features as the model.");
     }
 
 private:
-    static std::vector<SearchLayer> views(const std::vector<const LayerArrays*>& layers) {
+    static std::vector<SearchLayer> views(const std::vector<const PySearchLayer*>& layers) {
         std::vector<SearchLayer> out;
-        for (const LayerArrays* layer : layers) out.push_back(layer->view());
+        for (const PySearchLayer* layer : layers) out.push_back(layer->view());
         return out;
     }
 
-    std::vector<LayerArrays> kept_;
+    std::vector<PySearchLayer> layers_;
     Array<std::int32_t> leaf_labels_;
     BeamSearch search_;
 };
 
-// As rows of 16-bit numbers, the way they are saved.
-nb::ndarray<nb::numpy, std::uint16_t> give_lines(std::vector<StartLine>&& lines) {
+// Returns start lines as rows of 16-bit integers, the format in which they are saved.
+nb::ndarray<nb::numpy, std::uint16_t> lines_to_numpy(std::vector<StartLine>&& lines) {
     auto owner = std::make_unique<std::vector<StartLine>>(std::move(lines));
     auto* data = reinterpret_cast<std::uint16_t*>(owner->data());
     const std::size_t count = owner->size();
-    nb::capsule keeper(owner.release(), [](void* p) noexcept { delete static_cast<std::vector<StartLine>*>(p); });
-    return nb::ndarray<nb::numpy, std::uint16_t>(data, {count, sizeof(StartLine) / sizeof(std::uint16_t)}, keeper);
+    nb::capsule owner_capsule(owner.release(),
+                              [](void* p) noexcept { delete static_cast<std::vector<StartLine>*>(p); });
+    return nb::ndarray<nb::numpy, std::uint16_t>(data, {count, sizeof(StartLine) / sizeof(std::uint16_t)},
+                                                 owner_capsule);
 }
 
 }  // namespace
@@ -87,96 +89,97 @@ void register_search(nb::module_& m) {
         .value("hinge", Transform::hinge)
         .value("log_hinge", Transform::log_hinge);
 
-    nb::enum_<Precision>(m, "Precision")
-        .value("float32", Precision::float32)
-        .value("float16", Precision::float16)
-        .value("int8", Precision::int8);
+    nb::enum_<WeightDtype>(m, "WeightDtype")
+        .value("float32", WeightDtype::float32)
+        .value("float16", WeightDtype::float16)
+        .value("int8", WeightDtype::int8);
 
     m.def(
         "pack",
-        [](const CheckedCsr& weights, Array<std::int64_t> chunks, Precision precision, int threads) {
+        [](const CheckedCsr& weights, Array<std::int64_t> chunks, WeightDtype dtype, int threads) {
             Packed out;
             {
                 const nb::gil_scoped_release released;
                 if (chunks.size() < 1 || span(chunks).back() != weights.view.cols)
-                    throw std::invalid_argument("the chunks must cover the columns of the weights");
-                out = pack(weights.view, span(chunks), precision, threads);
+                    throw std::invalid_argument("chunks must cover all columns of weights.");
+                out = pack(weights.view, span(chunks), dtype, threads);
             }
-            return nb::make_tuple(give_lines(std::move(out.lines)), give(std::move(out.data)),
-                                  give(std::move(out.scales)));
+            return nb::make_tuple(lines_to_numpy(std::move(out.lines)), to_numpy(std::move(out.data)),
+                                  to_numpy(std::move(out.scales)));
         },
-        "weights"_a, "chunks"_a.noconvert(), "precision"_a, "threads"_a,
-        "Weights of features x positions in the form they are searched in: (starts, data, scales).");
+        "weights"_a, "chunks"_a.noconvert(), "dtype"_a, "threads"_a,
+        "Pack a weight matrix of shape (features, positions) for searching and return (starts, data, scales).");
 
-    nb::class_<LayerArrays>(m, "SearchLayer", "The arrays of one layer.")
+    nb::class_<PySearchLayer>(m, "SearchLayer", "Arrays of one layer.")
         .def(
             "__init__",
-            [](LayerArrays* self, Table<std::uint16_t> starts, std::int64_t features, Array<std::uint8_t> data,
-               Array<float> scales, Precision precision, Table<float> dense, Array<float> offsets,
+            [](PySearchLayer* self, Matrix<std::uint16_t> starts, std::int64_t features, Array<std::uint8_t> data,
+               Array<float> scales, WeightDtype dtype, Matrix<float> dense, Array<float> biases,
                Array<std::int64_t> chunks, Array<std::int32_t> order, Transform::Kind kind, float power,
-               const OpenedFolder* opened) {
-                if (chunks.size() < 1) throw std::invalid_argument("a layer needs chunks");
-                new (self) LayerArrays{std::move(starts),
-                                       features,
-                                       std::move(data),
-                                       std::move(scales),
-                                       precision,
-                                       std::move(dense),
-                                       std::move(offsets),
-                                       std::move(chunks),
-                                       std::move(order),
-                                       Transform{kind, power},
-                                       opened ? opened->folder : nullptr};
+               const SharedFolder* shared) {
+                if (chunks.size() < 1) throw std::invalid_argument("chunks must not be empty.");
+                new (self) PySearchLayer{std::move(starts),
+                                         features,
+                                         std::move(data),
+                                         std::move(scales),
+                                         dtype,
+                                         std::move(dense),
+                                         std::move(biases),
+                                         std::move(chunks),
+                                         std::move(order),
+                                         Transform{kind, power},
+                                         shared ? shared->folder : nullptr};
             },
-            "starts"_a.noconvert(), "features"_a, "data"_a.noconvert(), "scales"_a.noconvert(), "precision"_a,
-            "dense"_a.noconvert(), "offsets"_a.noconvert(), "chunks"_a.noconvert(), "order"_a.noconvert(), "kind"_a,
+            "starts"_a.noconvert(), "features"_a, "data"_a.noconvert(), "scales"_a.noconvert(), "dtype"_a,
+            "dense"_a.noconvert(), "biases"_a.noconvert(), "chunks"_a.noconvert(), "order"_a.noconvert(), "kind"_a,
             "power"_a, "folder"_a.none())
         .def(
             "unpack",
-            [](const LayerArrays& self) {
+            [](const PySearchLayer& self) {
                 Csr out;
                 {
                     const nb::gil_scoped_release released;
-                    if (self.folder) self.folder->seal().need(self.data.data(), self.data.size());
-                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "the layer");
+                    if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
+                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
                     out = unpack(self.packed(), span(self.chunks));
                 }
-                return give(std::move(out));
+                return to_numpy(std::move(out));
             },
-            "The weights as (indptr, positions, values), feature by feature.")
+            "Return all weights, grouped by feature, as (indptr, positions, values).")
         .def(
             "unpack_at",
-            [](const LayerArrays& self, Array<std::int32_t> positions) {
+            [](const PySearchLayer& self, Array<std::int32_t> positions) {
                 Csr out;
                 {
                     const nb::gil_scoped_release released;
-                    if (self.folder) self.folder->seal().need(self.data.data(), self.data.size());
-                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "the layer");
+                    if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
+                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
                     out = unpack(self.packed(), span(self.chunks), span(positions));
                 }
-                return give(std::move(out));
+                return to_numpy(std::move(out));
             },
-            "positions"_a.noconvert(), "The weights at some positions, ascending, as (indptr, which of them, values).")
+            "positions"_a.noconvert(),
+            "Return the weights at the given ascending positions as (indptr, indices into positions, values).")
         .def(
             "weights_at",
-            [](const LayerArrays& self, Array<std::int32_t> features, std::int32_t position) {
+            [](const PySearchLayer& self, Array<std::int32_t> features, std::int32_t position) {
                 std::vector<float> out;
                 {
                     const nb::gil_scoped_release released;
-                    if (self.folder) self.folder->seal().need(self.data.data(), self.data.size());
-                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "the layer");
+                    if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
+                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
                     out = weights_at(self.packed(), span(self.chunks), span(features), position);
                 }
-                return give(std::move(out));
+                return to_numpy(std::move(out));
             },
-            "features"_a.noconvert(), "position"_a, "The weights of some features at one position.");
+            "features"_a.noconvert(), "position"_a, "Return the weights of the given features at one position.");
 
-    nb::class_<Searcher>(m, "BeamSearch", "Beam search over layers.")
-        .def(nb::init<const std::vector<const LayerArrays*>&, const std::vector<std::string>&, Array<std::int32_t>>(),
+    nb::class_<PyBeamSearch>(m, "BeamSearch", "Beam search over the layers of a model.")
+        .def(nb::init<const std::vector<const PySearchLayer*>&, const std::vector<std::string>&, Array<std::int32_t>>(),
              "layers"_a, "layouts"_a, "leaf_labels"_a.noconvert())
         .def(
             "predict",
-            [](const Searcher& self, const CheckedFeatures& queries, std::int64_t top_k, std::int64_t beam_width,
+            [](const PyBeamSearch& self, const CheckedFeatures& queries, std::int64_t top_k, std::int64_t beam_width,
                float min_score, int threads, nb::object report) {
                 PythonMonitor monitor(std::move(report));
                 Csr out;
@@ -185,41 +188,42 @@ void register_search(nb::module_& m) {
                     self.check(queries.view);
                     out = self.search().predict(queries.view, {top_k, beam_width, min_score}, threads, &monitor);
                 }
-                return give(std::move(out));
+                return to_numpy(std::move(out));
             },
             "queries"_a, "top_k"_a, "beam_width"_a, "min_score"_a, "threads"_a, "report"_a.none(),
-            "(indptr, labels, scores), every row best first.")
+            "Return the top-ranked labels of each query, best first, as (indptr, labels, scores).")
         .def(
             "rank",
-            [](const Searcher& self, Array<std::int32_t> indices, Array<float> values, Array<float> dense,
+            [](const PyBeamSearch& self, Array<std::int32_t> indices, Array<float> values, Array<float> dense,
                std::int64_t top_k, std::int64_t beam_width, float min_score) -> nb::object {
                 std::vector<std::int32_t> labels;
                 std::vector<float> scores;
-                bool taken = false;
+                bool valid = false;
                 {
                     const nb::gil_scoped_release released;
                     const BeamSearch& search = self.search();
                     const Query query{span(indices), span(values), dense.data()};
-                    taken = static_cast<std::int64_t>(dense.size()) == search.dense_cols() && search.takes(query);
-                    if (taken)
-                        search.with_work([&](BeamSearch::Work& work) {
-                            const auto found = search.rank(query, {top_k, beam_width, min_score}, work);
-                            labels.resize(found.size());
-                            scores.resize(found.size());
-                            for (std::size_t i = 0; i < found.size(); ++i) {
-                                labels[i] = found[i].node;
-                                scores[i] = found[i].score;
+                    valid =
+                        static_cast<std::int64_t>(dense.size()) == search.dense_cols() && search.is_valid_query(query);
+                    if (valid)
+                        search.with_workspace([&](BeamSearch::Workspace& workspace) {
+                            const auto ranking = search.rank(query, {top_k, beam_width, min_score}, workspace);
+                            labels.resize(ranking.size());
+                            scores.resize(ranking.size());
+                            for (std::size_t i = 0; i < ranking.size(); ++i) {
+                                labels[i] = ranking[i].node;
+                                scores[i] = ranking[i].score;
                             }
                         });
                 }
-                if (!taken) return nb::none();
-                return nb::make_tuple(give(std::move(labels)), give(std::move(scores)));
+                if (!valid) return nb::none();
+                return nb::make_tuple(to_numpy(std::move(labels)), to_numpy(std::move(scores)));
             },
             "indices"_a.noconvert(), "values"_a.noconvert(), "dense"_a.noconvert(), "top_k"_a, "beam_width"_a,
-            "min_score"_a, "(labels, scores) of one query, best first; None if the arrays are not those of a query.")
+            "min_score"_a, "Return (labels, scores) for one query, best first, or None if the query is invalid.")
         .def(
-            "selected",
-            [](const Searcher& self, const CheckedFeatures& queries, const CheckedCsr& candidates, int threads,
+            "score_pairs",
+            [](const PyBeamSearch& self, const CheckedFeatures& queries, const CheckedCsr& candidates, int threads,
                nb::object report) {
                 PythonMonitor monitor(std::move(report));
                 std::vector<float> scores;
@@ -228,57 +232,59 @@ void register_search(nb::module_& m) {
                     self.check(queries.view);
                     if (candidates.view.rows() != queries.view.rows() ||
                         candidates.view.cols != self.search().n_labels())
-                        throw std::invalid_argument("the candidates must be rows x labels");
-                    scores = self.search().selected(queries.view, candidates.view, threads, &monitor);
+                        throw std::invalid_argument("candidates must have one row per query and one column per label.");
+                    scores = self.search().score_pairs(queries.view, candidates.view, threads, &monitor);
                 }
-                return give(std::move(scores));
+                return to_numpy(std::move(scores));
             },
-            "queries"_a, "candidates"_a, "threads"_a, "report"_a.none(), "One score for each candidate.");
+            "queries"_a, "candidates"_a, "threads"_a, "report"_a.none(),
+            "Return the score of each (query, candidate) pair.");
 
-    nb::enum_<Combine>(m, "Combine")
-        .value("mean", Combine::mean)
-        .value("rank", Combine::rank)
-        .value("count", Combine::count)
-        .value("softmax", Combine::softmax)
-        .value("sigmoid", Combine::sigmoid);
+    nb::enum_<CombineMethod>(m, "CombineMethod")
+        .value("mean", CombineMethod::mean)
+        .value("rank", CombineMethod::rank)
+        .value("count", CombineMethod::count)
+        .value("softmax", CombineMethod::softmax)
+        .value("sigmoid", CombineMethod::sigmoid);
 
     m.def(
         "combine",
-        [](const std::vector<const CheckedCsr*>& rankings, Combine how, Array<float> weights, std::int64_t top_k,
-           int threads) {
+        [](const std::vector<const CheckedCsr*>& rankings, CombineMethod method, Array<float> weights,
+           std::int64_t top_k, int threads) {
             Csr out;
             {
                 const nb::gil_scoped_release released;
                 std::vector<CsrView> views;
-                for (const CheckedCsr* one : rankings) views.push_back(one->view);
-                out = combine(views, how, span(weights), top_k, threads);
+                for (const CheckedCsr* ranking : rankings) views.push_back(ranking->view);
+                out = combine(views, method, span(weights), top_k, threads);
             }
-            return give(std::move(out));
+            return to_numpy(std::move(out));
         },
-        "rankings"_a, "how"_a, "weights"_a.noconvert(), "top_k"_a, "threads"_a,
-        "Rankings of the same rows made one: (indptr, labels, scores).");
+        "rankings"_a, "method"_a, "weights"_a.noconvert(), "top_k"_a, "threads"_a,
+        "Combine several rankings of the same queries and return (indptr, labels, scores).");
 
     m.def(
         "predict_combined",
-        [](const std::vector<const Searcher*>& members, const CheckedFeatures& queries, std::int64_t top_k,
-           std::int64_t beam_width, std::int64_t pool, Combine how, Array<float> weights, int threads,
+        [](const std::vector<const PyBeamSearch*>& members, const CheckedFeatures& queries, std::int64_t top_k,
+           std::int64_t beam_width, std::int64_t pool_size, CombineMethod method, Array<float> weights, int threads,
            nb::object report) {
             PythonMonitor monitor(std::move(report));
             Csr out;
             {
                 const nb::gil_scoped_release released;
                 std::vector<const BeamSearch*> searches;
-                for (const Searcher* member : members) {
+                for (const PyBeamSearch* member : members) {
                     member->check(queries.view);
                     searches.push_back(&member->search());
                 }
-                out = predict_combined(searches, queries.view, {top_k, beam_width}, pool, how, span(weights), threads,
-                                       &monitor);
+                out = predict_combined(searches, queries.view, {top_k, beam_width}, pool_size, method, span(weights),
+                                       threads, &monitor);
             }
-            return give(std::move(out));
+            return to_numpy(std::move(out));
         },
-        "members"_a, "queries"_a, "top_k"_a, "beam_width"_a, "pool"_a, "how"_a, "weights"_a.noconvert(), "threads"_a,
-        "report"_a.none(), "Several searches of the same rows, and their rankings made one.");
+        "members"_a, "queries"_a, "top_k"_a, "beam_width"_a, "pool_size"_a, "method"_a, "weights"_a.noconvert(),
+        "threads"_a, "report"_a.none(),
+        "Search several trees, combine their rankings and return (indptr, labels, scores).");
 }
 
 }  // namespace carya::bind

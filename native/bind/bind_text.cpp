@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "../text/counter.hpp"
+#include "../text/term_counter.hpp"
 #include "../text/vectorizer.hpp"
 #include "arrays.hpp"
 
@@ -15,16 +15,16 @@ using namespace nb::literals;
 
 namespace {
 
-// Strings of Python as UTF-8, which they keep themselves.
+// UTF-8 views of Python strings. The strings own the memory.
 class Texts {
 public:
-    // The first of them has that number in messages.
-    explicit Texts(nb::handle items, std::int64_t first = 0)
-        : items_(nb::steal<nb::tuple>(PySequence_Tuple(items.ptr()))), first_(first) {
-        if (!items_.is_valid()) throw nb::python_error();
-        views.reserve(nb::len(items_));
-        for (const nb::handle item : items_) {
-            views.push_back(view(item));
+    // `first_number` is the number of the first string in error messages.
+    explicit Texts(nb::handle strings, std::int64_t first_number = 0)
+        : strings_(nb::steal<nb::tuple>(PySequence_Tuple(strings.ptr()))), first_number_(first_number) {
+        if (!strings_.is_valid()) throw nb::python_error();
+        views.reserve(nb::len(strings_));
+        for (const nb::handle string : strings_) {
+            views.push_back(view(string));
             bytes += views.back().size();
         }
     }
@@ -33,53 +33,54 @@ public:
     std::size_t bytes = 0;
 
 private:
-    std::string_view view(nb::handle item) const {
-        const std::string which = "text " + std::to_string(first_ + std::ssize(views));
-        if (!PyUnicode_Check(item.ptr()))
-            throw std::invalid_argument(which + " must be a string, got " +
-                                        nb::cast<std::string>(nb::str(item.type().attr("__name__"))));
+    std::string_view view(nb::handle string) const {
+        const std::string name = "Text " + std::to_string(first_number_ + std::ssize(views));
+        if (!PyUnicode_Check(string.ptr()))
+            throw std::invalid_argument(name + " must be a string, got " +
+                                        nb::cast<std::string>(nb::str(string.type().attr("__name__"))) + ".");
         Py_ssize_t size = 0;
-        const char* start = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
+        const char* start = PyUnicode_AsUTF8AndSize(string.ptr(), &size);
         if (!start) {
             if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) throw nb::python_error();
             PyErr_Clear();
-            throw std::invalid_argument(which + " has a lone surrogate: it is no text");
+            throw std::invalid_argument(name + " contains a lone surrogate, which is not valid Unicode text.");
         }
         return {start, static_cast<std::size_t>(size)};
     }
 
-    nb::tuple items_;
-    std::int64_t first_;
+    nb::tuple strings_;
+    std::int64_t first_number_;
 };
 
-// A TextPart with the stop words that it looks into.
-struct Part {
-    Part(Unit unit, int min_n, int max_n, bool lower, Accents accents, int min_length,
-         const std::vector<std::string>& stop, std::int64_t buckets)
-        : words(TermArrays::of(stop)), terms(words.view()) {
-        part.analysis = {unit, min_n, max_n, lower, accents, min_length, stop.empty() ? nullptr : &terms};
-        part.buckets = buckets;
+// A TextAnalyzer together with the stop words that it references.
+struct PyTextAnalyzer {
+    PyTextAnalyzer(TokenUnit unit, int min_n, int max_n, bool lowercase, Accents accents, int min_word_length,
+                   const std::vector<std::string>& stop_words, std::int64_t n_buckets)
+        : arrays(VocabularyArrays::from_sorted(stop_words)), vocabulary(arrays.view()) {
+        analyzer.options = {
+            unit, min_n, max_n, lowercase, accents, min_word_length, stop_words.empty() ? nullptr : &vocabulary};
+        analyzer.n_buckets = n_buckets;
     }
-    Part(const Part&) = delete;
+    PyTextAnalyzer(const PyTextAnalyzer&) = delete;
 
-    TermArrays words;
-    Terms terms;
-    TextPart part;
+    VocabularyArrays arrays;
+    Vocabulary vocabulary;
+    TextAnalyzer analyzer;
 };
 
-std::vector<TextPart> parts_of(const std::vector<const Part*>& parts) {
-    std::vector<TextPart> out;
-    for (const Part* part : parts) out.push_back(part->part);
+std::vector<TextAnalyzer> to_analyzers(const std::vector<const PyTextAnalyzer*>& analyzers) {
+    std::vector<TextAnalyzer> out;
+    for (const PyTextAnalyzer* analyzer : analyzers) out.push_back(analyzer->analyzer);
     return out;
 }
 
-nb::tuple give(TermArrays&& terms) {
-    return nb::make_tuple(bind::give(std::move(terms.bytes)), bind::give(std::move(terms.ends)),
-                          bind::give(std::move(terms.slots)));
+nb::tuple to_numpy(VocabularyArrays&& terms) {
+    return nb::make_tuple(bind::to_numpy(std::move(terms.bytes)), bind::to_numpy(std::move(terms.ends)),
+                          bind::to_numpy(std::move(terms.slots)));
 }
 
-struct PartTerms {
-    const Part* part;
+struct PyFittedAnalyzer {
+    const PyTextAnalyzer* analyzer;
     Array<std::uint8_t> bytes;
     Array<std::int64_t> ends;
     Array<std::uint64_t> slots;
@@ -87,35 +88,39 @@ struct PartTerms {
 
 class PyVectorizer {
 public:
-    PyVectorizer(std::vector<PartTerms> parts, Array<float> idf, const Weighting& weighting)
-        : parts_(std::move(parts)), idf_(std::move(idf)), vectorizer(made(), span(idf_), weighting) {}
+    PyVectorizer(std::vector<PyFittedAnalyzer> analyzers, Array<float> idf, const Weighting& weighting)
+        : analyzers_(std::move(analyzers)),
+          idf_(std::move(idf)),
+          vectorizer(fitted_analyzers(), span(idf_), weighting) {}
 
 private:
-    std::vector<Vectorizer::Part> made() const {
-        std::vector<Vectorizer::Part> out;
-        for (const PartTerms& one : parts_) {
-            const bool hashed = one.part->part.buckets > 0;
-            out.push_back({one.part->part, hashed ? Terms() : Terms(span(one.bytes), span(one.ends), span(one.slots))});
+    std::vector<Vectorizer::FittedAnalyzer> fitted_analyzers() const {
+        std::vector<Vectorizer::FittedAnalyzer> out;
+        for (const PyFittedAnalyzer& fitted : analyzers_) {
+            const bool hashed = fitted.analyzer->analyzer.n_buckets > 0;
+            out.push_back(
+                {fitted.analyzer->analyzer,
+                 hashed ? Vocabulary() : Vocabulary(span(fitted.bytes), span(fitted.ends), span(fitted.slots))});
         }
         return out;
     }
 
-    std::vector<PartTerms> parts_;
+    std::vector<PyFittedAnalyzer> analyzers_;
     Array<float> idf_;
 
 public:
     const Vectorizer vectorizer;
 };
 
-constexpr std::size_t kFewBytes = 1 << 16;  // these are not worth a thread
+constexpr std::size_t kMinParallelBytes = 1 << 16;  // smaller batches do not benefit from several threads
 
 }  // namespace
 
 void register_text(nb::module_& m) {
-    nb::enum_<Unit>(m, "Unit")
-        .value("word", Unit::word)
-        .value("char", Unit::character)
-        .value("char_wb", Unit::character_in_word);
+    nb::enum_<TokenUnit>(m, "TokenUnit")
+        .value("word", TokenUnit::word)
+        .value("char", TokenUnit::character)
+        .value("char_wb", TokenUnit::character_in_word);
     nb::enum_<Accents>(m, "Accents")
         .value("keep", Accents::keep)
         .value("unicode", Accents::unicode)
@@ -130,90 +135,94 @@ void register_text(nb::module_& m) {
             },
             "binary"_a, "sublinear"_a, "norm"_a);
 
-    nb::class_<Part>(m, "TextPart")
-        .def(nb::init<Unit, int, int, bool, Accents, int, const std::vector<std::string>&, std::int64_t>(), "unit"_a,
-             "min_n"_a, "max_n"_a, "lower"_a, "accents"_a, "min_length"_a, "stop"_a, "buckets"_a,
-             "One way of cutting texts into terms; stop words are sorted and distinct.");
+    nb::class_<PyTextAnalyzer>(m, "TextAnalyzer")
+        .def(nb::init<TokenUnit, int, int, bool, Accents, int, const std::vector<std::string>&, std::int64_t>(),
+             "unit"_a, "min_n"_a, "max_n"_a, "lowercase"_a, "accents"_a, "min_word_length"_a, "stop_words"_a,
+             "n_buckets"_a, "Create an analyzer. stop_words must be sorted and distinct.");
 
     nb::class_<TermCounter>(m, "TermCounter")
         .def(
             "__init__",
-            [](TermCounter* self, const std::vector<const Part*>& parts, bool keep_rows, int threads) {
-                new (self) TermCounter(parts_of(parts), keep_rows, threads);
+            [](TermCounter* self, const std::vector<const PyTextAnalyzer*>& analyzers, bool keep_rows, int threads) {
+                new (self) TermCounter(to_analyzers(analyzers), keep_rows, threads);
             },
-            "parts"_a, "keep_rows"_a, "threads"_a, nb::keep_alive<1, 2>())
-        .def_prop_ro("texts", &TermCounter::texts)
+            "analyzers"_a, "keep_rows"_a, "threads"_a, nb::keep_alive<1, 2>())
+        .def_prop_ro("n_texts", &TermCounter::n_texts)
         .def(
             "add",
-            [](TermCounter& self, nb::handle items, nb::object report) {
-                const Texts texts(items, self.texts());
+            [](TermCounter& self, nb::handle strings, nb::object report) {
+                const Texts texts(strings, self.n_texts());
                 PythonMonitor monitor(std::move(report));
                 const nb::gil_scoped_release released;
                 self.add(texts.views, &monitor);
             },
-            "texts"_a, "report"_a.none(), "Count the terms of some texts.")
+            "texts"_a, "report"_a.none(), "Count the terms in a batch of texts.")
         .def(
-            "learn",
-            [](TermCounter& self, double min_texts, double max_texts, std::int64_t max_features, bool idf, bool smooth,
+            "fit",
+            [](TermCounter& self, double min_df, double max_df, std::int64_t max_features, bool idf, bool smooth_idf,
                const Weighting& weighting, int threads) {
-                TermCounter::Learned learned;
+                TermCounter::FittedVocabulary fitted;
                 std::vector<float> weights;
                 {
                     const nb::gil_scoped_release released;
-                    learned = self.learn({min_texts, max_texts, max_features, weighting.binary});
-                    if (idf) weights = inverse_frequency(learned.texts, self.texts(), smooth);
-                    if (!learned.counts.indptr.empty()) weigh_terms(learned.counts, weights, weighting, threads);
+                    fitted = self.fit({min_df, max_df, max_features, weighting.binary});
+                    if (idf)
+                        weights = inverse_document_frequency(fitted.document_frequencies, self.n_texts(), smooth_idf);
+                    if (!fitted.counts.indptr.empty()) weight_rows(fitted.counts, weights, weighting, threads);
                 }
                 nb::list terms;
-                for (TermArrays& part : learned.terms) terms.append(give(std::move(part)));
-                const std::int64_t features = std::ssize(learned.texts);
-                return nb::make_tuple(terms, bind::give(std::move(weights)), features,
-                                      bind::give(std::move(learned.counts)));
+                for (VocabularyArrays& arrays : fitted.terms) terms.append(to_numpy(std::move(arrays)));
+                const std::int64_t features = std::ssize(fitted.document_frequencies);
+                return nb::make_tuple(terms, bind::to_numpy(std::move(weights)), features,
+                                      bind::to_numpy(std::move(fitted.counts)));
             },
-            "min_texts"_a, "max_texts"_a, "max_features"_a, "idf"_a, "smooth"_a, "weighting"_a, "threads"_a,
-            "What was learned: ([(bytes, ends, slots)] by part, idf, features, (indptr, indices, values)).");
+            "min_df"_a, "max_df"_a, "max_features"_a, "idf"_a, "smooth_idf"_a, "weighting"_a, "threads"_a,
+            "Fit the vocabulary and return ([(bytes, ends, slots) per analyzer], idf, n_features, (indptr, indices, "
+            "values)).");
 
     nb::class_<PyVectorizer>(m, "Vectorizer")
         .def(
             "__init__",
-            [](PyVectorizer* self, const std::vector<const Part*>& parts, const nb::list& terms, Array<float> idf,
-               const Weighting& weighting) {
-                if (parts.size() != nb::len(terms)) throw std::invalid_argument("there must be terms for each part");
-                std::vector<PartTerms> all;
-                for (std::size_t i = 0; i < parts.size(); ++i) {
+            [](PyVectorizer* self, const std::vector<const PyTextAnalyzer*>& analyzers, const nb::list& terms,
+               Array<float> idf, const Weighting& weighting) {
+                if (analyzers.size() != nb::len(terms))
+                    throw std::invalid_argument("terms must have one entry per analyzer.");
+                std::vector<PyFittedAnalyzer> fitted;
+                for (std::size_t i = 0; i < analyzers.size(); ++i) {
                     const auto arrays = nb::cast<nb::tuple>(terms[i]);
-                    all.push_back({parts[i], nb::cast<Array<std::uint8_t>>(arrays[0]),
-                                   nb::cast<Array<std::int64_t>>(arrays[1]),
-                                   nb::cast<Array<std::uint64_t>>(arrays[2])});
+                    fitted.push_back({analyzers[i], nb::cast<Array<std::uint8_t>>(arrays[0]),
+                                      nb::cast<Array<std::int64_t>>(arrays[1]),
+                                      nb::cast<Array<std::uint64_t>>(arrays[2])});
                 }
-                new (self) PyVectorizer(std::move(all), std::move(idf), weighting);
+                new (self) PyVectorizer(std::move(fitted), std::move(idf), weighting);
             },
-            "parts"_a, "terms"_a, "idf"_a.noconvert(), "weighting"_a, nb::keep_alive<1, 2>())
-        .def_prop_ro("features", [](const PyVectorizer& self) { return self.vectorizer.features(); })
+            "analyzers"_a, "terms"_a, "idf"_a.noconvert(), "weighting"_a, nb::keep_alive<1, 2>())
+        .def_prop_ro("n_features", [](const PyVectorizer& self) { return self.vectorizer.n_features(); })
         .def(
             "transform",
-            [](const PyVectorizer& self, nb::handle items, int threads, nb::object report) {
-                const Texts texts(items);
+            [](const PyVectorizer& self, nb::handle strings, int threads, nb::object report) {
+                const Texts texts(strings);
                 Csr out;
-                const bool few = texts.bytes < kFewBytes;
+                const bool few = texts.bytes < kMinParallelBytes;
                 PythonMonitor monitor(std::move(report));
                 {
                     const nb::gil_scoped_release released;
                     out = self.vectorizer.transform(texts.views, few ? 1 : threads, few ? nullptr : &monitor);
                 }
-                return bind::give(std::move(out));
+                return bind::to_numpy(std::move(out));
             },
-            "texts"_a, "threads"_a, "report"_a.none(), "The rows of texts: (indptr, indices, values).")
+            "texts"_a, "threads"_a, "report"_a.none(), "Return the features of the texts as (indptr, indices, values).")
         .def(
-            "trace",
+            "locate_terms",
             [](const PyVectorizer& self, nb::handle text) {
                 const Texts texts(nb::make_tuple(text));
                 nb::list out;
-                for (const Vectorizer::Found& found : self.vectorizer.trace(texts.views[0]))
-                    out.append(nb::make_tuple(found.feature, found.from, found.to, found.term));
+                for (const Vectorizer::TermOccurrence& occurrence : self.vectorizer.locate_terms(texts.views[0]))
+                    out.append(nb::make_tuple(occurrence.feature, occurrence.char_begin, occurrence.char_end,
+                                              occurrence.term));
                 return out;
             },
-            "text"_a, "The terms of a text that are features: [(feature, from, to, term)].");
+            "text"_a, "Return the occurrences of known terms in a text as [(feature, begin, end, term)].");
 }
 
 }  // namespace carya::bind

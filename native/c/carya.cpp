@@ -1,4 +1,4 @@
-// The C interface: exceptions become return values, and nothing else happens here.
+// Implementation of the C interface, which converts exceptions to return values.
 
 #include "../include/carya.h"
 
@@ -7,19 +7,19 @@
 #include <new>
 #include <string>
 
-#include "../store/model.hpp"
+#include "../storage/xr_linear_model.hpp"
 
 struct carya_model {
-    carya::Model model;
+    carya::XRLinearModel model;
 };
 
 namespace {
 
 thread_local std::string last_error;
 
-// Runs body; if it throws, keeps the message and returns `failed`.
+// Calls body() and returns its result. If it throws, stores the message and returns `error_value`.
 template <class Result, class Body>
-Result guarded(Result failed, const Body& body) noexcept {
+Result catch_errors(Result error_value, const Body& body) noexcept {
     try {
         return body();
     } catch (const std::exception& error) {
@@ -31,11 +31,11 @@ Result guarded(Result failed, const Body& body) noexcept {
     } catch (...) {
         last_error.clear();
     }
-    return failed;
+    return error_value;
 }
 
-void require(bool holds, const char* otherwise) {
-    if (!holds) throw std::invalid_argument(otherwise);
+void require(bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
 }
 
 }  // namespace
@@ -43,9 +43,9 @@ void require(bool holds, const char* otherwise) {
 extern "C" {
 
 carya_model* carya_open(const char* folder) {
-    return guarded<carya_model*>(nullptr, [&] {
-        require(folder != nullptr, "folder is NULL");
-        return new carya_model{carya::Model(folder)};
+    return catch_errors<carya_model*>(nullptr, [&] {
+        require(folder != nullptr, "folder must not be NULL.");
+        return new carya_model{carya::XRLinearModel(folder)};
     });
 }
 
@@ -61,25 +61,26 @@ carya_options carya_defaults(const carya_model* model) { return {model ? model->
 
 int64_t carya_rank(const carya_model* model, const int32_t* features, const float* values, int64_t count,
                    const float* dense, const carya_options* options, carya_label* best, int64_t top_k) {
-    return guarded<int64_t>(-1, [&]() -> int64_t {
-        require(model != nullptr, "model is NULL");
-        require(count >= 0, "count is negative");
-        require(count == 0 || (features && values), "features or values are NULL but count is not 0");
-        require(top_k >= 1, "top_k must be at least 1");
-        require(best != nullptr, "best is NULL");
+    return catch_errors<int64_t>(-1, [&]() -> int64_t {
+        require(model != nullptr, "model must not be NULL.");
+        require(count >= 0, "count must be >= 0.");
+        require(count == 0 || (features && values), "features and values must not be NULL unless count is 0.");
+        require(top_k >= 1, "top_k must be >= 1.");
+        require(best != nullptr, "best must not be NULL.");
         const carya::BeamSearch& search = model->model.search();
-        require(search.dense_cols() == 0 || dense, "dense is NULL but the model has dense features");
-        const carya_options how = options ? *options : carya_defaults(model);
-        require(how.beam_width >= 1, "beam_width must be at least 1");
-        require(!std::isnan(how.min_score), "min_score is not a number");
+        require(search.dense_cols() == 0 || dense, "dense must not be NULL because the model has dense features.");
+        const carya_options settings = options ? *options : carya_defaults(model);
+        require(settings.beam_width >= 1, "beam_width must be >= 1.");
+        require(!std::isnan(settings.min_score), "min_score must not be NaN.");
         const auto size = static_cast<std::size_t>(count);
         const carya::Query query{{features, size}, {values, size}, dense};
-        require(search.takes(query),
-                "features must be strictly ascending and below carya_sparse_features, values and dense finite");
-        return search.with_work([&](carya::BeamSearch::Work& work) {
-            const auto found = search.rank(query, {top_k, how.beam_width, how.min_score}, work);
-            for (std::size_t i = 0; i < found.size(); ++i) best[i] = {found[i].node, found[i].score};
-            return static_cast<int64_t>(found.size());
+        require(search.is_valid_query(query),
+                "features must be strictly increasing and less than carya_sparse_features(model); values and dense "
+                "must be finite.");
+        return search.with_workspace([&](carya::BeamSearch::Workspace& workspace) {
+            const auto ranking = search.rank(query, {top_k, settings.beam_width, settings.min_score}, workspace);
+            for (std::size_t i = 0; i < ranking.size(); ++i) best[i] = {ranking[i].node, ranking[i].score};
+            return static_cast<int64_t>(ranking.size());
         });
     });
 }

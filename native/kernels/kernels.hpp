@@ -1,135 +1,142 @@
-// The few loops that are compiled once for each instruction set and chosen when the library is loaded.
+// Loops that are compiled once per instruction set. The fastest supported version is selected at run time.
 //
-// Only plain structures cross this border, and the kernels leave no inline function that is not inlined (.ci/run looks
-// for them): one compiled here for AVX-512 must never be the copy that the linker keeps for everyone.
+// Arguments are plain structures, and the kernels must not contain inline functions that were not inlined (.ci/run
+// checks this): the linker keeps only one copy of each inline function for the whole library, and that copy must not
+// require AVX-512.
 #pragma once
 
 #include <cstdint>
 
-#include "../layouts/packed.hpp"
-#include "../transform.hpp"
+#include "../layouts/packed_weights.hpp"
+#include "../search/transform.hpp"
 
 namespace carya {
 
 inline constexpr int kMaxLanes = 16;
-inline constexpr std::int64_t kTouched = 128;
+inline constexpr std::int64_t kBitmapPadding = 128;
 
 enum class Loss : int { squared_hinge, hinge, logistic };
 enum class Penalty : int { l2, l1 };
 
-// One parent's training rows and up to 16 of its children, one child a lane (lane_pass.cpp says what is solved).
-struct LaneProblem {
-    // The rows: a local CSR over the features that at least two of them share, and a dense block.
+// The training rows of one parent and up to 16 of its children, with one child per lane. See dual_descent.cpp for the
+// optimization problem.
+struct DualProblem {
+    // Rows: a local CSR matrix of the features that occur in at least two rows, and a dense block.
     const std::int64_t* offsets;
     const std::uint32_t* columns;
     const float* values;
-    const float* dense;           // the caller's whole dense block, row-major
-    const std::int32_t* row_ids;  // the rows of `dense` that are meant
+    const float* dense;           // the complete dense block, row-major
+    const std::int32_t* row_ids;  // the rows of `dense` that belong to the parent
     std::int64_t dense_cols;
-    const float* norms;     // squared length of each row, over all its features but the bias
-    const float* unshared;  // the part of it from features that no other row has
+    const float* squared_norms;  // per row, over all features except the bias
+    const float* single_norms;   // contribution of features that occur in no other row
 
-    // The labels: bit l of positive[r] says that row r is a positive of lane l; member (if given) which lanes see r.
-    const std::uint16_t* positive;
-    const std::uint16_t* member;
-    const float* costs;  // rows x lanes, or null: then the two costs below
+    // Labels: bit l of positives[r] is set if row r is a positive of lane l; bit l of included[r] is set if lane l is
+    // trained on row r. If `included` is null, all lanes are trained on all rows.
+    const std::uint16_t* positives;
+    const std::uint16_t* included;
+    const float* row_costs;  // rows x lanes; if null, positive_cost and negative_cost apply
     float positive_cost;
     float negative_cost;
-    float bias;
+    float bias_feature;
     Loss loss;
 
-    // The unknowns, all of them lane by lane: features x lanes, dense columns x lanes, rows x lanes.
+    // Variables, with the lanes side by side: features x lanes, dense columns x lanes and rows x lanes.
     float* weights;
     float* dense_weights;
     float* alpha;
 
-    // Bit l of wanted[r] says that lane l is to visit row r; a pass takes the bits off that are settled.
-    std::uint16_t* wanted;
+    // Bit l of active[r] is set if lane l visits row r. A pass clears the bits of the rows that it shrinks.
+    std::uint16_t* active;
 };
 
-// What one pass over the rows hands to the next, per lane. `offset` is the bias as it enters a score.
-struct alignas(64) LaneState {
-    float offset[kMaxLanes];
-    float sum[kMaxLanes];            // of y * alpha over all rows
-    float old_stiffness[kMaxLanes];  // of the last pass: sum of 1/Q, and of offset/Q, over rows that can move
-    float old_anchor[kMaxLanes];
-    float stiffness[kMaxLanes];  // of this pass so far
-    float anchor[kMaxLanes];
-    float settled_stiffness[kMaxLanes];  // the same of rows that passes to come leave out
-    float settled_anchor[kMaxLanes];
-    float gain[kMaxLanes];         // of the dual objective in this pass
-    float enough[kMaxLanes];       // the gain that keeps a row from being settled
-    std::int32_t live[kMaxLanes];  // -1 while the lane is being solved, else 0
+// The solver state of each lane, passed from one pass to the next. The sums of 1/Q and bias/Q are taken over the free
+// rows (see dual_descent.cpp).
+struct alignas(64) SolverState {
+    float bias[kMaxLanes];
+    float signed_alpha_sum[kMaxLanes];    // sum of y * alpha over all rows
+    float previous_inverse_q[kMaxLanes];  // sums from the previous pass
+    float previous_bias_over_q[kMaxLanes];
+    float inverse_q_sum[kMaxLanes];  // sums from the current pass so far
+    float bias_over_q_sum[kMaxLanes];
+    float shrunk_inverse_q[kMaxLanes];  // sums over the rows that are currently shrunk
+    float shrunk_bias_over_q[kMaxLanes];
+    float gain[kMaxLanes];                // increase in the dual objective in this pass
+    float shrink_below[kMaxLanes];        // rows with a smaller gain are shrunk
+    std::int32_t unconverged[kMaxLanes];  // -1 until the lane has converged, then 0
 };
 
-// The same rows and children seen by features, one column a feature (column_pass.cpp says what is solved).
-struct ColumnProblem {
-    const std::int64_t* offsets;  // where the entries of each sparse column begin
+// The same rows and children as in DualProblem, stored by feature, with one column per feature. See l1_descent.cpp for
+// the optimization problem.
+struct L1Problem {
+    const std::int64_t* offsets;  // first entry of each sparse column
     const std::uint32_t* rows;
     const float* values;
     std::int64_t sparse_columns;
-    const float* dense;  // the rest as in LaneProblem
+    const float* dense;  // this and most of the following members are as in DualProblem
     const std::int32_t* row_ids;
     std::int64_t dense_cols;
     std::int64_t row_count;
-    const std::uint16_t* positive;
-    const std::uint16_t* member;
-    const float* costs;
+    const std::uint16_t* positives;
+    const std::uint16_t* included;
+    const float* row_costs;
     float positive_cost;
     float negative_cost;
-    Loss loss;       // not the plain hinge, which has corners
-    float* weights;  // columns x lanes, dense ones behind sparse ones
+    Loss loss;       // squared_hinge or logistic; the hinge loss is not differentiable
+    float* weights;  // columns x lanes, sparse columns first
     float* scores;   // rows x lanes
 };
 
-// The features of a query, and the chunks it asks for.
+// The features of a query and the requested chunks.
 struct PackedQuery {
     const std::int32_t* features;
     const float* values;
     std::int64_t count;
-    const std::int32_t* wanted;  // the chunks asked for
-    std::int64_t wanted_count;
-    std::int64_t chunks;        // how many there are
-    const std::uint32_t* base;  // where the sums of each chunk stand, 0 for those not asked for
+    const std::int32_t* requested;  // requested chunks
+    std::int64_t requested_count;
+    std::int64_t chunks;        // number of chunks in the level
+    const std::uint32_t* base;  // index of the first sum of each chunk; 0 if not requested
 };
 
 struct Kernels {
     const char* name;
-    // Sets old_stiffness and old_anchor as they are before the first pass, with alpha = 0 everywhere. For the logistic
-    // loss `offset` must hold where the descent is to start.
-    void (*lane_start)(int lanes, const LaneProblem& problem, LaneState& state, std::int64_t rows);
-    // Visits rows order[begin..end) of a pass over `rows` rows. `lanes` is 4, 8 or 16.
-    void (*lane_pass)(int lanes, const LaneProblem& problem, LaneState& state, const std::uint32_t* order,
+    // Initializes previous_inverse_q and previous_bias_over_q for alpha = 0. With the logistic loss, `bias` must
+    // already be initialized.
+    void (*dual_start)(int lanes, const DualProblem& problem, SolverState& state, std::int64_t rows);
+    // Visits rows order[begin..end) in a pass over `rows` rows. `lanes` must be 4, 8 or 16.
+    void (*dual_pass)(int lanes, const DualProblem& problem, SolverState& state, const std::uint32_t* order,
                       std::int64_t begin, std::int64_t end, std::int64_t rows);
-    // Moves the weights of columns order[begin..end), and adds to the gain of the state about what the objective fell
-    // by.
-    void (*column_pass)(int lanes, const ColumnProblem& problem, LaneState& state, const std::uint32_t* order,
-                        std::int64_t begin, std::int64_t end);
-    // Moves the offsets of the state, and the scores with them.
-    void (*column_offset)(int lanes, const ColumnProblem& problem, LaneState& state);
-    // Bit l of masks[i] says whether |values[i * lanes + l]| >= thresholds[i], for each of `count` rows of lanes.
-    void (*mark_large)(int lanes, const float* values, std::int64_t count, const float* thresholds,
-                       std::uint16_t* masks);
+    // Updates the weights of columns order[begin..end) and adds the approximate decrease in the objective to
+    // state.gain.
+    void (*l1_pass)(int lanes, const L1Problem& problem, SolverState& state, const std::uint32_t* order,
+                    std::int64_t begin, std::int64_t end);
+    // Updates the biases and adjusts the scores accordingly.
+    void (*l1_update_bias)(int lanes, const L1Problem& problem, SolverState& state);
+    // For each i in [0, count), sets bit l of masks[i] if |values[i * lanes + l]| >= thresholds[i].
+    void (*mark_large_weights)(int lanes, const float* values, std::int64_t count, const float* thresholds,
+                               std::uint16_t* masks);
     float (*dot)(const float* a, const float* b, std::int64_t count);
-    // The same of a sparse vector with a dense one. Columns are below 2^31.
+    // Returns the inner product of a sparse and a dense vector. Columns must be less than 2^31.
     float (*sparse_dot)(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x);
-    // out[j] += scale * x[j]
+    // Computes out[j] += scale * x[j].
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
-    // For every feature of a query and every chunk c asked for that the feature has weights in:
-    // sums[base[c] + child] += value * weight. `base` has room for all ids of one or two bytes and `sums`, of `room`
-    // floats, for all such children behind every base. Maps may add 0 to up to kTouched sums behind a chunk's own.
-    void (*add_packed)(const PackedView& weights, const PackedQuery& query, float* sums, std::int64_t room);
-    // Raw scores become path scores, in place: h = sums * scale + offsets, joined with the parent's score. `in_logs`
-    // says that the hinge form adds logarithms instead of multiplying. `sums` is aligned and has room for whole
-    // vectors.
-    void (*join_scores)(const Transform& transform, bool in_logs, float parent, float scale, const float* offsets,
-                        std::int64_t count, float* sums);
-    // Which of `count` scores are at least `least`, ascending; returns how many. `scores` is aligned and has room for
-    // whole vectors.
-    std::int64_t (*above)(const float* scores, std::int64_t count, float least, std::int32_t* which);
+    // Computes sums[base[c] + child] += value * weight for each feature of the query and each requested chunk c. `base`
+    // must have an entry for every one-byte or two-byte id. `sums` has `capacity` floats and must have space for every
+    // one-byte or two-byte child after each base. Bitmaps may add 0 to up to kBitmapPadding sums after the sums of a
+    // chunk.
+    void (*add_packed_scores)(const PackedView& weights, const PackedQuery& query, float* sums, std::int64_t capacity);
+    // Converts raw scores to path scores in place: combines h = sums * scale + biases with the parent's score. If
+    // `log_space` is true, the hinge transform adds logarithms instead of multiplying. `sums` must be aligned and
+    // padded to whole vectors.
+    void (*combine_scores)(const Transform& transform, bool log_space, float parent_score, float scale,
+                           const float* biases, std::int64_t count, float* sums);
+    // Writes the indices of all scores >= threshold in ascending order and returns their number. `scores` must be
+    // aligned and padded to whole vectors.
+    std::int64_t (*select_above)(const float* scores, std::int64_t count, float threshold, std::int32_t* indices);
 };
 
-// The fastest set this processor runs, or the one named by the environment variable CARYA_ISA (baseline, avx2, avx512).
+// Returns the fastest kernels that this processor supports, or the kernels selected by the environment variable
+// CARYA_ISA (baseline, avx2 or avx512).
 const Kernels& kernels();
 
 }  // namespace carya

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "../kernels/kernels.hpp"
-#include "runs.hpp"
+#include "chunk_runs.hpp"
 
 namespace carya {
 
@@ -17,44 +17,45 @@ public:
     PackedLayout(const PackedView& weights, std::span<const std::int64_t> chunks)
         : weights_(weights), chunks_(static_cast<std::int64_t>(chunks.size()) - 1), nodes_(chunks.back()) {}
 
-    void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const override {
-        if (weights_.form.whole) return add_whole(query, parts, scratch);
-        scratch.wanted.clear();
-        scratch.wanted.reserve(parts.size());  // nothing below may fail: places would stay in the table
-        for (const Part& part : parts) {
-            scratch.base[part.parent] = part.base;
-            scratch.wanted.push_back(part.parent);
+    void add_scores(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const override {
+        if (weights_.format.merged) return add_merged(query, beam_chunks, scratch);
+        scratch.requested.clear();
+        // Reserve memory first: if anything below threw an exception, entries would remain in scratch.base.
+        scratch.requested.reserve(beam_chunks.size());
+        for (const BeamChunk& chunk : beam_chunks) {
+            scratch.base[chunk.parent] = chunk.base;
+            scratch.requested.push_back(chunk.parent);
         }
-        const PackedQuery asked{query.indices.data(),
-                                query.values.data(),
-                                static_cast<std::int64_t>(query.indices.size()),
-                                scratch.wanted.data(),
-                                static_cast<std::int64_t>(scratch.wanted.size()),
-                                chunks_,
-                                scratch.base.data()};
-        kernels().add_packed(weights_, asked, scratch.sums.reserve(0), scratch.room);
-        for (const Part& part : parts) scratch.base[part.parent] = 0;
+        const PackedQuery packed_query{query.indices.data(),
+                                       query.values.data(),
+                                       static_cast<std::int64_t>(query.indices.size()),
+                                       scratch.requested.data(),
+                                       static_cast<std::int64_t>(scratch.requested.size()),
+                                       chunks_,
+                                       scratch.base.data()};
+        kernels().add_packed_scores(weights_, packed_query, scratch.sums.reserve(0), scratch.capacity);
+        for (const BeamChunk& chunk : beam_chunks) scratch.base[chunk.parent] = 0;
     }
 
     float scale(std::int32_t chunk) const override { return weights_.scales.empty() ? 1.0F : weights_.scales[chunk]; }
 
 private:
-    // All nodes of the level at once, then those of each part to their place.
-    void add_whole(const Query& query, std::span<const Part> parts, Scratch& scratch) const {
+    // Scores all nodes of the level at once, then copies the scores of the requested chunks.
+    void add_merged(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const {
         constexpr std::uint32_t kBase = 0;
-        const std::int64_t room = nodes_ + padding(weights_.form);
-        float* whole = scratch.whole.reserve(static_cast<std::size_t>(room));
-        std::fill_n(whole, nodes_ + kTouched, 0.0F);
-        const PackedQuery asked{query.indices.data(),
-                                query.values.data(),
-                                static_cast<std::int64_t>(query.indices.size()),
-                                nullptr,
-                                0,
-                                1,
-                                &kBase};
-        kernels().add_packed(weights_, asked, whole, room);
-        for (const Part& part : parts)
-            std::copy_n(whole + part.begin, part.size(), scratch.sums.reserve(0) + part.base);
+        const std::int64_t capacity = nodes_ + sum_padding(weights_.format);
+        float* level_sums = scratch.level_sums.reserve(static_cast<std::size_t>(capacity));
+        std::fill_n(level_sums, nodes_ + kBitmapPadding, 0.0F);
+        const PackedQuery packed_query{query.indices.data(),
+                                       query.values.data(),
+                                       static_cast<std::int64_t>(query.indices.size()),
+                                       nullptr,
+                                       0,
+                                       1,
+                                       &kBase};
+        kernels().add_packed_scores(weights_, packed_query, level_sums, capacity);
+        for (const BeamChunk& chunk : beam_chunks)
+            std::copy_n(level_sums + chunk.begin, chunk.size(), scratch.sums.reserve(0) + chunk.base);
     }
 
     PackedView weights_;
@@ -62,17 +63,17 @@ private:
     std::int64_t nodes_;
 };
 
-class ByLabel final : public Layout {
+class ByLabelLayout final : public Layout {
 public:
-    explicit ByLabel(const Csr& weights) : labels_(transpose(weights.view())), features_(labels_.cols) {}
+    explicit ByLabelLayout(const Csr& weights) : labels_(transpose(weights.view())), features_(labels_.cols) {}
 
-    void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const override {
-        if (static_cast<std::int64_t>(scratch.query.size()) < features_) scratch.query.resize(features_);
-        float* x = scratch.query.data();
+    void add_scores(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const override {
+        if (static_cast<std::int64_t>(scratch.dense_query.size()) < features_) scratch.dense_query.resize(features_);
+        float* x = scratch.dense_query.data();
         for (std::size_t i = 0; i < query.indices.size(); ++i) x[query.indices[i]] = query.values[i];
-        for (const Part& part : parts) {
-            float* out = scratch.sums.reserve(0) + part.base;
-            for (std::int64_t label = part.begin; label < part.end; ++label) {
+        for (const BeamChunk& chunk : beam_chunks) {
+            float* out = scratch.sums.reserve(0) + chunk.base;
+            for (std::int64_t label = chunk.begin; label < chunk.end; ++label) {
                 float sum = 0.0F;
                 for (std::int64_t e = labels_.indptr[label]; e < labels_.indptr[label + 1]; ++e)
                     sum += x[labels_.indices[e]] * labels_.values[e];
@@ -87,21 +88,21 @@ private:
     std::int64_t features_;
 };
 
-class ByFeature final : public Layout {
+class ByFeatureLayout final : public Layout {
 public:
-    explicit ByFeature(Csr weights) : weights_(std::move(weights)) {}
+    explicit ByFeatureLayout(Csr weights) : weights_(std::move(weights)) {}
 
-    void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const override {
+    void add_scores(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const override {
         float* sums = scratch.sums.reserve(0);
         for (std::size_t i = 0; i < query.indices.size(); ++i) {
-            const auto at = weights_.indices.begin();
-            auto first = at + weights_.indptr[query.indices[i]];
-            const auto last = at + weights_.indptr[query.indices[i] + 1];
-            for (const Part& part : parts) {
-                first = std::lower_bound(first, last, static_cast<std::int32_t>(part.begin));
+            const auto entries = weights_.indices.begin();
+            auto first = entries + weights_.indptr[query.indices[i]];
+            const auto last = entries + weights_.indptr[query.indices[i] + 1];
+            for (const BeamChunk& chunk : beam_chunks) {
+                first = std::lower_bound(first, last, static_cast<std::int32_t>(chunk.begin));
                 if (first == last) break;
-                for (; first != last && *first < part.end; ++first)
-                    sums[part.base + (*first - part.begin)] += query.values[i] * weights_.values[first - at];
+                for (; first != last && *first < chunk.end; ++first)
+                    sums[chunk.base + (*first - chunk.begin)] += query.values[i] * weights_.values[first - entries];
             }
         }
     }
@@ -110,11 +111,11 @@ private:
     Csr weights_;  // features x positions
 };
 
-// The features of each chunk, and the weights of each of them: what both doubly sparse layouts share.
+// The features of each chunk and their weights, used by the hash and search layouts.
 struct ChunkRows {
-    std::vector<std::int64_t> chunk_starts;  // into features
-    std::vector<std::int32_t> features;      // ascending in each chunk
-    std::vector<std::int64_t> row_starts;    // into children, one more than features
+    std::vector<std::int64_t> chunk_starts;  // first index into `features` for each chunk, and the end
+    std::vector<std::int32_t> features;      // ascending within each chunk
+    std::vector<std::int64_t> row_starts;    // first index into `children` for each feature, and the end
     std::vector<std::int32_t> children;
     std::vector<float> weights;
 
@@ -125,7 +126,7 @@ struct ChunkRows {
         std::vector<std::int64_t> rows(count + 1, 0);
         std::vector<std::int64_t> entries(count + 1, 0);
         for (std::int64_t f = 0; f < view.rows(); ++f)
-            each_run(view, f, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
+            for_each_run(view, f, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
                 ++rows[chunk + 1];
                 entries[chunk + 1] += end - begin;
             });
@@ -140,7 +141,7 @@ struct ChunkRows {
         children.resize(entries.back());
         weights.resize(entries.back());
         for (std::int64_t f = 0; f < view.rows(); ++f)
-            each_run(view, f, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
+            for_each_run(view, f, chunk_of, [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
                 features[rows[chunk]] = static_cast<std::int32_t>(f);
                 row_starts[rows[chunk]++] = entries[chunk];
                 for (std::int64_t e = begin; e < end; ++e) {
@@ -150,21 +151,21 @@ struct ChunkRows {
             });
     }
 
-    // Adds one row of a chunk, times x.
+    // Adds a row of a chunk, multiplied by x.
     void add(std::int64_t row, float x, float* out) const {
         for (std::int64_t e = row_starts[row]; e < row_starts[row + 1]; ++e) out[children[e]] += x * weights[e];
     }
 };
 
-class BySearch final : public Layout {
+class SearchLayout final : public Layout {
 public:
-    BySearch(const Csr& weights, std::span<const std::int64_t> chunks) : rows_(weights, chunks) {}
+    SearchLayout(const Csr& weights, std::span<const std::int64_t> chunks) : rows_(weights, chunks) {}
 
-    void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const override {
-        for (const Part& part : parts) {
-            float* out = scratch.sums.reserve(0) + part.base;
-            auto first = rows_.features.begin() + rows_.chunk_starts[part.parent];
-            const auto last = rows_.features.begin() + rows_.chunk_starts[part.parent + 1];
+    void add_scores(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const override {
+        for (const BeamChunk& chunk : beam_chunks) {
+            float* out = scratch.sums.reserve(0) + chunk.base;
+            auto first = rows_.features.begin() + rows_.chunk_starts[chunk.parent];
+            const auto last = rows_.features.begin() + rows_.chunk_starts[chunk.parent + 1];
             for (std::size_t i = 0; i < query.indices.size() && first != last; ++i) {
                 first = std::lower_bound(first, last, query.indices[i]);
                 if (first != last && *first == query.indices[i])
@@ -177,34 +178,34 @@ private:
     ChunkRows rows_;
 };
 
-class ByHash final : public Layout {
+class HashLayout final : public Layout {
 public:
-    ByHash(const Csr& weights, std::span<const std::int64_t> chunks) : rows_(weights, chunks) {
+    HashLayout(const Csr& weights, std::span<const std::int64_t> chunks) : rows_(weights, chunks) {
         for (std::size_t c = 0; c + 1 < rows_.chunk_starts.size(); ++c) {
             const std::int64_t first = rows_.chunk_starts[c];
             const auto count = static_cast<std::uint64_t>(rows_.chunk_starts[c + 1] - first);
-            const std::uint64_t room = std::bit_ceil(std::max<std::uint64_t>(count * 2, 1));
+            const std::uint64_t n_slots = std::bit_ceil(std::max<std::uint64_t>(count * 2, 1));
             const std::size_t begin = slots_.size();
-            tables_.push_back({static_cast<std::int64_t>(begin), room - 1});
-            slots_.resize(begin + room);
+            tables_.push_back({static_cast<std::int64_t>(begin), n_slots - 1});
+            slots_.resize(begin + n_slots);
             for (std::uint64_t i = 0; i < count; ++i) {
                 const std::int32_t feature = rows_.features[first + static_cast<std::int64_t>(i)];
-                std::uint64_t at = hash(feature) & (room - 1);
-                while (slots_[begin + at].feature >= 0) at = (at + 1) & (room - 1);
-                slots_[begin + at] = {feature, first + static_cast<std::int64_t>(i)};
+                std::uint64_t slot = hash(feature) & (n_slots - 1);
+                while (slots_[begin + slot].feature >= 0) slot = (slot + 1) & (n_slots - 1);
+                slots_[begin + slot] = {feature, first + static_cast<std::int64_t>(i)};
             }
         }
     }
 
-    void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const override {
-        for (const Part& part : parts) {
-            const auto [begin, mask] = tables_[part.parent];
-            float* out = scratch.sums.reserve(0) + part.base;
+    void add_scores(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const override {
+        for (const BeamChunk& chunk : beam_chunks) {
+            const auto [begin, mask] = tables_[chunk.parent];
+            float* out = scratch.sums.reserve(0) + chunk.base;
             for (std::size_t i = 0; i < query.indices.size(); ++i) {
-                std::uint64_t at = hash(query.indices[i]) & mask;
+                std::uint64_t slot = hash(query.indices[i]) & mask;
                 const Slot* table = slots_.data() + begin;
-                while (table[at].feature >= 0 && table[at].feature != query.indices[i]) at = (at + 1) & mask;
-                if (table[at].feature >= 0) rows_.add(table[at].row, query.values[i], out);
+                while (table[slot].feature >= 0 && table[slot].feature != query.indices[i]) slot = (slot + 1) & mask;
+                if (table[slot].feature >= 0) rows_.add(table[slot].row, query.values[i], out);
             }
         }
     }
@@ -224,7 +225,7 @@ private:
     }
 
     ChunkRows rows_;
-    std::vector<Slot> slots_;  // at most half full, so that a probe for a missing feature ends soon
+    std::vector<Slot> slots_;  // at most half full, so that unsuccessful lookups stop early
     std::vector<Table> tables_;
 };
 
@@ -234,13 +235,14 @@ std::unique_ptr<Layout> make_layout(std::string_view name, const PackedView& pac
                                     std::span<const std::int64_t> chunks) {
     if (name == "packed") return std::make_unique<PackedLayout>(packed, chunks);
     Csr weights = unpack(packed, chunks);
-    if (name == "by-label") return std::make_unique<ByLabel>(weights);
-    if (name == "by-feature") return std::make_unique<ByFeature>(std::move(weights));
-    if (name == "hash") return std::make_unique<ByHash>(weights, chunks);
-    if (name == "search") return std::make_unique<BySearch>(weights, chunks);
-    throw std::invalid_argument("there is no layout '" + std::string(name) + "'");
+    if (name == "by-label") return std::make_unique<ByLabelLayout>(weights);
+    if (name == "by-feature") return std::make_unique<ByFeatureLayout>(std::move(weights));
+    if (name == "hash") return std::make_unique<HashLayout>(weights, chunks);
+    if (name == "search") return std::make_unique<SearchLayout>(weights, chunks);
+    throw std::invalid_argument("Unknown layout '" + std::string(name) +
+                                "'. Use 'packed', 'by-label', 'by-feature', 'hash' or 'search'.");
 }
 
-std::int64_t padding(const PackedForm& form) { return form.child_bytes == 1 ? 0x100 : 0x10000; }
+std::int64_t sum_padding(const PackedFormat& format) { return format.child_bytes == 1 ? 0x100 : 0x10000; }
 
 }  // namespace carya

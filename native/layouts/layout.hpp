@@ -1,7 +1,8 @@
-// One interface for every way of keeping a layer's weights: given a query and some chunks, add up the raw scores.
+// Layouts store the weights of a layer and compute the raw scores of a query for the requested chunks. A *chunk*
+// consists of the children of one parent.
 //
-// Four layouts are the paper's (section 3.1), `packed` is the one models are saved in and searched by default. All give
-// the same sums within rounding.
+// Four of the layouts are described in the paper (Section 3.1). `packed` is the default and the format of saved models.
+// All layouts return the same scores up to rounding.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "../buffer.hpp"
-#include "packed.hpp"
+#include "../core/aligned_buffer.hpp"
+#include "packed_weights.hpp"
 
 namespace carya {
 
@@ -22,45 +23,48 @@ struct Query {
     const float* dense = nullptr;
 };
 
-// A chunk that is to be scored.
-struct Part {
+// A chunk to be scored and the location of its scores.
+struct BeamChunk {
     std::int32_t parent;
-    float score;         // of the parent
-    std::int64_t begin;  // its positions
+    float parent_score;
+    std::int64_t begin;  // positions [begin, end)
     std::int64_t end;
-    std::uint32_t base;  // where its sums stand; never 0
+    std::uint32_t base;  // index of the chunk's first sum; never 0
 
     std::int64_t size() const { return end - begin; }
 };
 
-// Scratch of one thread, all zeros between uses but for `sums`.
+// Per-thread scratch memory. `base` and `dense_query` are zero between uses.
 struct Scratch {
-    Buffer<float> sums;
-    std::int64_t room = 0;             // floats in sums
-    Buffer<float> whole;               // sums of all nodes of a level
-    std::vector<std::uint32_t> base;   // of each chunk, 0 for those not asked for
-    std::vector<std::int32_t> wanted;  // the chunks asked for
-    std::vector<float> query;          // one a feature, for layouts that look features up
+    AlignedBuffer<float> sums;
+    std::int64_t capacity = 0;            // number of floats in sums
+    AlignedBuffer<float> level_sums;      // sums for all nodes of a level; used for merged blocks
+    std::vector<std::uint32_t> base;      // index of each chunk's first sum; 0 if not requested
+    std::vector<std::int32_t> requested;  // the requested chunks
+    std::vector<float> dense_query;       // one value per feature; used by layouts that look up features
 };
 
 class Layout {
 public:
     virtual ~Layout() = default;
-    // sums[part.base + child] += value * weight over the sparse features. Parts are ascending.
-    virtual void add(const Query& query, std::span<const Part> parts, Scratch& scratch) const = 0;
-    // What the sums of a chunk are to be multiplied by.
+    // Computes sums[chunk.base + child] += value * weight for all sparse features. `beam_chunks` must be in ascending
+    // order.
+    virtual void add_scores(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const = 0;
+    // Returns the factor by which the sums of a chunk must be multiplied.
     virtual float scale([[maybe_unused]] std::int32_t chunk) const { return 1.0F; }
 };
 
-// by-label     the weights of each label, looked up in the query
-// by-feature   the weights of each feature, searched for the chunks' labels
-// hash         for each chunk a hash table of its features
-// search       for each chunk a sorted list of its features
-// packed       for each feature a block of its chunks
+// Creates the layout with the given name:
+//
+// by-label     weights by label; each label's features are looked up in the query
+// by-feature   weights by feature; the labels of each chunk are found by binary search
+// hash         one hash table of features per chunk
+// search       one sorted list of features per chunk
+// packed       one block of chunks per feature
 std::unique_ptr<Layout> make_layout(std::string_view name, const PackedView& packed,
                                     std::span<const std::int64_t> chunks);
 
-// Floats that must follow any base, so that no child of a damaged block leads out of the sums.
-std::int64_t padding(const PackedForm& form);
+// Returns the number of floats required after each base so that no child id in a damaged block is out of bounds.
+std::int64_t sum_padding(const PackedFormat& format);
 
 }  // namespace carya

@@ -1,4 +1,4 @@
-// Rows of weighted terms for texts, from terms that were learned.
+// Converts texts to rows of TF-IDF features with fitted vocabularies.
 #pragma once
 
 #include <cstdint>
@@ -7,47 +7,47 @@
 #include <string_view>
 #include <vector>
 
-#include "../matrix.hpp"
-#include "../parallel.hpp"
-#include "reader.hpp"
-#include "terms.hpp"
-#include "weighting.hpp"
+#include "../core/matrix.hpp"
+#include "../core/parallel.hpp"
+#include "tfidf_weighting.hpp"
+#include "tokenizer.hpp"
+#include "vocabulary.hpp"
 
 namespace carya {
 
 class Vectorizer {
 public:
-    struct Part {
-        TextPart part;
-        Terms terms;
+    struct FittedAnalyzer {
+        TextAnalyzer analyzer;
+        Vocabulary vocabulary;
 
-        std::int64_t features() const { return part.buckets > 0 ? part.buckets : terms.size(); }
+        std::int64_t n_features() const { return analyzer.n_buckets > 0 ? analyzer.n_buckets : vocabulary.size(); }
     };
-    // `idf` has one for each feature, or none. Throws std::invalid_argument if it does not fit.
-    Vectorizer(std::vector<Part> parts, std::span<const float> idf, Weighting weighting);
+    // `idf` must have one entry per feature or be empty. Throws std::invalid_argument if it has the wrong size.
+    Vectorizer(std::vector<FittedAnalyzer> analyzers, std::span<const float> idf, Weighting weighting);
 
-    std::int64_t features() const { return features_; }
+    std::int64_t n_features() const { return n_features_; }
     Csr transform(std::span<const std::string_view> texts, int threads, Monitor* monitor) const;
 
-    // A term of a text, and the feature it counts for.
-    struct Found {
+    // An occurrence of a term in a text and the feature of the term.
+    struct TermOccurrence {
         std::int32_t feature;
-        std::uint32_t from;  // characters of the text
-        std::uint32_t to;
+        std::uint32_t char_begin;  // character index in the text
+        std::uint32_t char_end;
         std::string term;
     };
-    std::vector<Found> trace(std::string_view text) const;
+    std::vector<TermOccurrence> locate_terms(std::string_view text) const;
 
 private:
-    // Calls body(feature, term) for the terms that are features.
+    // Calls body(feature, term) for each term that is a feature.
     template <class Body>
-    void each_feature(Reader& reader, const Part& part, std::int64_t first, std::vector<std::uint64_t>& hashes,
-                      const Body& body) const;
+    void for_each_feature(Tokenizer& tokenizer, const FittedAnalyzer& fitted, std::int64_t first_feature,
+                          std::vector<std::uint64_t>& hashes, const Body& body) const;
 
-    std::vector<Part> parts_;
+    std::vector<FittedAnalyzer> analyzers_;
     std::span<const float> idf_;
     Weighting weighting_;
-    std::int64_t features_ = 0;
+    std::int64_t n_features_ = 0;
 };
 
 }  // namespace carya

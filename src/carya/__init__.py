@@ -1,6 +1,6 @@
-"""Extreme multi-label ranking: for a query, the few right labels out of thousands to millions.
+"""Extreme multi-label ranking: find the few labels that are relevant to a query among thousands or millions.
 
-The public names are listed in ``__all__``; each is imported when it is first used, so ``import carya`` is quick.
+The public names are listed in ``__all__``. Each name is imported on first use to keep ``import carya`` fast.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics, ranking
-    from carya.core.version import __version__
     from carya.loading import load
     from carya.models.ensemble.model import Ensemble
-    from carya.models.neighbors.model import NearestNeighbours
+    from carya.models.neighbors.model import NearestNeighbors
     from carya.models.presets import preset
     from carya.models.reranked.model import Reranked
     from carya.models.xr_linear.model import XRLinear
@@ -22,11 +21,12 @@ if TYPE_CHECKING:
     from carya.transformer.x_transformer import XTransformer
     from carya.transformer.xr_transformer import XRTransformer
     from carya.trees.label_tree import LabelTree
+    from carya.version import __version__
 
 __all__ = [
     "Ensemble",
     "LabelTree",
-    "NearestNeighbours",
+    "NearestNeighbors",
     "Reranked",
     "TextRanker",
     "Tfidf",
@@ -46,14 +46,14 @@ __all__ = [
 _HOMES = {
     "Ensemble": "carya.models.ensemble.model",
     "LabelTree": "carya.trees.label_tree",
-    "NearestNeighbours": "carya.models.neighbors.model",
+    "NearestNeighbors": "carya.models.neighbors.model",
     "Reranked": "carya.models.reranked.model",
     "TextRanker": "carya.text.text_ranker",
     "Tfidf": "carya.text.tfidf",
     "XRLinear": "carya.models.xr_linear.model",
     "XRTransformer": "carya.transformer.xr_transformer",
     "XTransformer": "carya.transformer.x_transformer",
-    "__version__": "carya.core.version",
+    "__version__": "carya.version",
     "load": "carya.loading",
     "preset": "carya.models.presets",
 }

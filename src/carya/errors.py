@@ -1,16 +1,17 @@
-"""The errors Carya raises on purpose.
+"""Exceptions raised by Carya.
 
 ::
 
     CaryaError
-    ├── ParameterError (ValueError)                  a parameter has a wrong value
-    │   └── UnknownParameterError (TypeError)        there is no such parameter
-    ├── InputError (ValueError)                      X, Y, a tree, candidates or a file cannot be used
-    ├── NotFittedError (ValueError, AttributeError)  the model has not been trained
+    ├── ParameterError (ValueError)                  a parameter has an invalid value
+    │   └── UnknownParameterError (TypeError)        a parameter does not exist
+    ├── InputError (ValueError)                      an input (data, tree, candidates, file) is invalid
+    │   └── MissingExtraError (ImportError)          an optional dependency is not installed
+    ├── NotFittedError (ValueError, AttributeError)  the model has not been fitted
     ├── ModelFormatError (ValueError)                a saved model cannot be read
-    └── SaveError (OSError)                          a model or data cannot be written there
+    └── SaveError (OSError)                          a model or a data set cannot be written
 
-Each is also the error a Python user would expect, so ``except ValueError`` works.
+Each exception also derives from the corresponding built-in exception, so ``except ValueError`` works.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 __all__ = [
     "CaryaError",
     "InputError",
+    "MissingExtraError",
     "ModelFormatError",
     "NotFittedError",
     "ParameterError",
@@ -27,28 +29,32 @@ __all__ = [
 
 
 class CaryaError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base class of all exceptions raised by Carya."""
 
 
 class ParameterError(CaryaError, ValueError):
-    """A parameter has a value it cannot have."""
+    """Raised when a parameter has an invalid value."""
 
 
 class UnknownParameterError(ParameterError, TypeError):
-    """A parameter name that does not exist."""
+    """Raised when a parameter does not exist."""
 
 
 class InputError(CaryaError, ValueError):
-    """Data that cannot be used: shapes, values, types."""
+    """Raised when an input has an invalid shape, value or type."""
+
+
+class MissingExtraError(InputError, ImportError):
+    """Raised when an optional dependency is not installed; the message contains the installation command."""
 
 
 class NotFittedError(CaryaError, ValueError, AttributeError):
-    """A model was asked before it was trained; the same bases as scikit-learn's error of that name."""
+    """Raised when a model is used before it is fitted; has the same built-in base classes as in scikit-learn."""
 
 
 class ModelFormatError(CaryaError, ValueError):
-    """A saved model is damaged, foreign or from a newer version."""
+    """Raised when a saved model is damaged, is not a Carya model, or was written by a newer version."""
 
 
 class SaveError(CaryaError, OSError):
-    """A model or data cannot be written to the given place."""
+    """Raised when a model or a data set cannot be written to the given path."""

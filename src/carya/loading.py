@@ -1,4 +1,4 @@
-"""Opens a saved model of any kind."""
+"""Load saved models of any kind."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from carya.core import storage
 from carya.errors import ModelFormatError
-from carya.models.registry import KINDS, open_saved
-from carya.models.xr_linear.serialize import LAZY
+from carya.models.registry import MODEL_CLASSES, open_model
+from carya.models.xr_linear.serialize import LAZY_ARRAYS
 
-#: Models of texts, too.
-_KINDS = KINDS | {
+#: All model kinds, including text models.
+_ALL_CLASSES = MODEL_CLASSES | {
     "text-ranker": ("carya.text.text_ranker", "TextRanker"),
     "xr-transformer": ("carya.transformer.xr_transformer", "XRTransformer"),
     "x-transformer": ("carya.transformer.x_transformer", "XTransformer"),
@@ -19,17 +19,21 @@ _KINDS = KINDS | {
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Open a saved model: memory-mapped, read-only, checked.
+    """Load a saved model. Its arrays are memory-mapped, read-only and verified by checksums.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The model folder.
 
     Returns
     -------
-    XRLinear, NearestNeighbours, Ensemble, Reranked, TextRanker, XRTransformer or XTransformer
-        As it was saved.
+    XRLinear, NearestNeighbors, Ensemble, Reranked, TextRanker, XRTransformer or XTransformer
 
     Raises
     ------
     ModelFormatError
-        If the folder is not a whole, unaltered model of a kind this version knows.
+        If the folder does not contain a complete, unmodified model of a known kind.
 
     Examples
     --------
@@ -41,8 +45,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> model.tree_.n_labels
     30
     """
-    saved = storage.load(path, lazily=LAZY)
+    saved = storage.load(path, lazy=LAZY_ARRAYS)
     try:
-        return open_saved(saved, _KINDS)
+        return open_model(saved, _ALL_CLASSES)
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None

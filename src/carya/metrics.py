@@ -1,8 +1,9 @@
-"""Ranking metrics: precision, recall, nDCG, their propensity-scored forms, and coverage, all at k.
+"""Ranking metrics: precision, recall, nDCG and coverage at k, and propensity-scored precision and nDCG.
 
-Every metric takes the true labels `Y_true`, rows x labels, and scores `S` of the same shape, such as
-:meth:`carya.XRLinear.predict` gives; of each row of S the k largest scores count, ties to the lower label. Rows are
-averaged, and the result is a number between 0 and 1 (propensity-scored ones can exceed 1 only through rounding).
+Every metric takes the relevant labels `Y_true`, of shape (rows, labels), and scores `S` of the same shape, such as the
+output of :meth:`carya.XRLinear.predict`. The top k of a row are the k labels with the highest scores; ties are broken
+in favor of the label with the lower index. All metrics are between 0 and 1; precision, recall and nDCG are averaged
+over rows. Propensity-scored metrics can exceed 1 only because of rounding.
 
 >>> import numpy as np
 >>> from carya import metrics
@@ -26,7 +27,7 @@ from carya import _core
 from carya.core import lazy_sparse as sp
 from carya.core import validation
 from carya.core.matrices import Csr
-from carya.core.parameters import hint
+from carya.core.parameters import did_you_mean
 from carya.errors import InputError, ParameterError
 
 __all__ = [
@@ -45,8 +46,19 @@ _Floats = NDArray[np.float64]
 
 
 def precision(Y_true: Any, S: Any, k: int = 1) -> float:
-    """P@k: the share of the first k labels that are right.
+    """Compute precision at k (P@k): the fraction of the top k labels that are relevant.
 
+    Parameters
+    ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int
+        The number of top-ranked labels per row.
+
+    Examples
+    --------
     >>> precision([[1, 0, 1]], [[0.9, 0.2, 0.1]], k=2)
     0.5
     """
@@ -54,8 +66,21 @@ def precision(Y_true: Any, S: Any, k: int = 1) -> float:
 
 
 def recall(Y_true: Any, S: Any, k: int = 5) -> float:
-    """R@k: the share of a row's labels among the first k; rows without labels do not count.
+    """Compute recall at k (R@k): the fraction of a row's relevant labels that are in its top k.
 
+    Rows without relevant labels are ignored.
+
+    Parameters
+    ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int
+        The number of top-ranked labels per row.
+
+    Examples
+    --------
     >>> recall([[1, 0, 1], [0, 0, 0]], [[0.9, 0.2, 0.1], [0.5, 0.4, 0.3]], k=2)
     0.5
     """
@@ -63,17 +88,42 @@ def recall(Y_true: Any, S: Any, k: int = 5) -> float:
 
 
 def ndcg(Y_true: Any, S: Any, k: int = 5) -> float:
-    """nDCG@k: right labels count 1 / log2(1 + rank), relative to the best ranking possible.
+    """Compute normalized discounted cumulative gain at k (nDCG@k).
 
-    >>> round(ndcg([[0, 0, 1]], [[0.9, 0.2, 0.5]], k=3), 3)  # the right label is second: 1 / log2(3)
+    A relevant label at rank r contributes 1 / log2(1 + r); the sum is divided by that of an ideal ranking. Rows without
+    relevant labels are ignored.
+
+    Parameters
+    ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int
+        The number of top-ranked labels per row.
+
+    Examples
+    --------
+    >>> round(ndcg([[0, 0, 1]], [[0.9, 0.2, 0.5]], k=3), 3)  # the relevant label has rank 2: 1 / log2(3)
     0.631
     """
     return _Ranking(Y_true, S, k).ndcg(k)
 
 
 def coverage(Y_true: Any, S: Any, k: int = 5) -> float:
-    """The share of the labels occurring in `Y_true` that are found for at least one of their rows.
+    """Compute label coverage at k: the fraction of labels in `Y_true` that are in the top k of one of their rows.
 
+    Parameters
+    ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int
+        The number of top-ranked labels per row.
+
+    Examples
+    --------
     >>> coverage([[1, 0, 1]], [[0.9, 0.2, 0.1]], k=1)
     0.5
     """
@@ -81,12 +131,20 @@ def coverage(Y_true: Any, S: Any, k: int = 5) -> float:
 
 
 def psp(Y_true: Any, S: Any, k: int = 1, *, propensity: ArrayLike) -> float:
-    """PSP@k, propensity-scored precision: rare labels count more; relative to the best ranking possible.
+    """Compute propensity-scored precision at k (PSP@k), which gives more weight to rare labels.
+
+    Each label is weighted by its inverse propensity; the sum is divided by that of an ideal ranking.
 
     Parameters
     ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int
+        The number of top-ranked labels per row.
     propensity : array_like of shape (labels,)
-        From :func:`propensities` of the training labels.
+        The result of :func:`propensities` for the training labels.
 
     Examples
     --------
@@ -97,8 +155,21 @@ def psp(Y_true: Any, S: Any, k: int = 1, *, propensity: ArrayLike) -> float:
 
 
 def psndcg(Y_true: Any, S: Any, k: int = 5, *, propensity: ArrayLike) -> float:
-    """nDCG@k with every label weighted by the inverse of its propensity.
+    """Compute propensity-scored nDCG at k (PSnDCG@k), which gives more weight to rare labels.
 
+    Parameters
+    ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int
+        The number of top-ranked labels per row.
+    propensity : array_like of shape (labels,)
+        The result of :func:`propensities` for the training labels.
+
+    Examples
+    --------
     >>> psndcg([[0, 0, 1]], [[0.1, 0.2, 0.9]], k=3, propensity=[0.8, 0.5, 0.4])
     1.0
     """
@@ -106,53 +177,84 @@ def psndcg(Y_true: Any, S: Any, k: int = 5, *, propensity: ArrayLike) -> float:
 
 
 def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> _Floats:
-    """How likely each label is to be seen where it applies (Jain et al. 2016), from how often it occurs in training.
+    """Estimate the propensity of each label from its training frequency (Jain et al., 2016).
 
-    p_l = 1 / (1 + C (N_l + b)^-a) with C = (log n - 1) (b + 1)^a. The usual values of `a` and `b` are 0.55 and 1.5;
-    0.5 and 0.4 for Wikipedia, 0.6 and 2.6 for Amazon data.
+    The propensity is the probability that a relevant label is observed: p_l = 1 / (1 + C (N_l + b)^-a) with
+    C = (log n - 1) (b + 1)^a, for a label that occurs in N_l of n rows.
 
+    Parameters
+    ----------
+    Y_train : array_like or sparse matrix of shape (rows, labels)
+        The training labels.
+    a, b : float
+        Constants that depend on the data set: usually 0.55 and 1.5; 0.5 and 0.4 for Wikipedia data, 0.6 and 2.6 for
+        Amazon data.
+
+    Returns
+    -------
+    ndarray of shape (labels,)
+
+    Examples
+    --------
     >>> propensities(np.array([[1, 0], [1, 0], [1, 1]])).round(2)
     array([0.93, 0.91])
     """
-    labels = validation.labels(Y_train, "Y_train")
+    labels = validation.check_labels(Y_train, "Y_train")
     counts = labels.column_counts()
     scale = max(np.log(max(labels.rows, 1)) - 1, 0.0) * (b + 1) ** a
-    weight: _Floats = 1 / (1 + scale * (counts + b) ** -a)
-    return weight
+    propensity: _Floats = 1 / (1 + scale * (counts + b) ** -a)
+    return propensity
 
 
 def report(
     Y_true: Any, S: Any, k: int | Iterable[int] = (1, 3, 5), *, propensity: ArrayLike | None = None
 ) -> dict[str, float]:
-    """All metrics at several k.
+    """Compute all metrics for one or more values of k.
 
     Parameters
     ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int or iterable of int
+        The numbers of top-ranked labels per row.
     propensity : array_like of shape (labels,), optional
-        From :func:`propensities`; adds the propensity-scored metrics.
+        The result of :func:`propensities` for the training labels; if given, the propensity-scored metrics are
+        included.
+
+    Returns
+    -------
+    dict of str to float
+        The value of each metric, keyed by its name, such as ``"P@1"``.
 
     Examples
     --------
     >>> report([[1, 0, 1]], [[0.9, 0.2, 0.1]], k=[2])["P@2"]
     0.5
     """
-    ks = sorted({validation.positive_int(one, "k") for one in ([k] if isinstance(k, int) else k)})
+    ks = sorted({validation.check_positive_int(cutoff, "k") for cutoff in ([k] if isinstance(k, int) else k)})
     if not ks:
-        raise ParameterError("k must name at least one rank")
+        raise ParameterError("k must contain at least one integer >= 1, got none.")
     ranking = _Ranking(Y_true, S, max(ks), propensity)
     names = ["P", "R", "nDCG", "coverage"] + ([] if propensity is None else ["PSP", "PSnDCG"])
-    return {f"{name}@{at}": ranking.metric(name)(at) for name in names for at in ks}
+    return {f"{name}@{cutoff}": ranking.metric(name)(cutoff) for name in names for cutoff in ks}
 
 
 def scorer(name: str, *, propensity: ArrayLike | None = None) -> Callable[[Any, Any, Any], float]:
-    """A scorer for scikit-learn: ``GridSearchCV(model, grid, scoring=carya.metrics.scorer("P@1"))``.
+    """Return a scorer for scikit-learn: ``GridSearchCV(model, grid, scoring=carya.metrics.scorer("P@1"))``.
 
     Parameters
     ----------
     name : str
-        A metric as :func:`report` names it: P, R, nDCG, coverage, PSP or PSnDCG, with @k.
+        The name of a metric, as in :func:`report`: P, R, nDCG, coverage, PSP or PSnDCG, followed by @k.
     propensity : array_like of shape (labels,), optional
-        Needed for PSP and PSnDCG.
+        The result of :func:`propensities` for the training labels; required for PSP and PSnDCG.
+
+    Returns
+    -------
+    callable
+        A function that takes an estimator, X and Y, and returns the metric.
 
     Examples
     --------
@@ -161,13 +263,13 @@ def scorer(name: str, *, propensity: ArrayLike | None = None) -> Callable[[Any, 
     >>> scorer("P@1")(carya.XRLinear().fit(X, Y), X, Y) > 0.8
     True
     """
-    metric, _, at = str(name).partition("@")
-    if metric not in _METRICS or not at.isdigit() or int(at) < 1:
-        known = [f"{known}@{at or 1}" for known in _METRICS]
-        raise ParameterError(f"there is no metric {name!r}{hint(str(name), known) or '; try P@1'}")
+    metric, _, cutoff = str(name).partition("@")
+    if metric not in _METRICS or not cutoff.isdigit() or int(cutoff) < 1:
+        known = [f"{known}@{cutoff or 1}" for known in _METRICS]
+        raise ParameterError(f"Unknown metric {name!r}.{did_you_mean(str(name), known) or ' Use a name such as P@1.'}")
     if metric.startswith("PS") and propensity is None:
-        raise ParameterError(f"{name} needs propensity=carya.metrics.propensities(Y_train)")
-    k = int(at)
+        raise ParameterError(f"{name} requires propensity. Pass propensity=carya.metrics.propensities(Y_train).")
+    k = int(cutoff)
 
     def score(estimator: Any, X: Any, Y: Any) -> float:
         return _Ranking(Y, estimator.predict(X, top_k=k), k, propensity).metric(metric)(k)
@@ -176,32 +278,24 @@ def scorer(name: str, *, propensity: ArrayLike | None = None) -> Callable[[Any, 
 
 
 class _Ranking:
-    """The first labels of every row, which of them are right, and what follows from that."""
+    """The top k labels of each row, their relevance, and the metrics computed from them."""
 
     def __init__(self, Y_true: Any, S: Any, k: int, propensity: ArrayLike | None = None) -> None:
-        k = validation.positive_int(k, "k")
-        self.truth = validation.labels(Y_true, "Y_true")
+        k = validation.check_positive_int(k, "k")
+        self.truth = validation.check_labels(Y_true, "Y_true")
         scores = _scores(S)
         if (self.truth.rows, self.truth.cols) != (scores.rows, scores.cols):
             raise InputError(
-                f"Y_true is {self.truth.rows} x {self.truth.cols}, S is {scores.rows} x {scores.cols}: "
-                "they must have the same shape"
+                f"Y_true and S must have the same shape, got ({self.truth.rows}, {self.truth.cols}) and "
+                f"({scores.rows}, {scores.cols})."
             )
         threads = _core.thread_count(-1)
-        k = min(k, max(scores.cols, 1))  # there are no more ranks than labels
+        k = min(k, max(scores.cols, 1))  # ranks beyond the number of labels would be empty
         self.top, _ = _core.row_topk(scores.native, k, threads)
         self.hits = _core.contains(self.truth.native, self.top, threads).astype(np.float64)
         self.sizes = np.diff(self.truth.indptr)
         self.discount = 1 / np.log2(np.arange(2, k + 2))
-        self.weights: _Floats | None = None
-        if propensity is not None:
-            try:
-                p = np.asarray(propensity, np.float64)
-            except (TypeError, ValueError):
-                p = np.zeros(0)
-            if p.shape != (self.truth.cols,) or not (p > 0).all() or not np.isfinite(p).all():
-                raise InputError(f"propensity must be {self.truth.cols} numbers above 0, one a label")
-            self.weights = 1 / p
+        self.weights = None if propensity is None else 1 / _check_propensity(propensity, self.truth.cols)
 
     def metric(self, name: str) -> Callable[[int], float]:
         method: Callable[[int], float] = getattr(self, _METRICS[name])
@@ -211,34 +305,34 @@ class _Ranking:
         return _mean(self.hits[:, :k].sum(axis=1) / k)
 
     def recall(self, k: int) -> float:
-        labelled = self.sizes > 0
-        return _mean(self.hits[labelled, :k].sum(axis=1) / self.sizes[labelled])
+        labeled = self.sizes > 0
+        return _mean(self.hits[labeled, :k].sum(axis=1) / self.sizes[labeled])
 
     def ndcg(self, k: int) -> float:
-        best = np.concatenate([[0.0], np.cumsum(self.discount[:k])])[np.minimum(self.sizes, k)]
-        labelled = self.sizes > 0
-        return _mean((self.hits[labelled, :k] @ self.discount[:k]) / best[labelled])
+        ideal = np.concatenate([[0.0], np.cumsum(self.discount[:k])])[np.minimum(self.sizes, k)]
+        labeled = self.sizes > 0
+        return _mean((self.hits[labeled, :k] @ self.discount[:k]) / ideal[labeled])
 
     def coverage(self, k: int) -> float:
-        found = np.unique(self.top[:, :k][self.hits[:, :k] > 0])
-        return float(found.size / max(np.unique(self.truth.indices).size, 1))
+        covered = np.unique(self.top[:, :k][self.hits[:, :k] > 0])
+        return float(covered.size / max(np.unique(self.truth.indices).size, 1))
 
     def psp(self, k: int) -> float:
-        gained, best = self._weighted(k)
-        return float(gained.sum() / max(best.sum(), 1e-300))
+        gains, ideal_gains = self._weighted_gains(k)
+        return float(gains.sum() / max(ideal_gains.sum(), 1e-300))
 
     def psndcg(self, k: int) -> float:
-        gained, best = self._weighted(k)
-        return float((gained @ self.discount[:k]).sum() / max((best @ self.discount[:k]).sum(), 1e-300))
+        gains, ideal_gains = self._weighted_gains(k)
+        return float((gains @ self.discount[:k]).sum() / max((ideal_gains @ self.discount[:k]).sum(), 1e-300))
 
-    def _weighted(self, k: int) -> tuple[_Floats, _Floats]:
-        """The weights of the right labels found, and those of the best k of each row, both rows x k."""
+    def _weighted_gains(self, k: int) -> tuple[_Floats, _Floats]:
+        """Return the weights of the relevant labels in the top k and in an ideal top k, both of shape (rows, k)."""
         assert self.weights is not None
-        gained = self.hits[:, :k] * self.weights[np.maximum(self.top[:, :k], 0)]
-        own = self.weights[self.truth.indices].astype(np.float32)
-        ideal = Csr.of(self.truth.indptr, self.truth.indices, own, self.truth.cols)
-        _, best = _core.row_topk(ideal.native, min(k, self.hits.shape[1]), _core.thread_count(-1))
-        return gained, best.astype(np.float64)
+        gains = self.hits[:, :k] * self.weights[np.maximum(self.top[:, :k], 0)]
+        true_weights = self.weights[self.truth.indices].astype(np.float32)
+        ideal = Csr.of(self.truth.indptr, self.truth.indices, true_weights, self.truth.cols)
+        _, ideal_gains = _core.row_topk(ideal.native, min(k, self.hits.shape[1]), _core.thread_count(-1))
+        return gains, ideal_gains.astype(np.float64)
 
 
 _METRICS = {
@@ -252,13 +346,24 @@ _METRICS = {
 
 
 def _scores(S: Any) -> Csr:
-    """Scores as sorted rows. Zeros count as scores where they are stored, and in an array everywhere."""
+    """Convert scores to CSR. Explicit zeros in a sparse matrix and all zeros in an array count as scores."""
     if sp.issparse(S):
-        return validation.features(S, "S").sparse
-    dense = validation.features(S, "S").dense
+        return validation.check_features(S, "S").sparse
+    dense = validation.check_features(S, "S").dense
     rows, cols = dense.shape
     indptr = np.arange(rows + 1, dtype=np.int64) * cols
     return Csr.of(indptr, np.tile(np.arange(cols, dtype=np.int32), rows), dense.reshape(-1), cols, "S")
+
+
+def _check_propensity(propensity: ArrayLike, n_labels: int) -> _Floats:
+    """Convert propensities to an array; raise InputError unless there is one positive number per label."""
+    try:
+        values = np.asarray(propensity, np.float64)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.shape != (n_labels,) or not (values > 0).all() or not np.isfinite(values).all():
+        raise InputError(f"propensity must contain {n_labels} positive, finite numbers, one per label.")
+    return values
 
 
 def _mean(values: _Floats) -> float:

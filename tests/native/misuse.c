@@ -1,4 +1,4 @@
-/* Calls the C interface with everything that is wrong, then from several threads at once. Exits with 0 if all is well. */
+/* Passes every kind of invalid argument to the C interface, then ranks in several threads. Exits with 0 on success. */
 #include <carya.h>
 #include <math.h>
 #include <pthread.h>
@@ -7,9 +7,9 @@
 
 static int failures = 0;
 
-static void expect(int holds, const char *what) {
-    if (holds) return;
-    printf("not so: %s (last error: %s)\n", what, carya_error());
+static void expect(int condition, const char *what) {
+    if (condition) return;
+    printf("FAILED: %s (last error: %s)\n", what, carya_error());
     ++failures;
 }
 
@@ -17,65 +17,71 @@ static const int32_t features[] = {1, 4, 9};
 static const float values[] = {0.5F, 0.25F, 1.0F};
 static const float dense[] = {0.1F, 0.2F, 0.3F};
 
-static void *ask_often(void *given) {
-    const carya_model *model = given;
+/* Expects a return value of -1 and an error message that contains `argument`. */
+static void expect_error(int64_t result, const char *argument, const char *what) {
+    expect(result == -1, what);
+    expect(strstr(carya_error(), argument) != NULL, what);
+}
+
+static void *rank_repeatedly(void *argument) {
+    const carya_model *model = argument;
     carya_label first[5];
-    const int64_t found = carya_rank(model, features, values, 3, dense, NULL, first, 5);
+    const int64_t n_labels = carya_rank(model, features, values, 3, dense, NULL, first, 5);
     for (int i = 0; i < 2000; ++i) {
         carya_label again[5];
-        if (carya_rank(model, features, values, 3, dense, NULL, again, 5) != found ||
-            memcmp(first, again, (size_t)found * sizeof *first) != 0)
-            return "another answer";
+        if (carya_rank(model, features, values, 3, dense, NULL, again, 5) != n_labels ||
+            memcmp(first, again, (size_t)n_labels * sizeof *first) != 0)
+            return "a repeated query returns a different ranking";
     }
-    return found == 5 ? NULL : "too few labels";
+    return n_labels == 5 ? NULL : "a query returns too few labels";
 }
 
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
-    expect(carya_open(NULL) == NULL && strstr(carya_error(), "NULL"), "no folder");
-    expect(carya_open("/nowhere/at/all") == NULL && strstr(carya_error(), "not a Carya model"), "no model");
+    expect(carya_open(NULL) == NULL && strstr(carya_error(), "NULL"), "folder is NULL");
+    expect(carya_open("/nowhere/at/all") == NULL && strstr(carya_error(), "not a Carya model"), "folder is missing");
     carya_close(NULL);
     carya_model *model = carya_open(argv[1]);
-    expect(model != NULL, "a model opens");
+    expect(model != NULL, "a saved model can be opened");
     if (!model) return 1;
-    expect(carya_labels(model) > 0 && carya_labels(NULL) == 0, "labels are counted");
-    expect(carya_sparse_features(model) > 9 && carya_dense_features(model) == 3, "features are counted");
+    expect(carya_labels(model) > 0 && carya_labels(NULL) == 0, "number of labels");
+    expect(carya_sparse_features(model) > 9 && carya_dense_features(model) == 3, "number of features");
     carya_label best[5];
-    expect(carya_rank(model, features, values, 3, dense, NULL, best, 5) == 5, "labels are found");
-    expect(best[0].score >= best[1].score, "best first");
-    expect(carya_rank(model, NULL, NULL, 0, dense, NULL, best, 5) == 5, "dense features alone");
-    const float nothing[] = {0, 0, 0};
-    expect(carya_rank(model, NULL, NULL, 0, nothing, NULL, best, 5) == 0, "no features, no labels");
-    expect(carya_rank(NULL, features, values, 3, dense, NULL, best, 5) == -1, "no model");
-    expect(carya_rank(model, NULL, values, 3, dense, NULL, best, 5) == -1, "no features but a count");
-    expect(carya_rank(model, features, NULL, 3, dense, NULL, best, 5) == -1, "no values");
-    expect(carya_rank(model, features, values, -1, dense, NULL, best, 5) == -1, "a negative count");
-    expect(carya_rank(model, features, values, 3, NULL, NULL, best, 5) == -1, "no dense features");
-    expect(carya_rank(model, features, values, 3, dense, NULL, NULL, 5) == -1, "no room");
-    expect(carya_rank(model, features, values, 3, dense, NULL, best, 0) == -1, "no labels wanted");
-    const float odd[] = {0.5F, NAN, 1.0F};
-    expect(carya_rank(model, features, odd, 3, dense, NULL, best, 5) == -1, "a value that is no number");
-    expect(carya_rank(model, features, values, 3, odd, NULL, best, 5) == -1, "a dense value that is no number");
+    expect(carya_rank(model, features, values, 3, dense, NULL, best, 5) == 5, "a valid query returns top_k labels");
+    expect(best[0].score >= best[1].score, "labels are sorted by score");
+    expect(carya_rank(model, NULL, NULL, 0, dense, NULL, best, 5) == 5, "a query may have only dense features");
+    const float zeros[] = {0, 0, 0};
+    expect(carya_rank(model, NULL, NULL, 0, zeros, NULL, best, 5) == 0, "a query without features returns no labels");
+    expect_error(carya_rank(NULL, features, values, 3, dense, NULL, best, 5), "model", "model is NULL");
+    expect_error(carya_rank(model, NULL, values, 3, dense, NULL, best, 5), "features", "features is NULL");
+    expect_error(carya_rank(model, features, NULL, 3, dense, NULL, best, 5), "values", "values is NULL");
+    expect_error(carya_rank(model, features, values, -1, dense, NULL, best, 5), "count", "count is negative");
+    expect_error(carya_rank(model, features, values, 3, NULL, NULL, best, 5), "dense", "dense is NULL");
+    expect_error(carya_rank(model, features, values, 3, dense, NULL, NULL, 5), "best", "best is NULL");
+    expect_error(carya_rank(model, features, values, 3, dense, NULL, best, 0), "top_k", "top_k is 0");
+    const float with_nan[] = {0.5F, NAN, 1.0F};
+    expect_error(carya_rank(model, features, with_nan, 3, dense, NULL, best, 5), "finite", "a value is NaN");
+    expect_error(carya_rank(model, features, values, 3, with_nan, NULL, best, 5), "finite", "a dense value is NaN");
     const int32_t negative[] = {-1, 4, 9};
-    expect(carya_rank(model, negative, values, 3, dense, NULL, best, 5) == -1, "a negative feature");
+    expect_error(carya_rank(model, negative, values, 3, dense, NULL, best, 5), "features", "a feature is negative");
     carya_options options = carya_defaults(model);
-    expect(options.beam_width == 10 && options.min_score == -INFINITY, "defaults are the model's");
+    expect(options.beam_width == 10 && options.min_score == -INFINITY, "carya_defaults returns the model's defaults");
     options.min_score = 2.0F;
-    expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == 0, "no label scores that high");
+    expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == 0, "no label reaches min_score");
     options.min_score = NAN;
-    expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == -1, "a least score that is no number");
+    expect_error(carya_rank(model, features, values, 3, dense, &options, best, 5), "min_score", "min_score is NaN");
     options = carya_defaults(model);
     options.beam_width = INT64_MAX;
-    expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == 5, "a beam over everything");
+    expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == 5, "the beam may cover the whole tree");
     options.beam_width = 0;
-    expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == -1, "no beam");
+    expect_error(carya_rank(model, features, values, 3, dense, &options, best, 5), "beam_width", "beam_width is 0");
 
     pthread_t threads[4];
-    for (int i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, ask_often, model);
+    for (int i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, rank_repeatedly, model);
     for (int i = 0; i < 4; ++i) {
-        void *wrong = NULL;
-        pthread_join(threads[i], &wrong);
-        expect(wrong == NULL, wrong ? wrong : "");
+        void *problem = NULL;
+        pthread_join(threads[i], &problem);
+        expect(problem == NULL, problem ? problem : "");
     }
     carya_close(model);
     return failures != 0;

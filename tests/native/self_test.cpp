@@ -1,4 +1,4 @@
-// The kernels against plain loops, without Python: what a cross-compiled build can run under emulation.
+// Tests for the native core that do not require Python, for cross-compiled builds that run under emulation.
 
 #include <cmath>
 #include <cstdio>
@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "../../native/beam.hpp"
-#include "../../native/cluster/partition.hpp"
-#include "../../native/cluster/represent.hpp"
+#include "../../native/core/random.hpp"
+#include "../../native/indexing/label_representations.hpp"
+#include "../../native/indexing/partition.hpp"
 #include "../../native/kernels/kernels.hpp"
-#include "../../native/random.hpp"
-#include "../../native/solve/train.hpp"
-#include "../../native/text/counter.hpp"
+#include "../../native/search/beam_search.hpp"
+#include "../../native/solver/train_layers.hpp"
+#include "../../native/text/term_counter.hpp"
 #include "../../native/text/vectorizer.hpp"
 
 namespace {
@@ -34,102 +34,102 @@ float uniform(Random& random) { return static_cast<float>(random.below(1U << 20)
 void test_dot() {
     Random random(1);
     for (int size = 0; size < 130; ++size)
-        for (int shift = 0; shift < 3; ++shift) {  // misaligned too
+        for (int shift = 0; shift < 3; ++shift) {  // including misaligned arrays
             std::vector<float> a(size + shift), b(size + shift);
             for (float& x : a) x = uniform(random);
             for (float& x : b) x = uniform(random);
-            double want = 0.0;
-            for (int i = shift; i < size + shift; ++i) want += static_cast<double>(a[i]) * b[i];
-            const float got = kernels().dot(a.data() + shift, b.data() + shift, size);
-            expect(std::fabs(got - want) < 1e-4 * (1.0 + want), "dot");
+            double expected = 0.0;
+            for (int i = shift; i < size + shift; ++i) expected += static_cast<double>(a[i]) * b[i];
+            const float actual = kernels().dot(a.data() + shift, b.data() + shift, size);
+            expect(std::fabs(actual - expected) < 1e-4 * (1.0 + expected), "dot returns the inner product");
         }
 }
 
-// Rows of a small world: label l has features 3l, 3l + 1, 3l + 2 and noise.
-struct World {
+// A small data set: the rows of label l contain features 3l, 3l + 1 and 3l + 2, and noise.
+struct Dataset {
     Csr x;
     Csr positives;
     std::vector<float> dense;
 };
 
-World make_world(int rows, int labels) {
+Dataset make_dataset(int rows, int labels) {
     Random random(7);
-    World world;
-    world.x.cols = 3 * labels + 10;
-    world.positives.cols = rows;
+    Dataset dataset;
+    dataset.x.cols = 3 * labels + 10;
+    dataset.positives.cols = rows;
     std::vector<std::vector<std::int32_t>> of_label(labels);
     for (int row = 0; row < rows; ++row) {
         const auto label = static_cast<std::int32_t>(random.below(labels));
         of_label[label].push_back(row);
         for (int i = 0; i < 3; ++i) {
             if (random.below(4) == 0) continue;
-            world.x.indices.push_back(3 * label + i);
-            world.x.values.push_back(0.5F);
+            dataset.x.indices.push_back(3 * label + i);
+            dataset.x.values.push_back(0.5F);
         }
-        world.x.indices.push_back(3 * labels + static_cast<std::int32_t>(random.below(10)));
-        world.x.values.push_back(0.3F);
-        world.x.indptr.push_back(static_cast<std::int64_t>(world.x.indices.size()));
-        for (int j = 0; j < 5; ++j) world.dense.push_back(uniform(random) - 0.5F);
+        dataset.x.indices.push_back(3 * labels + static_cast<std::int32_t>(random.below(10)));
+        dataset.x.values.push_back(0.3F);
+        dataset.x.indptr.push_back(static_cast<std::int64_t>(dataset.x.indices.size()));
+        for (int j = 0; j < 5; ++j) dataset.dense.push_back(uniform(random) - 0.5F);
     }
     for (const auto& list : of_label) {
         for (const std::int32_t row : list) {
-            world.positives.indices.push_back(row);
-            world.positives.values.push_back(1.0F);
+            dataset.positives.indices.push_back(row);
+            dataset.positives.values.push_back(1.0F);
         }
-        world.positives.indptr.push_back(static_cast<std::int64_t>(world.positives.indices.size()));
+        dataset.positives.indptr.push_back(static_cast<std::int64_t>(dataset.positives.indices.size()));
     }
-    return world;
+    return dataset;
 }
 
 void test_train_and_rank(int threads, Loss loss) {
     constexpr int kRows = 400;
     constexpr int kLabels = 37;
-    const World world = make_world(kRows, kLabels);
-    const Features features{world.x.view(), {world.dense.data(), kRows, 5}};
+    const Dataset dataset = make_dataset(kRows, kLabels);
+    const Features features{dataset.x.view(), {dataset.dense.data(), kRows, 5}};
     features.sparse.check("x");
 
     Monitor monitor;
-    const Representation z = aggregate_positives(features, world.positives.view(), 8, threads, monitor);
+    const LabelRepresentations z = aggregate_positives(features, dataset.positives.view(), 8, threads, monitor);
     const Features representation{z.sparse.view(), {z.dense.data(), kLabels, 5}};
     Monitor tree_monitor;
     const int branching[] = {3, 4};
     const auto levels = partition(representation, branching, {}, threads, tree_monitor);
-    expect(levels.size() == 2, "two levels");
+    expect(levels.size() == 2, "the tree has two levels");
 
     std::vector<std::int32_t> order(kLabels);
     std::iota(order.begin(), order.end(), 0);
     const std::vector<std::int64_t> chunks{0, kLabels};
     LayerProblem problem;
-    problem.positives = world.positives.view();
+    problem.positives = dataset.positives.view();
     problem.order = order;
     problem.chunks = chunks;
-    problem.every_row = true;
+    problem.all_rows = true;
     SolverOptions options;
     options.loss = loss;
     Monitor train_monitor;
     std::vector<LayerWeights> layers = train_layers(features, {&problem, 1}, options, threads, train_monitor);
-    expect(train_monitor.done <= train_monitor.total, "progress");
+    expect(train_monitor.done <= train_monitor.total, "progress does not exceed the total");
 
     SearchLayer layer;
-    const Packed packed = pack(layers[0].weights.view(), chunks, Precision::int8, threads);
+    const Packed packed = pack(layers[0].weights.view(), chunks, WeightDtype::int8, threads);
     layer.weights = packed.view();
     layer.dense = {layers[0].dense.data(), kLabels, 5};
-    layer.offsets = layers[0].offsets;
+    layer.biases = layers[0].biases;
     layer.chunks = chunks;
     layer.order = order;
     for (const char* layout : {"packed", "by-label", "by-feature", "hash", "search"}) {
         const BeamSearch search({layer}, {layout});
-        const Csr best = search.predict(features, {1, 10}, threads, nullptr);
-        int right = 0;
+        const Csr rankings = search.predict(features, {1, 10}, threads, nullptr);
+        int n_correct = 0;
         for (int label = 0; label < kLabels; ++label)
-            for (std::int64_t e = world.positives.indptr[label]; e < world.positives.indptr[label + 1]; ++e)
-                right += best.indices[world.positives.indices[e]] == label;
-        expect(right > kRows * 9 / 10, "nine of ten rows find their label");
+            for (std::int64_t e = dataset.positives.indptr[label]; e < dataset.positives.indptr[label + 1]; ++e)
+                n_correct += rankings.indices[dataset.positives.indices[e]] == label;
+        expect(n_correct > kRows * 9 / 10, "more than 90% of the rows rank their label first");
     }
 }
 
-// Bytes of every kind, most of them no UTF-8: nothing is read or written where it should not be (the sanitizers watch),
-// every term that was learned is found again, and threads change nothing.
+// Uses texts of random bytes, most of which are not valid UTF-8. Memory accesses must stay in bounds (checked by the
+// sanitizers), every learned term must be found, and the number of threads must not affect the result.
 void test_texts() {
     Random random(7);
     std::vector<std::string> texts(400);
@@ -142,39 +142,40 @@ void test_texts() {
         }
     }
     const std::vector<std::string_view> views(texts.begin(), texts.end());
-    const TermArrays stop = TermArrays::of(std::vector<std::string>{"aa", "b"});
-    const Terms stop_words = stop.view();
-    for (const Unit unit : {Unit::word, Unit::character, Unit::character_in_word})
+    const VocabularyArrays stop_word_arrays = VocabularyArrays::from_sorted(std::vector<std::string>{"aa", "b"});
+    const Vocabulary stop_words = stop_word_arrays.view();
+    for (const TokenUnit unit : {TokenUnit::word, TokenUnit::character, TokenUnit::character_in_word})
         for (const Accents accents : {Accents::keep, Accents::unicode, Accents::ascii})
-            for (const std::int64_t buckets : {0, 13}) {
-                const TextPart part{{unit, 1, 3, true, accents, 1, &stop_words}, buckets};
+            for (const std::int64_t n_buckets : {0, 13}) {
+                const TextAnalyzer analyzer{{unit, 1, 3, true, accents, 1, &stop_words}, n_buckets};
                 std::vector<Csr> rows;
                 for (const int threads : {1, 3}) {
-                    TermCounter counter({part}, true, threads);
+                    TermCounter counter({analyzer}, true, threads);
                     counter.add(std::span(views).first(150), nullptr);
                     counter.add(std::span(views).subspan(150), nullptr);
-                    TermCounter::Learned learned = counter.learn({2, 1e9, 0, false});
-                    const Terms terms = buckets > 0 ? Terms() : learned.terms[0].view();
+                    TermCounter::FittedVocabulary fitted = counter.fit({2, 1e9, 0, false});
+                    const Vocabulary terms = n_buckets > 0 ? Vocabulary() : fitted.terms[0].view();
                     for (std::int64_t term = 0; term < terms.size(); ++term) {
-                        const std::string padded = std::string(terms[term]) + std::string(Terms::kPadding, '\0');
-                        expect(terms.find(padded.data(), terms[term].size()) == term, "a term is found");
-                        expect(term == 0 || terms[term - 1] < terms[term], "terms ascend");
+                        const std::string padded = std::string(terms[term]) + std::string(Vocabulary::kPadding, '\0');
+                        expect(terms.find(padded.data(), terms[term].size()) == term, "a learned term is found");
+                        expect(term == 0 || terms[term - 1] < terms[term], "terms are sorted");
                     }
                     const Weighting weighting{false, true, Norm::l2};
-                    const auto idf = inverse_frequency(learned.texts, counter.texts(), true);
-                    weigh_terms(learned.counts, idf, weighting, threads);
-                    const Vectorizer vectorizer({{part, terms}}, idf, weighting);
+                    const auto idf = inverse_document_frequency(fitted.document_frequencies, counter.n_texts(), true);
+                    weight_rows(fitted.counts, idf, weighting, threads);
+                    const Vectorizer vectorizer({{analyzer, terms}}, idf, weighting);
                     const Csr again = vectorizer.transform(views, threads, nullptr);
-                    expect(again.indices == learned.counts.indices, "the same features");
-                    expect(again.values == learned.counts.values, "the same values");
-                    for (const std::string_view text : views) vectorizer.trace(text);
-                    rows.push_back(std::move(learned.counts));
+                    expect(again.indices == fitted.counts.indices, "transform returns the same features as fit");
+                    expect(again.values == fitted.counts.values, "transform returns the same values as fit");
+                    for (const std::string_view text : views) vectorizer.locate_terms(text);
+                    rows.push_back(std::move(fitted.counts));
                 }
-                expect(rows[0].indices == rows[1].indices && rows[0].values == rows[1].values, "threads");
+                expect(rows[0].indices == rows[1].indices && rows[0].values == rows[1].values,
+                       "the result does not depend on the number of threads");
             }
 }
 
-void test_errors_come_out_of_threads() {
+void test_exceptions_in_threads() {
     bool caught = false;
     try {
         parallel_for(100, 4, nullptr, [](int, std::int64_t task) {
@@ -183,7 +184,7 @@ void test_errors_come_out_of_threads() {
     } catch (const std::runtime_error&) {
         caught = true;
     }
-    expect(caught, "an exception leaves a parallel loop");
+    expect(caught, "a parallel loop rethrows an exception");
 }
 
 }  // namespace
@@ -194,7 +195,7 @@ int main() {
     for (const carya::Loss loss : {carya::Loss::squared_hinge, carya::Loss::hinge, carya::Loss::logistic})
         for (const int threads : {1, 3}) test_train_and_rank(threads, loss);
     test_texts();
-    test_errors_come_out_of_threads();
-    std::printf(failures == 0 ? "all right\n" : "%d failures\n", failures);
+    test_exceptions_in_threads();
+    std::printf(failures == 0 ? "all tests passed\n" : "%d failures\n", failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,17 +1,18 @@
-"""`carya c-flags`: how to compile a program that uses the C interface."""
+"""`carya c-flags`: compiler flags for the C interface."""
 
 from __future__ import annotations
 
-import typer
+import click
+
+from carya.cli.commands import command
 
 
+@command("c-flags", examples=["cc examples/rank.c $(carya c-flags) -o rank"])
 def c_flags() -> None:
-    """Print the compiler flags for programs in C that rank with a saved model.
+    """Print the compiler flags for C programs.
 
-    Examples:
-
-      cc examples/rank.c $(carya c-flags) -o rank
+    Programs compiled with them rank with a saved model, without Python; see docs/c.md.
     """
-    from carya.core.c_library import flags
+    from carya.c_library import compiler_flags
 
-    typer.echo(" ".join(flags()))
+    click.echo(" ".join(compiler_flags()))

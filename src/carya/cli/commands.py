@@ -1,96 +1,148 @@
-"""Commands that start quickly: made when they are called, and without pydantic.
-
-Typer asks pydantic about every option, given or not, and loading that takes longer than most commands run.
-"""
+"""Click commands with options under headings, and command groups that import a command when it is used."""
 
 from __future__ import annotations
 
-import contextlib
-import inspect
-import math
-from collections.abc import Callable
-from pathlib import Path
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+import click
+
+_LAST_HEADINGS = ("Output", "Options")  # listed after all others, in this order
+_MIN_OPTIONS = 7  # fewer options are listed without headings
 
 
-class QuickCommand(TyperCommand):
-    """A command that reads what is simple by itself."""
+class Option(click.Option):
+    """An option that `--help` lists under a heading."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What is left when options and arguments are taken."""
-        _read_simply(self.get_params(ctx))
-        return super().parse_args(ctx, args)
-
-
-class LazyGroup(TyperGroup):
-    """Commands that were marked by :func:`lazily` are made when they are called."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What is left for a command when the group's own options are taken."""
-        _read_simply(self.get_params(ctx))
-        return super().parse_args(ctx, args)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command, with all of its flags."""
-        name, command, rest = super().resolve_command(ctx, args)
-        make = getattr(getattr(command, "callback", None), "make_command", None)
-        return (name, make(name), rest) if make else (name, command, rest)
+    def __init__(self, *args: Any, heading: str = "Options", **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.heading = heading
 
 
-def add(app: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
-    """Register a command; the examples in its docstring end its help."""
-    about, _, examples = inspect.cleandoc(command.__doc__ or "").partition("\nExamples:\n")
-    lines = [line.strip() for line in examples.splitlines() if line.strip()]
-    ends = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines) if lines else None
-    app.command(name, cls=QuickCommand, help=about, epilog=ends)(command)
+class Argument(click.Argument):
+    """An argument with a description."""
+
+    def __init__(self, *args: Any, help: str = "", **settings: Any) -> None:  # noqa: A002
+        super().__init__(*args, **settings)
+        self.help = help
 
 
-def lazily(make: Callable[[], Callable[..., None]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Mark a function, whose first line is shown in the list of commands, as standing for what `make` gives."""
+class Command(click.Command):
+    """A command whose help lists arguments, options by heading, and examples.
 
-    def marked(stub: Callable[..., None]) -> Callable[..., None]:
-        def make_command(name: str) -> Any:
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-            add(alone, make(), name)
-            return typer.main.get_command(alone)
-
-        stub.make_command = make_command  # type: ignore[attr-defined]
-        return stub
-
-    return marked
-
-
-def _read_simply(options: list[Any]) -> None:
-    """Let options that are not given, texts, paths and numbers pass without typer's conversion.
-
-    What is not as it should be is left to typer, which has the words to say so.
+    Parameters
+    ----------
+    examples : sequence of str
+        Command lines for the end of the help.
+    generate_options : callable, optional
+        Returns more options. It is called when the command is used or its help is printed, not when it is listed, so
+        that it can import modules that take long to load.
     """
-    for option in options:
-        about = getattr(option, "type_descriptor", None)  # versions of typer that have none do without pydantic
-        if about is not None and option.nargs == 1 and not option.multiple:
-            option.process_value = _simply(option, about.annotation, about.parameter_info)
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[str] = (),
+        generate_options: Callable[[], Sequence[click.Option]] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.examples = examples
+        self._generate_options = generate_options
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return all parameters, including the generated options."""
+        if self._generate_options is not None:
+            self.params += self._generate_options()
+            self._generate_options = None
+        return super().get_params(ctx)
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write nothing: `format_options` lists the arguments, since click does so only from version 8.5 on."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the arguments, then the options by heading."""
+        arguments = []
+        options: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            if isinstance(param, Argument):
+                arguments.append((param.human_readable_name, param.help or ""))
+            elif (row := param.get_help_record(ctx)) is not None:
+                options.setdefault(getattr(param, "heading", "Options"), []).append(row)
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
+        if sum(map(len, options.values())) < _MIN_OPTIONS:
+            options = {"Options": [row for rows in options.values() for row in rows]}
+        last = [heading for heading in _LAST_HEADINGS if heading in options]
+        for heading in [*(heading for heading in options if heading not in last), *last]:
+            with formatter.section(heading):
+                formatter.write_dl(options[heading])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-def _simply(option: Any, kind: Any, limits: Any) -> Callable[[Any, Any], Any]:
-    usual = option.process_value
-    least = -math.inf if limits.min is None else limits.min
-    most = math.inf if limits.max is None else limits.max
+class LazyGroup(click.Group):
+    """A command group that imports the module of a command when the command is used or listed.
 
-    def process_value(ctx: Any, value: Any) -> Any:
-        if value is None and not option.required:
-            return None if option.callback is None else option.callback(ctx, option, None)
-        if option.callback is not None:
-            return usual(ctx, value)
-        if kind in (str, Path) and isinstance(value, str):
-            return kind(value)
-        if kind in (int, float):
-            with contextlib.suppress(TypeError, ValueError, OverflowError):
-                number = kind(value)
-                if math.isfinite(number) and least <= number <= most:
-                    return number
-        return usual(ctx, value)
+    Parameters
+    ----------
+    lazy_commands : mapping of str to str
+        The commands in the order of the help: name and ``module:attribute``.
+    """
 
-    return process_value
+    def __init__(self, name: str, *, lazy_commands: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(name, invoke_without_command=True, callback=self._print_help, **settings)
+        self.lazy_commands = lazy_commands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(self.lazy_commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if it does not exist."""
+        if cmd_name not in self.lazy_commands:
+            return None
+        module, _, attribute = self.lazy_commands[cmd_name].partition(":")
+        loaded: click.Command = getattr(importlib.import_module(module), attribute)
+        return loaded
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name; fail with a suggestion if it does not exist."""
+        name = args[0]
+        if name not in self.lazy_commands and not name.startswith("-") and not ctx.resilient_parsing:
+            from carya.core.parameters import did_you_mean
+
+            ctx.fail(f"Unknown command {name!r}.{did_you_mean(name, self.lazy_commands)}")
+        return super().resolve_command(ctx, args)
+
+    @staticmethod
+    @click.pass_context
+    def _print_help(ctx: click.Context) -> None:
+        """Print the help if no command is given."""
+        if ctx.invoked_subcommand is None:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+
+
+def command(name: str, cls: type[Command] = Command, **settings: Any) -> Callable[[Callable[..., None]], Command]:
+    """Turn a function into a :class:`Command`; its docstring is the help."""
+    return click.command(name, cls=cls, **settings)
+
+
+def option(*names: str, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an :class:`Option` to a function that becomes a command."""
+    return click.option(*names, cls=Option, **settings)
+
+
+def argument(name: str, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an :class:`Argument` to a function that becomes a command."""
+    return click.argument(name, cls=Argument, **settings)

@@ -1,4 +1,4 @@
-"""`carya demo`: train on the descriptions of this machine's packages, and say which packages others depend on."""
+"""`carya demo`: train, evaluate and query a model in under a minute."""
 
 from __future__ import annotations
 
@@ -6,108 +6,113 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
+
+from carya.cli.commands import command, option
+from carya.cli.options.common import PATH
+from carya.cli.options.rule_type import RuleType
+from carya.core.rules import Integer
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from carya.data.io.text_dataset import TextSet
+    from carya.data.io.text_dataset import TextDataset
     from carya.text.text_ranker import TextRanker
 
-_FEW = 1000  # packages: fewer teach nothing
-
-_QUERIES = (
+_MIN_PACKAGES = 1000  # fewer packages teach a model nothing
+_GENERATED_ROWS, _GENERATED_LABELS = 20_000, 5_000
+_QUERIES = [
     "a small web application framework written in Python",
     "real-time strategy game with 3D graphics",
     "perl module to parse dates",
     "command line tool to convert audio files",
+]
+_SINGLE_QUERIES = 200  # texts for measuring the latency of single queries
+_MAX_TEXT_LENGTH, _MAX_TERMS_LENGTH = 90, 60  # characters shown
+_MIN_CONTRIBUTION = 0.01  # of terms shown next to a label
+
+
+@command("demo", examples=["carya demo", "carya demo --out model/", "carya demo --generated"])
+@option("--out", "-o", type=PATH, metavar="FOLDER", help="Folder to save the model to.")
+@option("--generated", is_flag=True, help="Use generated data even if this machine has a package index.")
+@option("--lists", type=PATH, metavar="FOLDER", help="Folder of package lists; those of this machine by default.")
+@option(
+    "--seed",
+    type=RuleType(Integer(0)),
+    default=0,
+    show_default=True,
+    metavar="INTEGER",
+    help="Random seed of the model and of generated data.",
 )
-_WORLD_ROWS, _WORLD_LABELS = 20_000, 5_000
+@option("--json", "as_json", is_flag=True, help="Print JSON, and everything else on standard error.")
+def demo(out: Path | None, generated: bool, lists: Path | None, seed: int, as_json: bool) -> None:
+    """Train and query a model in under a minute.
 
-
-def demo(
-    out: Annotated[Path | None, typer.Option(help="Keep the model in this folder.", show_default=False)] = None,
-    generated: Annotated[
-        bool, typer.Option("--generated", help="Use a generated world even where there are packages.")
-    ] = False,
-    lists: Annotated[Path | None, typer.Option(help="A folder of package lists; the machine's if not given.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed, another tree.", min=0)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and the rest on standard error.")] = False,
-) -> None:
-    """Train a model in under a minute and ask it: on the packages of this Debian or Ubuntu, else on a made-up world.
-
-    From the description of a package it learns which other packages such a package depends on.
-
-    Examples:
-
-      carya demo
-
-      carya demo --out model/
-
-      carya demo --generated
+    On Debian and Ubuntu, the model learns from the descriptions of packages which other packages they depend on. On
+    other systems, it learns from generated data.
     """
     from rich.console import Console
 
-    from carya.core.storage import check_place
+    from carya.core.storage import check_output_path
     from carya.errors import InputError
 
     if out is not None:
-        check_place(out)  # before the work, not after it
+        check_output_path(out)  # before the work, not after it
     if lists is not None and not lists.is_dir():
-        raise InputError(f"{lists} is no folder of package lists")
-    console = Console(highlight=False, emoji=False, stderr=as_json)
-    data = None if generated else _debian(console, lists)
+        raise InputError(f"--lists must be a folder of package lists, got {lists}.")
+    console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True, stderr=as_json)
+    data = None if generated else _read_packages(console, lists)
+    queries = _QUERIES
     if data is None:
-        data, queries = _made_up(console, seed)
-    else:
-        queries = list(_QUERIES)
+        data = _generate(console, seed)
+        queries = [text for text, _ in data.test[:3]]
     ranker, seconds = _train(console, data, seed)
-    found = _evaluate(console, data, ranker)
-    _ask(console, ranker, queries)
-    _what_next(console, ranker, out)
+    measured = _evaluate(console, data, ranker)
+    _query(console, ranker, queries)
+    _save(console, ranker, out)
     if as_json:
         sizes = {"rows": len(data.train), "labels": len(ranker.labels_), "features": ranker.vectorizer_.n_features_}
-        typer.echo(json.dumps({**sizes, "seconds": round(seconds, 3), **found}, indent=1))
+        click.echo(json.dumps({**sizes, "seconds": round(seconds, 3), **measured}, indent=1))
 
 
-def _debian(console: Console, lists: Path | None) -> TextSet | None:
-    from carya.data.debian import dataset, find_index
+def _read_packages(console: Console, lists: Path | None) -> TextDataset | None:
+    """Return descriptions and dependencies of packages; None if there are too few."""
+    from carya.data.debian import find_index, read_dataset
 
     index = find_index(lists)
     if index is None:
-        console.print("There is no package index here, so a generated world has to do.")
+        console.print("No package index found. Using generated data instead.")
         return None
-    console.print(f"Reading the package index of this machine ({', '.join(index.suites) or 'dpkg'}) …", soft_wrap=True)
-    data = dataset("deps", index=index)
-    if len(data.train) < _FEW:
-        console.print(f"It has only {len(data.train):,} packages with dependencies, so a generated world has to do.")
+    console.print(f"Reading the package index ({', '.join(index.suites) or 'dpkg'}) …")
+    data = read_dataset("deps", index=index)
+    if len(data.train) < _MIN_PACKAGES:
+        console.print(f"Only {len(data.train):,} packages have dependencies. Using generated data instead.")
         return None
     return data
 
 
-def _made_up(console: Console, seed: int) -> tuple[TextSet, list[str]]:
-    """A world of words without meaning, and some of its texts."""
-    from carya.data.io.text_dataset import TextSet
-    from carya.data.synthetic.generator import generate
+def _generate(console: Console, seed: int) -> TextDataset:
+    from carya.data import generate_data
+    from carya.data.io.text_dataset import TextDataset
 
-    rows = _WORLD_ROWS + _WORLD_ROWS // 10
-    console.print(f"Generating a world of {rows:,} texts and {_WORLD_LABELS:,} labels (seed {seed}) …")
-    world = generate(rows, _WORLD_LABELS, seed=seed)
-    texts = [
+    n_rows = _GENERATED_ROWS + _GENERATED_ROWS // 10
+    console.print(f"Generating {n_rows:,} texts with {_GENERATED_LABELS:,} labels (seed {seed}) …")
+    generated = generate_data(n_rows, _GENERATED_LABELS, seed=seed)
+    X, Y = generated.X, generated.Y
+    rows = [
         (
-            " ".join(world.word(word) for word in world.X.indices[world.X.indptr[row] : world.X.indptr[row + 1]]),
-            tuple(world.label_name(one) for one in world.Y.indices[world.Y.indptr[row] : world.Y.indptr[row + 1]]),
+            " ".join(generated.word(word) for word in X.indices[X.indptr[row] : X.indptr[row + 1]]),
+            tuple(generated.label_name(label) for label in Y.indices[Y.indptr[row] : Y.indptr[row + 1]]),
         )
-        for row in range(rows)
+        for row in range(n_rows)
     ]
-    names = sorted({label for _, labels in texts for label in labels})
-    test = texts[_WORLD_ROWS:]
-    return TextSet(texts[:_WORLD_ROWS], test, names), [text for text, _ in test[:3]]
+    names = sorted({label for _, labels in rows for label in labels})
+    return TextDataset(rows[:_GENERATED_ROWS], rows[_GENERATED_ROWS:], names)
 
 
-def _train(console: Console, data: TextSet, seed: int) -> tuple[TextRanker, float]:
+def _train(console: Console, data: TextDataset, seed: int) -> tuple[TextRanker, float]:
     from carya.models.xr_linear.model import XRLinear
     from carya.text.text_ranker import TextRanker
     from carya.text.tfidf import Tfidf
@@ -115,18 +120,17 @@ def _train(console: Console, data: TextSet, seed: int) -> tuple[TextRanker, floa
     texts, labels = zip(*data.train, strict=True)
     started = time.perf_counter()
     ranker = TextRanker(Tfidf(verbose=True), XRLinear(seed=seed, verbose=True)).fit(texts, labels)
-    took = time.perf_counter() - started
-    for one in (ranker.vectorizer_, ranker.model_):
-        one.verbose = False
+    seconds = time.perf_counter() - started
+    for part in (ranker.vectorizer_, ranker.model_):
+        part.verbose = False
     console.print(
-        f"Trained on {len(texts):,} texts with {len(ranker.labels_):,} labels in {took:.1f} s: "
-        f"{ranker.vectorizer_.n_features_:,} terms, {ranker.model_.tree_}.",
-        soft_wrap=True,
+        f"Trained on {len(texts):,} texts with {len(ranker.labels_):,} labels in {seconds:.1f} s: "
+        f"{ranker.vectorizer_.n_features_:,} terms, {ranker.model_.tree_}."
     )
-    return ranker, took
+    return ranker, seconds
 
 
-def _evaluate(console: Console, data: TextSet, ranker: TextRanker) -> dict[str, float]:
+def _evaluate(console: Console, data: TextDataset, ranker: TextRanker) -> dict[str, float]:
     from rich.table import Table
 
     from carya import metrics
@@ -135,57 +139,56 @@ def _evaluate(console: Console, data: TextSet, ranker: TextRanker) -> dict[str, 
     texts, labels = zip(*data.test, strict=True)
     started = time.perf_counter()
     S = ranker.predict(texts, top_k=10)
-    each = (time.perf_counter() - started) / len(texts)
+    batch_seconds = (time.perf_counter() - started) / len(texts)
     started = time.perf_counter()
-    for text in texts[:200]:
+    for text in texts[:_SINGLE_QUERIES]:
         ranker.suggest(text)
-    one = (time.perf_counter() - started) / len(texts[:200])
+    single_seconds = (time.perf_counter() - started) / len(texts[:_SINGLE_QUERIES])
     console.print(
-        f"Ranked {len(texts):,} texts it has not seen at {each * 1e6:.0f} µs each, {one * 1e6:.0f} µs one at a time:"
+        f"Ranked {len(texts):,} held-out texts in {batch_seconds * 1e6:.0f} µs per text as a batch, "
+        f"{single_seconds * 1e6:.0f} µs per text one by one:"
     )
-    Y, _ = label_matrix(labels, ranker.labels_, others=True)  # labels it has never seen count as missed
+    Y, _ = label_matrix(labels, ranker.labels_, keep_unknown=True)  # unknown labels count as missed
     S.resize((len(texts), Y.shape[1]))
-    found = metrics.report(Y, S, k=(1, 3, 5))
-    table = Table("", "@1", "@3", "@5")
-    for name, about in (("P", "of those suggested, right"), ("R", "of those right, suggested")):
-        table.add_row(f"{about} ({name})", *(f"{100 * found[f'{name}@{k}']:.1f} %" for k in (1, 3, 5)))
+    measured = metrics.report(Y, S, k=(1, 3, 5))
+    table = Table("%", "@1", "@3", "@5")
+    for name, key in (("precision", "P"), ("recall", "R")):
+        table.add_row(name, *(f"{100 * measured[f'{key}@{k}']:.1f}" for k in (1, 3, 5)))
     console.print(table)
-    return found
+    return measured
 
 
-def _ask(console: Console, ranker: TextRanker, queries: list[str]) -> None:
+def _query(console: Console, ranker: TextRanker, queries: list[str]) -> None:
+    """Print suggestions for some texts, and the terms that contribute most to each."""
     for text in queries:
-        best = ranker.suggest(text, top_k=5)
-        if not best:
+        suggestions = ranker.suggest(text, top_k=5)
+        if not suggestions:
             continue
-        shown = text if len(text) <= 90 else text[:88] + " …"
-        console.print(f"\n[italic]{shown}[/italic]", soft_wrap=True)
-        for one in best:
-            why = ranker.explain(text, one.label)
-            words = ", ".join(term.term for term in why.terms if term.share > 0.01)
-            console.print(f"  {one.score:6.3f}  {one.name:<28} [dim]{_cut(words)}[/dim]", soft_wrap=True)
+        shown = text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 2] + " …"
+        console.print(f"\n{shown}", style="italic")
+        for suggestion in suggestions:
+            explanation = ranker.explain(text, suggestion.label)
+            terms = ", ".join(term.term for term in explanation.terms if term.contribution > _MIN_CONTRIBUTION)
+            if len(terms) > _MAX_TERMS_LENGTH:
+                terms = terms[:_MAX_TERMS_LENGTH].rpartition(",")[0]
+            console.print(f"  {suggestion.score:6.3f}  {suggestion.name:<28} {terms}")
 
 
-def _cut(words: str, most: int = 60) -> str:
-    return words if len(words) <= most else words[:most].rpartition(",")[0]
-
-
-def _what_next(console: Console, ranker: TextRanker, out: Path | None) -> None:
+def _save(console: Console, ranker: TextRanker, out: Path | None) -> None:
+    """Save the model, if only to show its size, and print what to try next."""
     from carya.core.storage import size_on_disk
 
     if out is None:
-        with tempfile.TemporaryDirectory() as folder:  # that it can be saved is part of the show
+        with tempfile.TemporaryDirectory() as folder:
             ranker.save(Path(folder) / "model")
             size = size_on_disk(Path(folder) / "model")
-        console.print(f"\nSaved, the model takes {size / 1e6:.1f} MB. To keep it: carya demo --out model/")
+        console.print(f"\nThe saved model takes {size / 1e6:.1f} MB. To keep it: carya demo --out model/")
     else:
         ranker.save(out)
-        console.print(f"\nThe model is in {out}.")
+        console.print(f"\nSaved the model to {out}.")
     name = out or "model/"
     console.print("Try next:")
-    console.print(f"  carya explain {name} 'a small web server'     which words speak for a label", markup=False)
-    console.print(f"  carya serve {name}     a page to look at it, and an API", markup=False)
-    console.print(f"  echo 'a small web server' | carya predict {name}", markup=False)
-    console.print(
-        "  carya data debian data/ && carya train data/ -o model/ && carya evaluate model/ data/", markup=False
-    )
+    console.print(f"  carya explain {name} 'a small web server'     contributions of the terms to a label's score")
+    console.print(f"  carya serve {name}     explorer and HTTP API")
+    console.print(f"  echo 'a small web server' | carya predict {name}")
+    console.print("  carya data debian data/ && carya train data/ -o model/ && carya evaluate model/ data/")

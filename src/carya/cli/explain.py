@@ -1,126 +1,143 @@
-"""`carya explain`: which words speak for a label, and which against it."""
+"""`carya explain`: the contribution of each term to a label's score."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+
+from carya.cli.commands import argument, command, option
+from carya.cli.models import load_text_ranker
+from carya.cli.options.common import json_option, model_argument
+from carya.cli.options.rule_type import RuleType
+from carya.core.rules import Integer
+from carya.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from carya.text.explore.views import ClusterNote
+    from carya.text.explore.views import ClusterView
     from carya.text.text_ranker import TextRanker
 
-_NAMES = 3  # labels of a cluster
+_NAMES_PER_CLUSTER = 3
+_MAX_EXPONENT = 700.0  # math.exp overflows beyond
 
 
-def explain(
-    model: Annotated[Path, typer.Argument(help="The folder of a model of texts.", show_default=False)],
-    text: Annotated[str, typer.Argument(help="The text; - reads it from standard input.", show_default=False)],
-    label: Annotated[str | None, typer.Option(help="The label, by id or name; the best one if not given.")] = None,
-    tree: Annotated[
-        int | None, typer.Option(help="Which tree is to explain its own score, from 1; for models of several.", min=1)
-    ] = None,
-    terms: Annotated[int, typer.Option(help="The most terms to show at a level.", min=1)] = 8,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
-    """Show what each term of a text adds to a label's score, level by level of the tree; it adds up to the score.
+@command(
+    "explain",
+    examples=[
+        "carya explain model/ 'a fast web server'",
+        "carya explain model/ - --label nginx --json < text.txt",
+    ],
+)
+@model_argument
+@argument("text", metavar="TEXT", help="The text; - reads it from standard input.")
+@option("--label", metavar="LABEL", help="Id or name of the label to explain; the best one by default.")
+@option(
+    "--tree",
+    type=RuleType(Integer(1)),
+    metavar="INTEGER",
+    help="For models with several trees: number of the tree whose score is explained, from 1.",
+)
+@option(
+    "--terms",
+    type=RuleType(Integer(1)),
+    default=8,
+    show_default=True,
+    metavar="INTEGER",
+    help="Maximum number of terms per level.",
+)
+@json_option
+def explain(model: Path, text: str, label: str | None, tree: int | None, terms: int, as_json: bool) -> None:
+    """Explain a label's score term by term.
 
-    Examples:
-
-      carya explain model/ 'a fast web server'
-
-      carya explain model/ - --label nginx --json < text.txt
+    Shows the contribution of each term of the text at each level of the label tree. The contributions add up to the
+    score, or multiply to it.
     """
-    import carya
-    from carya.errors import InputError
-    from carya.text.explore.explorer import Explorer
-    from carya.text.text_ranker import TextRanker
-
-    opened = carya.load(model)
-    if not isinstance(opened, TextRanker):
-        raise InputError(f"{model} is a model of kind {type(opened).__name__}: only a TextRanker explains texts")
-    number = _tree(opened, tree)
+    ranker = load_text_ranker(model, "carya explain")
+    tree_number = _tree_number(ranker, tree)
     if text == "-":
-        text = _standard_input()
+        text = _read_standard_input()
     if label is None:
-        best = opened.suggest(text, top_k=1)
-        if not best:
-            raise InputError("the model knows no term of the text")
-        label = best[0].label
+        suggestions = ranker.suggest(text, top_k=1)
+        if not suggestions:
+            raise InputError("The text contains no term of the model's vocabulary. Pass another text, or --label.")
+        label = suggestions[0].label
     if as_json:
-        typer.echo(json.dumps(opened.explain(text, label, tree=number).to_dict(), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(ranker.explain(text, label, tree=tree_number).to_dict(), indent=1, ensure_ascii=False))
         return
-    from rich.console import Console
+    from carya.text.explore.explorer import Explorer
 
-    show(Console(), Explorer(opened).explain(text, label, tree=number), terms, tree)
+    explanation = Explorer(ranker).explain(text, label, tree=tree_number)
+    _print(explanation, _probability(ranker, tree_number, explanation["score"]), terms, tree)
 
 
-def _tree(ranker: TextRanker, tree: int | None) -> int:
-    """Which tree explains, from 0; raises InputError that tells of the flag."""
-    from carya.errors import InputError
-
+def _tree_number(ranker: TextRanker, tree: int | None) -> int:
+    """Return the index of the tree to explain, from 0; raise InputError if the model has no such tree."""
     count, kind = len(ranker.trees_), type(ranker.model_).__name__
     if not count:
-        raise InputError(f"the model is of kind {kind}, which has no label tree: only trees explain their scores")
+        raise InputError(f"{kind} has no label tree. Only the scores of trees can be explained.")
+    choices = "--tree 1" if count == 1 else f"--tree 1 to --tree {count}"
     if tree is None and ranker.model_ is not ranker.trees_[0]:
-        raise InputError(
-            f"the model is of kind {kind}: its score cannot be explained, but those of its {count} "
-            f"tree{'s' * (count > 1)} can: give --tree 1{f' to --tree {count}' * (count > 1)}"
-        )
+        raise InputError(f"The score of {kind} cannot be explained, only those of its trees. Pass {choices}.")
     if tree is not None and tree > count:
-        raise InputError(f"--tree is {tree}, the model has {count} tree{'s' * (count > 1)}")
+        raise InputError(f"--tree must be at most {count}, the number of trees in the model, got {tree}.")
     return 0 if tree is None else tree - 1
 
 
-def _standard_input() -> str:
-    from carya.errors import InputError
+def _probability(ranker: TextRanker, tree: int, score: float) -> float | None:
+    """Return the probability at a score; None if the ranker is not calibrated, or if the tree is one of several."""
+    calibration = ranker.calibration_
+    if calibration is None or ranker.trees_[tree] is not ranker.model_:
+        return None
+    return float(calibration([score])[0])
 
+
+def _read_standard_input() -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"standard input: not UTF-8 (byte {error.start + 1})") from None
+        raise InputError(f"Standard input must be UTF-8, but byte {error.start + 1} is not.") from None
 
 
-def show(console: Console, why: dict[str, Any], terms: int, tree: int | None = None) -> None:
-    """Print an explanation, as :meth:`carya.text.explore.explorer.Explorer.explain` gives it."""
-
-    def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-    in_logs = why["in_logs"]
-    name = why["name"] if why["name"] == why["label"] else f"{why['name']} ({why['label']})"
-    known = why["chance"] is not None and why["terms"]
-    chance = f"; labels of such a score are right in {why['chance']:.0%} of cases" if known else ""
-    say(f"{name}: {why['score']:.4f}{'' if tree is None else f' by tree {tree}'}{chance}")
-    if not why["terms"]:
-        say("no term of the text changes this score: it is that of a text without any known term")
-    elif in_logs:
-        say("what each term multiplies the score by:")
+def _print(explanation: Mapping[str, Any], probability: float | None, max_terms: int, tree: int | None) -> None:
+    """Print an explanation returned by :meth:`carya.text.explore.explorer.Explorer.explain`."""
+    log_scale = explanation["log_scale"]
+    label, name = explanation["label"], explanation["name"]
+    title = f"{name if name == label else f'{name} ({label})'}: score {explanation['score']:.4f}"
+    if tree is not None:
+        title += f" of tree {tree}"
+    if probability is not None and explanation["terms"]:
+        title += f", probability {probability:.0%}"
+    click.echo(title)
+    if not explanation["terms"]:
+        click.echo("No term of the text changes this score; it is the score of an empty text.")
+    elif log_scale:
+        click.echo("Factor of each term:")
     else:
-        say("what each term adds to the score:")
-    levels = [("all levels", why), *((f"level {at}", level) for at, level in enumerate(why["levels"], 1))]
-    for title, level in levels if len(levels) > 2 else levels[1:]:
-        where = _name(level["cluster"]) if level.get("cluster") else ""
-        say(f"  {title}: {level['score']:.4f}, without any term {_factor(level['base'], in_logs)}{where}")
-        for one in level["terms"][:terms]:
-            say(f"    {_factor(one['share'], in_logs):>9}  {one['term']}")
-        rest = level["terms"][terms:]
-        if rest:
-            left = math.fsum(one["share"] for one in rest)
-            say(f"    {_factor(left, in_logs):>9}  {len(rest)} more")
+        click.echo("Contribution of each term:")
+    levels = [(f"level {number}", level) for number, level in enumerate(explanation["levels"], 1)]
+    if len(levels) > 1:
+        levels.insert(0, ("all levels", explanation))
+    for heading, level in levels:
+        cluster = _describe(level["cluster"]) if level.get("cluster") else ""
+        click.echo(f"  {heading}: {level['score']:.4f}, empty text {_format(level['base'], log_scale)}{cluster}")
+        for term in level["terms"][:max_terms]:
+            click.echo(f"    {_format(term['contribution'], log_scale):>9}  {term['term']}")
+        if others := level["terms"][max_terms:]:
+            total = math.fsum(term["contribution"] for term in others)
+            click.echo(f"    {_format(total, log_scale):>9}  {len(others)} more")
 
 
-def _name(cluster: ClusterNote) -> str:
-    names = [one.name for one in cluster.labels[:_NAMES]]
+def _describe(cluster: ClusterView) -> str:
+    names = [label.name for label in cluster.labels[:_NAMES_PER_CLUSTER]]
     more = ", …" if cluster.n_labels > len(names) else ""
     return f"   cluster of {', '.join(names)}{more}"
 
 
-def _factor(share: float, in_logs: bool) -> str:
-    return f"×{math.exp(min(share, 700.0)):.3g}" if in_logs else f"{share:+.4f}"
+def _format(contribution: float, log_scale: bool) -> str:
+    """Format a contribution to the score, or to its logarithm as a factor of the score."""
+    return f"×{math.exp(min(contribution, _MAX_EXPONENT)):.3g}" if log_scale else f"{contribution:+.4f}"

@@ -1,31 +1,33 @@
-"""`carya import-pecos`: a libpecos model as a Carya model."""
+"""`carya import-pecos`: convert a libpecos model."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
+
+from carya.cli.commands import argument, command
+from carya.cli.options.common import PATH, json_option
 
 
-def import_pecos(
-    source: Annotated[Path, typer.Argument(help="The folder that libpecos saved an XR-Linear model in.")],
-    target: Annotated[Path, typer.Argument(help="The folder to write.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-) -> None:
-    """Turn an XR-Linear model of libpecos into a Carya model that ranks the same.
+@command("import-pecos", examples=["carya import-pecos pecos-model/ model/"])
+@argument("source", type=PATH, metavar="SOURCE", help="Folder of an XR-Linear model saved by libpecos.")
+@argument("target", type=PATH, metavar="TARGET", help="Folder to write.")
+@json_option
+def import_pecos(source: Path, target: Path, as_json: bool) -> None:
+    """Convert a libpecos XR-Linear model to a Carya model.
 
-    Examples:
-
-      carya import-pecos pecos-model/ model/
+    The Carya model returns the same rankings.
     """
-    from carya.models.xr_linear.import_pecos import import_pecos as read
+    from carya.core.storage import check_output_path
+    from carya.models.xr_linear.import_pecos import import_pecos as read_pecos_model
 
-    model = read(source)
+    check_output_path(target)
+    model = read_pecos_model(source)
     model.save(target)
     if as_json:
-        sizes = {"labels": model.tree_.n_labels, "features": model.n_features_in_, "beam_width": model.beam_width}
-        typer.echo(json.dumps({"model": str(target), **sizes}, indent=1))
+        sizes = {"labels": model.n_labels_, "features": model.n_features_in_, "beam_width": model.beam_width}
+        click.echo(json.dumps({"model": str(target), **sizes}, indent=1))
         return
-    typer.echo(f"{target}: {model.tree_}, {model.n_features_in_:,} features, beam width {model.beam_width}")
+    click.echo(f"{target}: {model.tree_}, {model.n_features_in_:,} features, beam width {model.beam_width}")

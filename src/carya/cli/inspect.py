@@ -1,129 +1,127 @@
-"""`carya inspect`: what a saved model is made of."""
+"""`carya inspect`: the content of a saved model."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+
+from carya.cli.commands import command
+from carya.cli.options.common import json_option, model_argument
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NESTED_MODELS = ("tree", "members", "base", "ranker")  # parameters that are models or trees
 
 
-def inspect(
-    model: Annotated[Path, typer.Argument(help="The folder of a saved model.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
-    """Show the layers of a saved model, how large they are and how their weights are kept.
+@command("inspect", examples=["carya inspect model/", "carya inspect model/ --json | jq .bytes"])
+@model_argument
+@json_option
+def inspect(model: Path, as_json: bool) -> None:
+    """Show the layers, sizes and parameters of a saved model.
 
-    Every checksum is verified on the way.
-
-    Examples:
-
-      carya inspect model/
-
-      carya inspect model/ --json | jq .bytes
+    Verifies all checksums.
     """
     import carya
-    from carya.core.storage import load as load_everything
-    from carya.core.storage import size_on_disk
-    from carya.text.text_ranker import TextRanker
+    from carya.core import storage
 
-    load_everything(model)  # verified, not only what is looked at
-    opened = ranker = carya.load(model)
-    if isinstance(ranker, TextRanker):
-        opened = ranker.model_
-    mixture: dict[str, float] = ranker.weights_ if hasattr(ranker, "rankers_") else {}
-    if mixture:  # of several rankers the one that counts most
-        opened = ranker.rankers_[max(mixture, key=mixture.__getitem__)]
-    found = {"bytes": size_on_disk(model)} | _told(opened)
-    if mixture:
-        found["mixture"] = mixture
-    if ranker is not opened:
-        terms = [int(ends.size) for _, ends, _ in ranker.vectorizer_.terms_]
-        found["texts"] = {"terms": terms, "parameters": ranker.vectorizer_.get_params()}
+    storage.load(model)  # reads everything, and so verifies everything
+    saved = carya.load(model)
+    ranker, rest = _main_ranker(saved)
+    description = {"bytes": storage.size_on_disk(model), **_describe(ranker), **rest}
     if as_json:
-        typer.echo(json.dumps(found, indent=1, default=_plain))
+        click.echo(json.dumps(description, indent=1, default=_to_json))
         return
 
     from rich.console import Console
 
-    console = Console()
-    features = f"{found['sparse_features']:,} sparse and {found['dense_features']:,} dense features"
-    _say(console, f"{model}: {_title(opened)}, {features}, {found['bytes']:,} bytes")
-    _show(console, found)
-    if ranker is not opened:
-        _say(console, f"texts are read by {ranker.vectorizer_!r}")
-    _say(console, f"trained as {opened!r}")
+    features = f"{description['sparse_features']:,} sparse and {description['dense_features']:,} dense features"
+    title = str(ranker.tree_) if hasattr(ranker, "tree_") else f"{type(ranker).__name__}({ranker.n_labels_} labels)"
+    click.echo(f"{model}: {title}, {features}, {description['bytes']:,} bytes")
+    _print_layers(Console(), description)
+    if ranker is not saved:
+        click.echo(f"vectorizer: {saved.vectorizer_!r}")
+    click.echo(f"model: {ranker!r}")
 
 
-def _say(console: Any, line: str) -> None:
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
+def _main_ranker(model: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the model over features, of several the one with the largest weight; and what surrounds it."""
+    from carya.text.text_ranker import TextRanker
+
+    surroundings: dict[str, Any] = {}
+    ranker = model
+    if isinstance(model, TextRanker):
+        ranker = model.model_
+    elif hasattr(model, "rankers_"):
+        surroundings["mixture"] = model.weights_
+        if model.weights_:
+            ranker = model.rankers_[max(model.weights_, key=model.weights_.__getitem__)]
+    if ranker is not model:
+        terms = [int(ends.size) for _, ends, _ in model.vectorizer_.terms_]
+        surroundings["vectorizer"] = {"terms": terms, "parameters": model.vectorizer_.get_params()}
+    return ranker, surroundings
 
 
-def _title(opened: Any) -> str:
-    return str(opened.tree_) if hasattr(opened, "tree_") else f"{type(opened).__name__}({opened.n_labels_} labels)"
-
-
-def _told(opened: Any) -> dict[str, Any]:
-    """What there is to tell of a model: the layers of a tree, the members of what is made of several."""
-    found: dict[str, Any] = {
-        "labels": opened.n_labels_,
-        "sparse_features": opened.widths_[0],
-        "dense_features": opened.widths_[1],
-        "parameters": {
-            name: value
-            for name, value in opened.get_params(deep=False).items()
-            if name not in ("tree", "members", "base", "ranker")
-        },
+def _describe(model: Any) -> dict[str, Any]:
+    """Return sizes and parameters of a model over features, the layers of its tree, and its members."""
+    parameters = model.get_params(deep=False)
+    description: dict[str, Any] = {
+        "labels": model.n_labels_,
+        "sparse_features": model.widths_[0],
+        "dense_features": model.widths_[1],
+        "parameters": {name: value for name, value in parameters.items() if name not in _NESTED_MODELS},
     }
-    if hasattr(opened, "members_"):
-        found["members"] = [_told(one) for one in opened.members_]
-    if not hasattr(opened, "layers_"):
-        return found
-    found["tree"] = list(opened.tree_.level_sizes)
-    found["layers"] = [
-        {
-            "layer": level,
-            "parents": opened.tree_.level_sizes[level - 1],
-            "nodes": layer.n_nodes,
-            "features_used": layer.weights.n_used,
-            "precision": layer.weights.precision,
-            "transform": layer.transform.name,
-            "weight_bytes": layer.weights.n_bytes,
-            "dense_bytes": layer.dense.nbytes,
-            "weights": layer.weights.n_weights,
-            "layout": choice.layout,
-            "reason": choice.reason,
-        }
-        for level, (layer, choice) in enumerate(zip(opened.layers_, opened.layouts_, strict=True), 1)
-    ]
-    return found
+    if hasattr(model, "members_"):
+        description["members"] = [_describe(member) for member in model.members_]
+    if hasattr(model, "layers_"):
+        description["tree"] = list(model.tree_.level_sizes)
+        description["layers"] = [
+            {
+                "layer": number,
+                "parents": model.tree_.level_sizes[number - 1],
+                "nodes": layer.n_nodes,
+                "features_used": layer.weights.n_used,
+                "weight_dtype": layer.weights.dtype,
+                "transform": layer.transform.name,
+                "weight_bytes": layer.weights.n_bytes,
+                "dense_bytes": layer.dense.nbytes,
+                "weights": layer.weights.n_weights,
+                "layout": choice.layout,
+                "reason": choice.reason,
+            }
+            for number, (layer, choice) in enumerate(zip(model.layers_, model.layouts_, strict=True), 1)
+        ]
+    return description
 
 
-def _show(console: Any, found: dict[str, Any]) -> None:
+def _print_layers(console: Console, description: dict[str, Any]) -> None:
     from rich.table import Table
 
-    for number, member in enumerate(found.get("members", ()), 1):
-        _say(console, f"member {number}:")
-        _show(console, member)
-    if "layers" not in found:
+    for number, member in enumerate(description.get("members", ()), 1):
+        click.echo(f"member {number}:")
+        _print_layers(console, member)
+    layers = description.get("layers", ())
+    if not layers:
         return
-    table = Table("layer", "nodes", "features used", "weights", "kept as", "bytes", "transform")
-    for one in found["layers"]:
+    table = Table("layer", "nodes", "features used", "weights", "data type", "bytes", "transform")
+    for layer in layers:
         table.add_row(
-            str(one["layer"]),
-            f"{one['nodes']:,}",
-            f"{one['features_used']:,}",
-            f"{one['weights']:,}",
-            str(one["precision"]),
-            f"{one['weight_bytes'] + one['dense_bytes']:,}",
-            str(one["transform"]),
+            str(layer["layer"]),
+            f"{layer['nodes']:,}",
+            f"{layer['features_used']:,}",
+            f"{layer['weights']:,}",
+            layer["weight_dtype"],
+            f"{layer['weight_bytes'] + layer['dense_bytes']:,}",
+            layer["transform"],
         )
     console.print(table)
-    for one in found["layers"]:
-        _say(console, f"layer {one['layer']} is searched {one['layout']}: {one['reason']}")
+    for layer in layers:
+        click.echo(f"layer {layer['layer']} has the {layer['layout']} layout: {layer['reason']}")
 
 
-def _plain(value: Any) -> Any:
-    """For JSON: lists as lists, anything else as it is written."""
+def _to_json(value: Any) -> Any:
+    """Convert a parameter value that is not a JSON type."""
     return list(value) if hasattr(value, "__iter__") else repr(value)

@@ -1,4 +1,4 @@
-"""`carya predict`: labels for texts, as they come."""
+"""`carya predict`: rank labels for texts, as a stream."""
 
 from __future__ import annotations
 
@@ -9,153 +9,167 @@ import select
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import typer
+import click
 
-from carya.cli.options import data_options
+from carya.cli.commands import command, option
+from carya.cli.models import ranks_texts
+from carya.cli.options.common import (
+    beam_width_option,
+    min_score_option,
+    model_argument,
+    n_jobs_option,
+    top_k_option,
+)
+from carya.cli.options.data_options import MATRIX_SUFFIXES, DataOptions, data_options
 from carya.errors import InputError
 
 if TYPE_CHECKING:
     from carya.text.text_ranker import TextRanker
 
-_BATCH = 2048
-_LINES = (".txt", "")  # one text a line
+_BATCH = 2048  # texts ranked at a time
+_READ_SIZE = 1 << 20
+_LINE_SUFFIXES = (".txt", "")  # files with one text per line
 
 
-def predict(
-    model: Annotated[Path, typer.Argument(help="The folder of a saved model.", show_default=False)],
-    source: Annotated[str, typer.Argument(help="Texts, one a line, or any data; - for standard input.")] = "-",
-    out: Annotated[str, typer.Option("--out", "-o", help="The file to write; - for standard output.")] = "-",
-    top_k: Annotated[int, typer.Option(help="The most labels of a text.", min=1)] = 10,
-    beam_width: Annotated[
-        int | None, typer.Option(help="Nodes kept at each level; the model's own if not given.")
-    ] = None,
-    min_score: Annotated[float | None, typer.Option(help="Leave out labels below this score.")] = None,
-    data_format: data_options.Format = None,
-    part: Annotated[str, typer.Option(help="Which part of a folder: train, test or dev.")] = "test",
-    text_column: data_options.TextColumn = "text",
-    threads: data_options.Threads = -1,
-) -> None:
-    """Rank labels for texts: a line of JSON for each, while they come in.
+@command(
+    "predict",
+    examples=[
+        "carya predict model/ texts.txt > labels.jsonl",
+        "cat texts.txt | carya predict model/ - --top-k 5",
+        "echo 'a fast web server' | carya predict model/",
+        "carya predict model/ data.csv --text-column title,abstract -o labels.jsonl.gz",
+    ],
+)
+@model_argument
+@data_options(part="test", source="-", labels=False)
+@top_k_option(10)
+@beam_width_option
+@min_score_option
+@n_jobs_option
+@option(
+    "--out",
+    "-o",
+    type=click.Path(allow_dash=True),
+    default="-",
+    metavar="FILE",
+    heading="Output",
+    help="File to write; standard output by default.",
+)
+def predict(model: Path, data: DataOptions, out: str, n_jobs: int, **limits: Any) -> None:
+    """Rank labels for texts, one line of JSON per text.
 
-    A line is {"labels": [{"label": …, "score": …}, …]}, best first, with "name" where a label has another name than its
-    id. A model that was trained on matrices takes a .npz or .npy file and gives numbers of labels.
-
-    Examples:
-
-      carya predict model/ texts.txt > labels.jsonl
-
-      cat texts.txt | carya predict model/ - --top-k 5
-
-      echo 'a fast web server' | carya predict model/
-
-      carya predict model/ data.csv --text-column title,abstract -o labels.jsonl.gz
+    Reads texts from standard input, one per line, unless DATA is given, and answers each line as it arrives. A line of
+    the output is {"labels": [{"label": …, "score": …}, …]}, best first; "name" is added for labels whose name differs
+    from their id. For a model trained on features, DATA is a .npz or .npy file, and labels are column numbers.
     """
     import carya
-    from carya.data.io.files import writing_text
+    from carya.data.io.files import open_text_output
     from carya.text.text_ranker import TextRanker
 
-    opened = carya.load(model)
-    asked = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
-    if hasattr(opened, "suggest_all"):
-        parts = (opened.vectorizer_, opened.model_) if isinstance(opened, TextRanker) else (opened,)
-        for one in parts:
-            one.set_params(n_jobs=threads).check_parameters()
-        answers = _for_texts(opened, _texts(source, data_format, part, text_column), asked)
+    loaded = carya.load(model)
+    for part in (loaded.vectorizer_, loaded.model_) if isinstance(loaded, TextRanker) else (loaded,):
+        part.set_params(n_jobs=n_jobs)
+    if ranks_texts(loaded):
+        lines = _rank_texts(loaded, _text_batches(data, model), limits)
     else:
-        opened.set_params(n_jobs=threads).check_parameters()
-        answers = _for_rows(opened, source, asked)
+        lines = _rank_features(loaded, model, data.source, limits)
     if out == "-":
-        for lines in answers:
-            sys.stdout.buffer.write(lines.encode())
+        for batch in lines:
+            sys.stdout.buffer.write(batch.encode())
             sys.stdout.buffer.flush()
         return
-    with writing_text(out) as write:
-        for lines in answers:
-            write(lines)
+    with open_text_output(out) as write:
+        for batch in lines:
+            write(batch)
 
 
-def _texts(source: str, data_format: str | None, part: str, text_column: str) -> Iterator[list[str]]:
-    """Batches of texts; of standard input what is there, so that answers follow at once."""
-    from carya.data.corpus import Matrices
-    from carya.data.formats.folder_files import piece
-    from carya.data.io.files import bare_name, read_lines
+def _text_batches(data: DataOptions, model: Path) -> Iterator[list[str]]:
+    """Yield batches of texts; those of standard input as soon as they arrive."""
+    from carya.data.io.files import read_lines
 
-    if data_format is None and source == "-":
-        yield from _lines_as_they_come()
-        return
-    if data_format is None and not Path(source).is_dir() and Path(bare_name(source)).suffix in _LINES:
-        yield from _batches(read_lines(source))
-        return
-    place = Path(source)
-    if data_format is None and place.is_dir() and (texts := piece(place, [f"{part}.texts.txt"])) is not None:
-        yield from _batches(read_lines(texts))
-        return
-    data = data_options.read(source, part=part, data_format=data_format, text_column=text_column, label_column=None)
-    if isinstance(data, Matrices):
-        raise InputError(f"{source} holds features, the model was trained on texts")
-    yield from _batches((example.text for example in data), waiting=source == "-")
+    if data.format is None and data.source == "-":
+        return _standard_input_batches()
+    path = _file_of_lines(data)
+    if path is not None:
+        return _batches(read_lines(path))
+    texts = (example.text for example in data.open_texts(model))
+    return _batches(texts, is_stream=data.source == "-")
 
 
-def _lines_as_they_come() -> Iterator[list[str]]:
+def _file_of_lines(data: DataOptions) -> Path | None:
+    """Return the file if the data is one with a text per line; no labels are needed, so none have to exist."""
+    from carya.data.formats.folder_files import find_file
+    from carya.data.io.files import uncompressed_name
 
-    number = 0
-    begun: list[bytes] = []  # of a line whose end has not come yet
+    path = Path(data.source)
+    if data.format is not None:
+        return None
+    if path.is_dir():
+        return find_file(path, [f"{data.part}.texts.txt"])
+    return path if Path(uncompressed_name(data.source)).suffix in _LINE_SUFFIXES else None
+
+
+def _standard_input_batches() -> Iterator[list[str]]:
+    """Yield the complete lines of each block that arrives."""
+    n_read = 0
+    incomplete: list[bytes] = []  # pieces of a line whose end has not arrived
     stream = cast(io.BufferedReader, sys.stdin.buffer)
-    while block := stream.read1(1 << 20):
+    while block := stream.read1(_READ_SIZE):
         if b"\n" not in block:
-            begun.append(block)
+            incomplete.append(block)
             continue
-        *lines, rest = b"".join([*begun, block]).split(b"\n")
-        begun = [rest] if rest else []
+        *lines, rest = b"".join([*incomplete, block]).split(b"\n")
+        incomplete = [rest] if rest else []
         for first in range(0, len(lines), _BATCH):
-            some = enumerate(lines[first : first + _BATCH], number + first)
-            yield [_decoded(line, at) for at, line in some]
-        number += len(lines)
-    if begun:
-        yield [_decoded(b"".join(begun), number)]
+            numbered = enumerate(lines[first : first + _BATCH], n_read + first + 1)
+            yield [_decode(line, number) for number, line in numbered]
+        n_read += len(lines)
+    if incomplete:
+        yield [_decode(b"".join(incomplete), n_read + 1)]
 
 
-def _decoded(line: bytes, number: int) -> str:
+def _decode(line: bytes, number: int) -> str:
     try:
         return line.removesuffix(b"\r").decode()
-    except UnicodeDecodeError as problem:
-        raise InputError(f"standard input, line {number + 1}: not UTF-8 (byte {problem.start + 1})") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"Standard input must be UTF-8, but byte {error.start + 1} of line {number} is not.") from None
 
 
-def _batches(texts: Iterable[str], *, waiting: bool = False) -> Iterator[list[str]]:
-    """Many texts at a time; if `waiting` for standard input, no more than have come."""
+def _batches(texts: Iterable[str], *, is_stream: bool = False) -> Iterator[list[str]]:
+    """Group texts into batches; those of a stream end when standard input has no more data yet."""
     batch = []
     for text in texts:
         batch.append(text)
-        if len(batch) == _BATCH or (waiting and not select.select([sys.stdin], [], [], 0)[0]):
+        if len(batch) == _BATCH or (is_stream and not select.select([sys.stdin], [], [], 0)[0]):
             yield batch
             batch = []
     if batch:
         yield batch
 
 
-def _for_texts(ranker: TextRanker, batches: Iterable[list[str]], asked: dict[str, Any]) -> Iterator[str]:
-    """The answers of each batch."""
+def _rank_texts(ranker: TextRanker, batches: Iterable[list[str]], limits: dict[str, Any]) -> Iterator[str]:
+    """Yield the output lines of each batch."""
     for batch in batches:
-        yield _lines(
+        yield _to_lines(
             [
-                {"label": one.label, "score": round(one.score, 6)}
-                | ({"name": one.name} if one.name != one.label else {})
-                for one in best
+                {"label": suggestion.label, "score": round(suggestion.score, 6)}
+                | ({"name": suggestion.name} if suggestion.name != suggestion.label else {})
+                for suggestion in suggestions
             ]
-            for best in ranker.suggest_all(batch, **asked)
+            for suggestions in ranker.suggest_all(batch, **limits)
         )
 
 
-def _for_rows(model: Any, source: str, asked: dict[str, Any]) -> Iterator[str]:
+def _rank_features(model: Any, path: Path, source: str, limits: dict[str, Any]) -> Iterator[str]:
     from carya.data.io.matrix_files import read_matrix
 
-    if Path(source).suffix not in (".npz", ".npy"):
-        raise InputError(f"the model was trained on features: {source} must be a .npz or .npy file of them")
-    S = model.predict(read_matrix(source), **asked)
-    yield _lines(
+    if Path(source).suffix not in MATRIX_SUFFIXES:
+        name = "standard input" if source == "-" else source
+        raise InputError(f"{path} was trained on features. DATA must be a .npz or .npy file, got {name}.")
+    S = model.predict(read_matrix(source), **limits)
+    yield _to_lines(
         [
             {"label": label, "score": round(score, 6)}
             for label, score in zip(S.indices[begin:end].tolist(), S.data[begin:end].tolist(), strict=True)
@@ -164,5 +178,5 @@ def _for_rows(model: Any, source: str, asked: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def _lines(answers: Iterable[list[dict[str, Any]]]) -> str:
-    return "".join(json.dumps({"labels": labels}, ensure_ascii=False) + "\n" for labels in answers)
+def _to_lines(rankings: Iterable[list[dict[str, Any]]]) -> str:
+    return "".join(json.dumps({"labels": labels}, ensure_ascii=False) + "\n" for labels in rankings)

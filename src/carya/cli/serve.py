@@ -1,120 +1,144 @@
-"""`carya serve`: a model as an HTTP service."""
+"""`carya serve`: an HTTP server for saved models."""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from carya.cli.commands import lazily
-from carya.cli.options.parameter_flags import flags_of, values_of
+from carya.cli.commands import Option, argument, command, option
+from carya.cli.options.common import PATH
+from carya.cli.options.parameter_flags import given_parameters, parameter_options
+from carya.cli.options.rule_type import RuleType
+from carya.core.rules import Integer
 from carya.errors import InputError
 
+if TYPE_CHECKING:
+    from carya.serve.settings import ServerSettings
+
 _PACKAGES = ("starlette", "msgspec", "uvicorn", "httptools", "uvloop")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def _serve(
-    models: Annotated[
-        list[str], typer.Argument(help="Folders of models of texts, or name=folder.", show_default=False)
+def _settings_class() -> type[ServerSettings]:
+    from carya.serve.settings import ServerSettings
+
+    return ServerSettings
+
+
+def _setting_options() -> list[Option]:
+    return parameter_options([_settings_class()], {"other": "Limits and logging"})
+
+
+@command(
+    "serve",
+    generate_options=_setting_options,
+    examples=[
+        "carya serve model/",
+        "carya serve english=en/ finnish=fi/ --port 9000 --workers 2",
+        "carya serve model/ --host 0.0.0.0 --token-file tokens.txt --max-texts 100",
+        """curl -s http://127.0.0.1:8000/v1/suggest --json '{"text": "a fast web server", "top_k": 3}'""",
     ],
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one of this machine.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option(help="Processes; they share the models' memory.", min=1, max=256)] = 1,
-    token_file: Annotated[
-        Path | None, typer.Option(help="A file of tokens, one a line; requests must bear one of them.")
-    ] = None,
-    **given: Any,
+)
+@argument("models", nargs=-1, required=True, metavar="MODEL...", help="Folders of text models, or NAME=FOLDER.")
+@option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    heading="Server",
+    metavar="ADDRESS",
+    help="Address to listen on; 0.0.0.0 means all addresses of this machine.",
+)
+@option(
+    "--port",
+    type=RuleType(Integer(0, 65535)),
+    default=8000,
+    show_default=True,
+    heading="Server",
+    metavar="INTEGER",
+    help="Port to listen on; 0 means a free one.",
+)
+@option(
+    "--workers",
+    type=RuleType(Integer(1, 256)),
+    default=1,
+    show_default=True,
+    heading="Server",
+    metavar="INTEGER",
+    help="Number of processes; they share the memory of the models.",
+)
+@option(
+    "--token-file",
+    type=PATH,
+    heading="Server",
+    metavar="FILE",
+    help="File with the accepted bearer tokens, one per line; authentication is disabled by default.",
+)
+@click.pass_context
+def serve(
+    context: click.Context,
+    /,
+    models: tuple[str, ...],
+    host: str,
+    port: int,
+    workers: int,
+    token_file: Path | None,
+    **_settings: Any,
 ) -> None:
-    """Serve models over HTTP: a JSON API (/docs), Annif's API (/v1/projects), and a page to look at them (/).
+    """Serve models over HTTP, with a JSON API and an explorer.
 
-    A model that is saved to its folder again is taken over without a failed request. Ctrl-C and SIGTERM end the server
-    when what has begun is answered; SIGHUP looks for new versions at once. The log is a line of JSON an event on
-    standard error. Limits are for each worker.
-
-    Examples:
-
-      carya serve model/
-
-      carya serve english=en/ finnish=fi/ --port 9000 --workers 2
-
-      carya serve model/ --host 0.0.0.0 --token-file tokens.txt --max-texts 100
-
-      curl -s http://127.0.0.1:8000/v1/suggest --json '{"text": "a fast web server", "top_k": 3}'
+    The explorer is at /, the API documentation at /docs, and Annif's API at /v1/projects. Saving a model to its folder
+    again replaces the served version without a failed request; SIGHUP checks for new versions immediately. Ctrl-C and
+    SIGTERM stop the server after all requests in progress are answered. The log on standard error has one line of JSON
+    per event. Limits apply to each worker.
     """
-    need()
-    from carya.serve.server import Plan, serve
-    from carya.serve.settings import Settings
+    require_packages()
+    from carya.serve.server import serve as run_server
 
-    settings = values_of(Settings, given)
+    settings = given_parameters(context, _settings_class())
     if token_file is not None:
         settings["tokens"] = read_tokens(token_file)
-    serve(Plan(named(models), settings), host=host, port=port, workers=workers)
+    run_server(folders_by_name(models), _settings_class()(**settings), host=host, port=port, workers=workers)
 
 
-def need() -> None:
-    """Raise InputError with the line that installs what is missing."""
-    import importlib.util
+def require_packages() -> None:
+    """Raise MissingExtraError if a package of the extra `serve` is not installed."""
+    from carya.core.extras import require
 
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(f"carya serve needs {', '.join(missing)}; pip install 'carya[serve]'")
+    for package in _PACKAGES:
+        require(package, extra="serve", purpose="carya serve")
 
 
-def named(models: list[str]) -> dict[str, Path]:
-    """The folders of models by name.
+def folders_by_name(models: tuple[str, ...]) -> dict[str, Path]:
+    """Return the model folders by name; the default name is that of the folder.
 
-    >>> named(["models/pets/", "more=other"])
+    >>> folders_by_name(("models/pets/", "more=other"))
     {'pets': PosixPath('models/pets'), 'more': PosixPath('other')}
     """
-    found: dict[str, Path] = {}
-    for given in models:
-        name, separator, folder = given.partition("=")
-        place = Path(folder if separator else given)
-        if not separator or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
-            place = Path(given)
-            name = re.sub(r"[^A-Za-z0-9._-]+", "-", place.resolve().name).strip("-") or "model"
-        if name in found:
-            raise InputError(f"two models are called {name!r}: give each a name, as in {name}-2={place}")
-        found[name] = place
-    return found
+    folders: dict[str, Path] = {}
+    for model in models:
+        name, separator, path = model.partition("=")
+        folder = Path(path)
+        if not separator or not _NAME.fullmatch(name):
+            folder = Path(model)
+            name = "-".join(_NAME.findall(folder.resolve().name)).strip("-") or "model"
+        if name in folders:
+            raise InputError(f"Two models are named {name!r}. Pass a name for each, as in {name}-2={folder}")
+        folders[name] = folder
+    return folders
 
 
 def read_tokens(path: Path) -> tuple[str, ...]:
-    """The tokens in a file."""
+    """Return the tokens in a file, one per line."""
     try:
         lines = path.read_text(encoding="ascii").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "tokens must be of ASCII characters"
-        raise InputError(f"{path}: {reason}") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: tokens must consist of ASCII characters.") from None
     tokens = tuple(line.strip() for line in lines if line.strip())
     if not tokens:
-        raise InputError(f"{path}: there is no token in it")
+        raise InputError(f"{path} contains no token. At least one is required, one per line.")
     return tokens
-
-
-def _command() -> Callable[..., None]:
-    """The command with a flag for every setting."""
-    from carya.serve.settings import Settings
-
-    own = inspect.signature(_serve, eval_str=True)
-    mine = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-
-    def command(**arguments: Any) -> None:
-        _serve(**arguments)
-
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in mine] + flags_of(Settings=Settings)
-    command.__doc__ = _serve.__doc__
-    vars(command)["__signature__"] = own.replace(parameters=parameters)
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
-    return command
-
-
-@lazily(_command)
-def serve() -> None:
-    """Serve models over HTTP: a JSON API, Annif's API, and a page to look at them."""

@@ -1,1 +1,1 @@
-"""Shared ground: parameters, input validation, matrices, storage and progress."""
+"""Shared infrastructure: parameters, input validation, matrices, storage and progress."""

@@ -1,32 +1,43 @@
-"""Packages that only some formats need: imported when such a file is met, or an error that says how to install them."""
+"""Optional dependencies, imported on first use; if one is missing, the error contains the installation command."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from carya.errors import InputError
+from carya.errors import MissingExtraError
 
 
-def need(package: str, extra: str, source: str) -> Any:
-    """An imported package; raises InputError with the line that installs it.
+def require(package: str, *, extra: str, purpose: str, alternative: str | None = None) -> Any:
+    """Import an optional package.
 
     Parameters
     ----------
     package : str
-        The module, as in ``import``.
+        The module name, as in ``import``.
     extra : str
-        The extra of Carya that brings it.
-    source : str
-        The file that needs it.
+        The Carya extra that installs the package.
+    purpose : str
+        The file, parameter value or command that requires the package, for the error message.
+    alternative : str, optional
+        An alternative that does not require the package, for the error message.
+
+    Raises
+    ------
+    MissingExtraError
+        If the package is not installed.
 
     Examples
     --------
-    >>> need("json", "zstd", "data.jsonl").loads("[1]")
+    >>> require("json", extra="zstd", purpose="data.jsonl").loads("[1]")
     [1]
+    >>> require("no_such_package", extra="zstd", purpose="data.zst")
+    Traceback (most recent call last):
+    carya.errors.MissingExtraError: data.zst requires no_such_package. Install it with: pip install 'carya[zstd]'
     """
     try:
         return importlib.import_module(package)
-    except ImportError:
-        name = package.partition(".")[0]
-        raise InputError(f"{source}: this needs {name}; pip install 'carya[{extra}]'") from None
+    except ImportError as error:
+        name = (error.name or package).partition(".")[0]
+        advice = f"Install it with: pip install 'carya[{extra}]'" + (f", or use {alternative}" if alternative else "")
+        raise MissingExtraError(f"{purpose} requires {name}. {advice}") from None

@@ -1,4 +1,4 @@
-"""SciPy's sparse matrices, imported when the first one is made: that takes longer than to open a model and answer."""
+"""SciPy's sparse matrices, imported on first use because the import takes longer than loading a model and ranking."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     import scipy.sparse
 
-    value = globals()[name] = getattr(scipy.sparse, name)  # found at once from now on
+    value = globals()[name] = getattr(scipy.sparse, name)  # cached, so that later accesses bypass this function
     return value

@@ -1,6 +1,6 @@
-"""The matrices that kernels accept: checked once, never copied again.
+"""Matrix types that the kernels accept: validated once, then shared without copying.
 
-User input becomes these in :mod:`carya.core.validation`; everything between the phases is made of them.
+:mod:`carya.core.validation` converts user input to these types; indexing, matching and ranking exchange only them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from carya.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """Sparse rows: columns strictly increasing in each row, values finite.
+    """Sparse matrix in CSR format, with strictly increasing column indices in each row and finite values.
 
     Attributes
     ----------
@@ -26,7 +26,8 @@ class Csr:
     indices : ndarray of int32
     values : ndarray of float32
     cols : int
-    native : the checked matrix on the other side
+    native : _core.Csr
+        The validated C++ matrix.
     """
 
     indptr: NDArray[np.int64]
@@ -44,7 +45,7 @@ class Csr:
         cols: int,
         name: str = "matrix",
     ) -> Self:
-        """Check the arrays and keep them; raises InputError naming the matrix."""
+        """Create a matrix from arrays without copying them; raise InputError if they are invalid."""
         try:
             native = _core.Csr(indptr, indices, values, cols, name)
         except ValueError as error:
@@ -53,18 +54,18 @@ class Csr:
 
     @classmethod
     def of_triple(cls, arrays: tuple[Any, Any, Any], cols: int, name: str = "matrix") -> Self:
-        """A matrix from the (indptr, indices, values) that kernels give."""
+        """Create a matrix from an (indptr, indices, values) triple returned by a kernel."""
         indptr, indices, values = arrays
         return cls.of(indptr, indices, values, cols, name)
 
     @classmethod
     def empty(cls, rows: int) -> Self:
-        """Rows without columns."""
+        """Create a matrix without columns."""
         return cls.of(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 0)
 
     @classmethod
     def of_scipy(cls, matrix: sp.csr_array, name: str = "matrix") -> Self:
-        """The same matrix; its arrays are shared where their types already fit."""
+        """Convert a SciPy matrix; arrays with the right type are shared, not copied."""
         return cls.of(
             matrix.indptr.astype(np.int64, copy=False),
             matrix.indices.astype(np.int32, copy=False),
@@ -82,39 +83,40 @@ class Csr:
         return len(self.indptr) - 1
 
     def to_scipy(self) -> sp.csr_array:
-        """The same matrix for SciPy."""
+        """Return the matrix as a SciPy array that shares its data."""
         return sp.csr_array((self.values, self.indices, self.indptr), shape=(self.rows, self.cols))
 
     def with_values(self, value: float) -> Csr:
-        """The same pattern with one value everywhere."""
+        """Return a matrix with the same sparsity pattern and the same value in all entries."""
         return Csr.of(self.indptr, self.indices, np.full(len(self.indices), value, np.float32), self.cols)
 
     def column_counts(self) -> NDArray[np.int64]:
-        """How many rows have an entry in each column."""
+        """Return the number of entries in each column."""
         return np.bincount(self.indices, minlength=self.cols)
 
     def take(self, rows: NDArray[np.int64] | slice) -> Csr:
-        """Some of the rows."""
+        """Return a matrix with the selected rows."""
         return Csr.of_scipy(self.to_scipy()[rows])
 
     def transpose(self) -> Csr:
-        """Columns as rows."""
+        """Return the transposed matrix."""
         return Csr.of_triple(_core.transpose(self.native), self.rows)
 
     def merge_columns(self, to: NDArray[np.int32], cols: int) -> Csr:
-        """Column c added into column to[c] of a matrix with `cols` columns."""
-        return Csr.of_triple(_core.merge_columns(self.native, to, cols), cols, "the sum of some columns")
+        """Sum groups of columns: column c is added to column ``to[c]`` of the result, which has `cols` columns."""
+        return Csr.of_triple(_core.merge_columns(self.native, to, cols), cols, "the sum of columns")
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Rows of features: a sparse and a dense block side by side, either possibly without columns.
+    """Feature matrix with a sparse and a dense block side by side; either block may have no columns.
 
     Attributes
     ----------
     sparse : Csr
     dense : ndarray of float32, shape (rows, dense columns)
-    native : the checked pair on the other side
+    native : _core.Features
+        The validated C++ blocks.
     """
 
     sparse: Csr
@@ -123,7 +125,7 @@ class Features:
 
     @classmethod
     def of(cls, sparse: Csr, dense: NDArray[np.float32] | None = None, name: str = "X") -> Self:
-        """Put two blocks side by side; raises InputError if they do not fit."""
+        """Combine two blocks; raise InputError if their numbers of rows differ."""
         if dense is None:
             dense = np.zeros((sparse.rows, 0), np.float32)
         try:
@@ -133,11 +135,11 @@ class Features:
         return cls(sparse, dense, native)
 
     def take(self, rows: NDArray[np.int64] | slice) -> Features:
-        """Some of the rows."""
+        """Return a matrix with the selected rows."""
         return Features.of(self.sparse.take(rows), np.ascontiguousarray(self.dense[rows]))
 
-    def as_given(self) -> Any:
-        """The same as a user would give it: sparse, dense, or a pair of both."""
+    def to_input(self) -> Any:
+        """Return the features in a format that models accept: sparse, dense, or a (sparse, dense) pair."""
         if not self.widths[1]:
             return self.sparse.to_scipy()
         return (self.sparse.to_scipy(), self.dense) if self.widths[0] else self.dense
@@ -149,5 +151,5 @@ class Features:
 
     @property
     def widths(self) -> tuple[int, int]:
-        """How many columns are sparse, how many dense."""
+        """The numbers of sparse and dense columns."""
         return self.sparse.cols, self.dense.shape[1]

@@ -1,4 +1,4 @@
-"""Read while others compute: what an iterator gives is fetched by a thread of its own, a little ahead."""
+"""Prefetch items from an iterable in a background thread, so that reading overlaps with computation."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_HELD = 2  # items that wait to be taken
-_PATIENCE = 0.1  # seconds after which the thread looks whether anyone still wants more
+_QUEUE_SIZE = 2
+_POLL_SECONDS = 0.1  # how often the thread checks whether the consumer has stopped
 
 
 class _End:
-    """The last item: nothing more, or an error."""
+    """Marker for the end of the items, with the exception that ended the iteration, if any."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
 
 
-def read_ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items in the same order; errors come where they would have come.
+def prefetch(items: Iterable[T]) -> Iterator[T]:
+    """Yield items that a background thread fetches ahead of time; exceptions are re-raised in the consumer.
 
-    >>> list(read_ahead(range(5)))
+    >>> list(prefetch(range(5)))
     [0, 1, 2, 3, 4]
     """
-    waiting: queue.Queue[T | _End] = queue.Queue(_HELD)
-    enough = threading.Event()
+    ready: queue.Queue[T | _End] = queue.Queue(_QUEUE_SIZE)
+    stopped = threading.Event()
 
     def put(item: T | _End) -> bool:
-        while not enough.is_set():
+        while not stopped.is_set():
             try:
-                waiting.put(item, timeout=_PATIENCE)
+                ready.put(item, timeout=_POLL_SECONDS)
             except queue.Full:
                 continue
             return True
@@ -44,17 +44,17 @@ def read_ahead(items: Iterable[T]) -> Iterator[T]:
             for item in items:
                 if not put(item):
                     return
-        except BaseException as error:  # it is raised where the items are taken
+        except BaseException as error:  # re-raised in the consuming thread
             end = _End(error)
         put(end)
 
-    thread = threading.Thread(target=fetch, name="read ahead", daemon=True)
+    thread = threading.Thread(target=fetch, name="prefetch", daemon=True)
     thread.start()
     try:
-        while not isinstance(item := waiting.get(), _End):
+        while not isinstance(item := ready.get(), _End):
             yield item
         if item.error is not None:
             raise item.error
     finally:
-        enough.set()
+        stopped.set()
         thread.join()

@@ -1,4 +1,4 @@
-"""Progress of long work: silent, or bars in a terminal."""
+"""Progress reporting for long operations: silent, or progress bars in a terminal."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from types import TracebackType
 from typing import Protocol, Self
 
 
-class Reporter(Protocol):
-    """Called by the kernels now and then with (done, total), and by training with its loss besides."""
+class ProgressCallback(Protocol):
+    """Callback that receives the numbers of finished and total units; training loops also pass their loss."""
 
     def __call__(self, done: int, total: int, /, *, loss: float | None = None) -> None:
-        """So much of all is done."""
+        """Report progress."""
 
 
-Report = Reporter | None
+#: A progress callback, or None to report nothing.
+Report = ProgressCallback | None
 
 
 class Progress:
-    """Says nothing. Base of those that do."""
+    """Silent progress reporting; base class for progress displays."""
 
     def __enter__(self) -> Self:
         return self
@@ -28,16 +29,19 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the display."""
+        """Close the display."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Report]:
-        """A named piece of work; gives what the kernel is to call."""
+        """Start a named stage and yield its progress callback."""
         yield None
 
 
-class Bars(Progress):
-    """One bar a stage on standard error, with share done, rate, loss, time spent and left; quiet without a terminal."""
+class ProgressBars(Progress):
+    """One progress bar per stage on standard error, with percentage, rate, loss, and elapsed and remaining time.
+
+    Nothing is printed if standard error is not a terminal.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -51,8 +55,9 @@ class Bars(Progress):
             TaskProgressColumn(show_speed=False),
             TextColumn("{task.fields[rate]:>10}"),
             TextColumn("{task.fields[loss]}"),
+            TextColumn("elapsed"),
             TimeElapsedColumn(),
-            TextColumn("left"),
+            TextColumn("remaining"),
             TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
@@ -65,31 +70,31 @@ class Bars(Progress):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave the bars as they are."""
+        """Stop updating the bars and leave them on the screen."""
         self._bars.stop()
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[Report]:
-        """A bar of its own, full when the stage ends without an error."""
+    def stage(self, name: str) -> Iterator[ProgressCallback]:
+        """Show a progress bar for a stage; it is filled when the stage finishes without an error."""
         task = self._bars.add_task(name, total=None, rate="", loss="")
         started = time.monotonic()
 
         def report(done: int, total: int, /, *, loss: float | None = None) -> None:
-            rate = f"{_short(done / max(time.monotonic() - started, 1e-3))}/s"
-            told = "" if loss is None else f"loss {loss:.4g}"
-            self._bars.update(task, completed=done, total=max(total, 1), rate=rate, loss=told)
+            rate = f"{_abbreviate(done / max(time.monotonic() - started, 1e-3))}/s"
+            loss_text = "" if loss is None else f"loss {loss:.4g}"
+            self._bars.update(task, completed=done, total=max(total, 1), rate=rate, loss=loss_text)
 
         yield report
         self._bars.update(task, completed=1, total=1)
 
 
-def _short(number: float) -> str:
-    """A number in few characters.
+def _abbreviate(number: float) -> str:
+    """Format a number compactly, with a metric suffix.
 
-    >>> _short(1234), _short(2_500_000)
+    >>> _abbreviate(1234), _abbreviate(2_500_000)
     ('1.2k', '2.5M')
     """
-    for size, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
-            return f"{number / size:.1f}{name}"
+            return f"{number / size:.1f}{suffix}"
     return f"{number:.0f}"

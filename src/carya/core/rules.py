@@ -1,4 +1,7 @@
-"""Validation rules for parameters; each rule completes the sentence "must be …"."""
+"""Validation rules for estimator parameters.
+
+The `text` of a rule completes the sentence "beam_width must be …" in error messages and on the parameter page.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +13,40 @@ from typing import Any
 
 from carya.errors import ParameterError
 
+#: The largest integer that the kernels support.
+MAX_INT = 2**31 - 1
+
 
 class Rule:
-    """What a parameter may be; `text` completes the sentence "must be ..."."""
+    """Base class for all rules."""
 
     text: str
 
     def allows(self, value: object) -> bool:
-        """Whether the value is acceptable."""
+        """Return whether the value is valid."""
         raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class Integer(Rule):
-    """A whole number of at least `low`, and within what the kernels count with."""
+    """An integer in a closed range.
+
+    >>> Integer(1).text, Integer(1, 100).text
+    ('an integer >= 1', 'an integer between 1 and 100')
+    """
 
     low: int
-    high: int = 2**31 - 1
+    high: int = MAX_INT
 
     @property
     def text(self) -> str:  # type: ignore[override]
-        """The rule in words."""
-        return f"an integer of at least {self.low}"
+        """The rule in words, without an upper limit if only the integer type imposes one."""
+        if self.high >= MAX_INT:
+            return f"an integer >= {self.low}"
+        return f"an integer between {self.low} and {self.high}"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is such an integer."""
+        """Return whether the value is an integer in the range."""
         return (
             isinstance(value, numbers.Integral) and not isinstance(value, bool) and self.low <= int(value) <= self.high
         )
@@ -42,33 +54,39 @@ class Integer(Rule):
 
 @dataclasses.dataclass(frozen=True)
 class Real(Rule):
-    """A finite number of at least `low`, or above it, and of at most `most`."""
+    """A finite number in a range; `open_low` excludes the lower bound.
+
+    >>> Real(0).text, Real(0, 1).text, Real(0, 0.9, open_low=True).text
+    ('a number >= 0', 'a number between 0 and 1', 'a number > 0 and <= 0.9')
+    """
 
     low: float
-    above: bool = False
-    most: float = math.inf
+    high: float = math.inf
+    open_low: bool = False
 
     @property
     def text(self) -> str:  # type: ignore[override]
         """The rule in words."""
-        if math.isfinite(self.most):
-            return f"a number between {self.low:g} and {self.most:g}"
-        return f"a number {'above' if self.above else 'of at least'} {self.low:g}"
+        if math.isinf(self.high):
+            return f"a number {'>' if self.open_low else '>='} {self.low:g}"
+        if self.open_low:
+            return f"a number > {self.low:g} and <= {self.high:g}"
+        return f"a number between {self.low:g} and {self.high:g}"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is such a number."""
+        """Return whether the value is a finite number in the range."""
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             return False
         try:
-            if not math.isfinite(value):
-                return False
-        except OverflowError:  # a whole number beyond all floats
+            number = float(value)
+        except OverflowError:  # an integer that exceeds the range of floats
             return False
-        return (float(value) > self.low if self.above else float(value) >= self.low) and float(value) <= self.most
+        above = number > self.low if self.open_low else number >= self.low
+        return math.isfinite(number) and above and number <= self.high
 
 
 class Choice(Rule):
-    """One of some fixed values."""
+    """One of a fixed set of values."""
 
     def __init__(self, *values: object) -> None:
         self.values = values
@@ -76,43 +94,44 @@ class Choice(Rule):
         self.text = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is one of them; NumPy's scalars count as Python's."""
-        return any(type(plain(value)) is type(known) and plain(value) == known for known in self.values)
+        """Return whether the value is one of the choices; NumPy scalars are treated as Python scalars."""
+        scalar = to_python_scalar(value)
+        return any(type(scalar) is type(choice) and scalar == choice for choice in self.values)
 
 
 class Either(Rule):
-    """What one of several rules allows."""
+    """A value that satisfies at least one of several rules."""
 
     def __init__(self, *rules: Rule) -> None:
         self.rules = rules
         self.text = " or ".join(rule.text for rule in rules)
 
     def allows(self, value: object) -> bool:
-        """Whether any of the rules allows the value."""
+        """Return whether any of the rules allows the value."""
         return any(rule.allows(value) for rule in self.rules)
 
 
 class Instance(Rule):
-    """An object of a class, or of one of several."""
+    """An instance of a class, or of one of several classes."""
 
     def __init__(self, kind: type | tuple[type, ...], text: str) -> None:
         self.kind = kind
         self.text = text
 
     def allows(self, value: object) -> bool:
-        """Whether the value is such an object."""
+        """Return whether the value is an instance of the class."""
         return isinstance(value, self.kind) and not isinstance(value, type)
 
 
 class Parsed(Rule):
-    """A name that a function understands; the function raises ParameterError for others."""
+    """A string that a parsing function accepts; the function raises ParameterError for invalid strings."""
 
     def __init__(self, parse: Callable[[str], object], text: str) -> None:
         self.parse = parse
         self.text = text
 
     def allows(self, value: object) -> bool:
-        """Whether the value is such a name."""
+        """Return whether the value is a string that the parsing function accepts."""
         if not isinstance(value, str):
             return False
         try:
@@ -123,25 +142,25 @@ class Parsed(Rule):
 
 
 class PerLayer(Rule):
-    """One value for all layers, a pair for inner layers and the last, or one value for each layer."""
+    """One value for all layers, a pair (inner layers, last layer), or one value per layer."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        self.text = f"{rule.text}; a pair of them, for the inner layers and the last; or one for each layer"
+        self.text = f"{rule.text}; a pair of values for the inner layers and the last layer; or one value per layer"
 
     def allows(self, value: object) -> bool:
-        """Whether the value, or each of its items, is allowed."""
+        """Return whether the value, or every item of a list or tuple, is valid."""
         if isinstance(value, (list, tuple)):
             return len(value) > 0 and all(self.rule.allows(item) for item in value)
         return self.rule.allows(value)
 
 
-def per_layer(value: str | Sequence[str], depth: int, name: str) -> list[str]:
-    """One value for each of `depth` layers.
+def expand_per_layer(value: str | Sequence[str], depth: int, name: str) -> list[str]:
+    """Return one value for each of `depth` layers.
 
-    >>> per_layer("teacher", 3, "negatives")
+    >>> expand_per_layer("teacher", 3, "negatives")
     ['teacher', 'teacher', 'teacher']
-    >>> per_layer(("teacher", "both"), 3, "negatives")
+    >>> expand_per_layer(("teacher", "both"), 3, "negatives")
     ['teacher', 'teacher', 'both']
     """
     if isinstance(value, str):
@@ -149,10 +168,13 @@ def per_layer(value: str | Sequence[str], depth: int, name: str) -> list[str]:
     if len(value) == 2 and depth != 2:
         return [value[0]] * (depth - 1) + [value[1]]
     if len(value) != depth:
-        raise ParameterError(f"{name} has {len(value)} values, the tree has {depth} layers")
+        raise ParameterError(
+            f"{name} has {len(value)} values, but the tree has {depth} layers. Pass one value, a pair of values for "
+            "the inner layers and the last layer, or one value per layer."
+        )
     return list(value)
 
 
-def plain(value: Any) -> Any:
-    """A NumPy scalar as Python's; anything else as it is."""
+def to_python_scalar(value: Any) -> Any:
+    """Convert a NumPy scalar to a Python scalar; return other values unchanged."""
     return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value

@@ -1,18 +1,18 @@
-"""Saved models: a folder with a manifest and one file of arrays that memory-maps. docs/format.md is the specification.
+"""Saved models: folders with a manifest and a memory-mapped array file. The format is specified in docs/format.md.
 
-No pickle, no code, no class names. A model is written beside its place and moved there when it is whole, so a reader
-never sees half of one; every piece of it carries a checksum, so a damaged file is an error and not a wrong answer.
+A model folder contains no pickled objects, code or class names. It is written to a temporary folder and then renamed,
+so that readers never see an incomplete model. Every block has a checksum, so that damage raises an error instead of
+producing wrong rankings.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
 import shutil
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
-from carya.errors import ModelFormatError, SaveError
+from carya.core.atomic import flush_to_disk, replace_folder, temporary_sibling
+from carya.errors import CaryaError, ModelFormatError, SaveError
 
 FORMAT = 2
 _ALIGNMENT = 64
@@ -37,60 +38,88 @@ _ARRAYS = "arrays.bin"
 
 
 @dataclass(frozen=True)
-class Saved:
-    """What a model folder holds.
+class SavedModel:
+    """Contents of a model folder.
 
     Attributes
     ----------
     kind : str
-        Which model, such as ``"xr-linear"``.
+        The kind of model, such as ``"xr-linear"``.
     parameters : dict
-        The parameters it was trained with.
+        The parameters of the model.
     shape : dict
-        Sizes and names that the arrays alone do not tell.
+        Sizes and names that cannot be derived from the arrays.
     arrays : dict of str to ndarray
-        Read-only; mapped from the file, not copied.
-    folder : the opened folder that the arrays lie in, if they lie in one
-    place : Path, optional
-        Where that folder is, for models that keep other files beside their arrays.
+        The arrays by name, read-only and memory-mapped.
+    folder : _core.ModelFolder, optional
+        The open folder that contains the arrays; None if they are in memory.
+    path : Path, optional
+        The path of the folder, for models that store additional files next to their arrays.
     """
 
     kind: str
     parameters: dict[str, Any]
     shape: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
-    folder: _core.Folder | None = None
-    place: Path | None = None
+    folder: _core.ModelFolder | None = None
+    path: Path | None = None
 
     def arrays_of(self, part: str) -> dict[str, NDArray[Any]]:
-        """The arrays of a part, those called `part/…`, by their own names."""
+        """Return the arrays named ``part/…``, without the prefix."""
         return {name.partition("/")[2]: array for name, array in self.arrays.items() if name.partition("/")[0] == part}
 
-    def part(self, name: str, kind: str, parameters: Mapping[str, Any], shape: Mapping[str, Any]) -> Saved:
-        """A model that this one is made of, with arrays called `name/…`."""
-        return Saved(kind, dict(parameters), dict(shape), self.arrays_of(name), self.folder)
+    def part(self, name: str, kind: str, parameters: Mapping[str, Any], shape: Mapping[str, Any]) -> SavedModel:
+        """Return a nested model, whose arrays are named ``name/…``."""
+        return SavedModel(kind, dict(parameters), dict(shape), self.arrays_of(name), self.folder)
+
+    def with_former_parts(self, former: Mapping[str, str]) -> SavedModel:
+        """Return the same contents with the part names of earlier versions replaced by the current names."""
+
+        def renamed(name: str) -> str:
+            part, separator, rest = name.partition("/")
+            return former.get(part, part) + separator + rest
+
+        return replace(self, arrays={renamed(name): array for name, array in self.arrays.items()})
 
 
-def save(path: str | os.PathLike[str], saved: Saved, *, others: Callable[[Path], None] | None = None) -> None:
-    """Write a model folder, replacing one that is there; nothing else is ever replaced.
+def prefixed(part: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays with their names prefixed with ``part/``; the inverse of :meth:`SavedModel.arrays_of`."""
+    return {f"{part}/{name}": array for name, array in arrays.items()}
 
-    `others` writes what else belongs to the model, in formats of its own, to the folder it is called with.
+
+@contextmanager
+def fitting_parts() -> Iterator[None]:
+    """Convert errors caused by inconsistent parts of a saved model to ModelFormatError."""
+    try:
+        yield
+    except ModelFormatError:
+        raise
+    except KeyError as error:
+        raise ModelFormatError(f"The parts of the model do not fit together: {error} is missing.") from None
+    except (CaryaError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise ModelFormatError(f"The parts of the model do not fit together: {error}") from None
+
+
+def save(path: str | os.PathLike[str], saved: SavedModel, *, extra: Callable[[Path], None] | None = None) -> None:
+    """Write a model folder atomically. Only an existing model is ever replaced.
+
+    `extra` is called with the path of the folder to write additional files in other formats.
     """
-    from carya.core.version import __version__
+    from carya.version import __version__  # imported here because it is slow and most commands do not need it
 
-    place = Path(path)
-    check_place(place)
+    target = Path(path)
+    check_output_path(target)
     try:
-        beside = place.parent / f".{place.name}.{secrets.token_hex(8)}.tmp"
-        beside.mkdir(parents=True)
+        folder = temporary_sibling(target)
+        folder.mkdir(parents=True)
     except OSError as error:
-        raise SaveError(f"{place}: {error.strerror or error}") from error
+        raise SaveError(f"{target}: {error.strerror or error}") from error
     try:
-        entries, checksums = _write_arrays(beside / _ARRAYS, saved.arrays)
+        entries, checksums = _write_arrays(folder / _ARRAYS, saved.arrays)
         files: dict[str, Any] = {}
-        if others is not None:
-            others(beside)
-            files = {"files": _described(beside)}
+        if extra is not None:
+            extra(folder)
+            files = {"files": _describe_files(folder)}
         manifest = {
             "format": FORMAT,
             "written_by": f"carya {__version__}",
@@ -101,96 +130,117 @@ def save(path: str | os.PathLike[str], saved: Saved, *, others: Callable[[Path],
             "checksums": checksums,
             **files,
         }
-        with (beside / _MANIFEST).open("wb") as file:
-            file.write(_sealed(manifest))
-            _flush(file)
-        move_into_place(beside, place)
+        with (folder / _MANIFEST).open("wb") as file:
+            file.write(_seal(manifest))
+            flush_to_disk(file)
+        replace_folder(folder, target)
     except OSError as error:
-        raise SaveError(f"{place}: {error.strerror or error}") from error
+        raise SaveError(f"{target}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def load(path: str | os.PathLike[str], *, lazily: Collection[str] = ()) -> Saved:
-    """Map a model folder; raises ModelFormatError for anything that is not a whole, unaltered one.
+def load(path: str | os.PathLike[str], *, lazy: Collection[str] = ()) -> SavedModel:
+    """Memory-map a model folder; raise ModelFormatError if it is not a complete, unmodified model.
 
     Parameters
     ----------
-    lazily : collection of str
-        Arrays whose names end in one of these are not verified yet: whoever uses them first asks the folder to.
+    lazy : collection of str
+        Suffixes of the names of arrays that are not verified on loading. They must be verified with ``folder.verify``
+        before they are used.
     """
-    folder = _core.Folder(os.fspath(path))
+    folder = _core.ModelFolder(os.fspath(path))
     try:
         manifest = json.loads(folder.manifest)
     except (ValueError, RecursionError) as error:
-        raise ModelFormatError(f"{path}: {_MANIFEST} cannot be read: {error}") from None
+        raise ModelFormatError(f"{path}: {_MANIFEST} is not valid JSON: {error}") from None
     arrays = {}
     for name, dtype, shape, raw in folder.arrays():
-        if name.rpartition(".")[2] not in lazily:
+        if name.rpartition(".")[2] not in lazy:
             folder.verify(raw)
         try:
             arrays[name] = raw.view(_DTYPES[dtype]).reshape(shape)
         except ValueError as error:
-            raise ModelFormatError(f"{path}: array {name!r} has a shape that cannot be: {error}") from None
-    kind, parameters, about = (manifest[key] for key in ("kind", "parameters", "shape"))
-    if not isinstance(kind, str) or not isinstance(parameters, dict) or not isinstance(about, dict):
-        raise ModelFormatError(f"{path}: {_MANIFEST} is not that of a Carya model")
+            raise ModelFormatError(f"{path}: array {name!r} has an invalid shape: {error}") from None
+    kind, parameters, sizes = (manifest[key] for key in ("kind", "parameters", "shape"))
+    if not isinstance(kind, str) or not isinstance(parameters, dict) or not isinstance(sizes, dict):
+        raise ModelFormatError(f"{path}: {_MANIFEST} is not the manifest of a Carya model.")
     _verify_files(Path(path), manifest.get("files", []))
-    return Saved(kind, parameters, about, arrays, folder, Path(path))
+    return SavedModel(kind, parameters, sizes, arrays, folder, Path(path))
 
 
-def _described(folder: Path) -> list[dict[str, Any]]:
-    """Name, size and checksum of every file but those of the model itself."""
+def check_output_path(path: str | os.PathLike[str]) -> None:
+    """Raise SaveError if a path is not suitable for a model or if other files exist there."""
+    target = Path(path)
+    if not target.name:
+        raise SaveError(f"{target} is not a valid model path. Pass the path of a folder.")
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise SaveError(f"{target} exists and is not a folder. Choose a different path.")
+    if target.is_dir() and any(target.iterdir()) and not _is_model(target):
+        raise SaveError(
+            f"{target} exists and is not a Carya model, or contains other files. It was not modified. Choose a "
+            "different path."
+        )
+
+
+def size_on_disk(path: str | os.PathLike[str]) -> int:
+    """Return the total size of the files in a folder, in bytes."""
+    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+
+
+def _describe_files(folder: Path) -> list[dict[str, Any]]:
+    """Return the name, size and checksum of every file except the array file."""
     described = []
-    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+    for file in sorted(entry for entry in folder.rglob("*") if entry.is_file()):
         name = file.relative_to(folder).as_posix()
         if name != _ARRAYS:
-            described.append({"name": name, "bytes": file.stat().st_size, "checksum": _checksum(_mapped(file))})
+            described.append({"name": name, "bytes": file.stat().st_size, "checksum": _checksum(_map_file(file))})
     return described
 
 
 def _verify_files(folder: Path, described: Any) -> None:
-    """Raise ModelFormatError unless files beside the arrays are as they were written."""
+    """Raise ModelFormatError if an additional file does not match its description in the manifest."""
     try:
-        for one in described:
-            file = folder / str(one["name"])
-            if Path(one["name"]).is_absolute() or ".." in Path(one["name"]).parts:
-                raise ModelFormatError(f"{folder}: {one['name']!r} is not a file of the model")
-            if file.stat().st_size != one["bytes"] or _checksum(_mapped(file)) != one["checksum"]:
-                raise ModelFormatError(f"{file} is damaged: it is not what was written")
+        for entry in described:
+            name = Path(entry["name"])
+            file = folder / name
+            if name.is_absolute() or ".." in name.parts:
+                raise ModelFormatError(f"{folder}: {entry['name']!r} is outside the model folder.")
+            if file.stat().st_size != entry["bytes"] or _checksum(_map_file(file)) != entry["checksum"]:
+                raise ModelFormatError(f"{file} is damaged: its size or checksum does not match the manifest.")
     except OSError as error:
         raise ModelFormatError(f"{folder}: {error.filename}: {error.strerror or error}") from None
     except (TypeError, KeyError) as error:
-        raise ModelFormatError(f"{folder}: {_MANIFEST} describes its files wrongly: {error}") from None
+        raise ModelFormatError(f"{folder}: {_MANIFEST} contains an invalid file list: {error}") from None
 
 
-def _mapped(file: Path) -> NDArray[np.uint8]:
+def _map_file(file: Path) -> NDArray[np.uint8]:
     return np.memmap(file, np.uint8, mode="r") if file.stat().st_size else np.zeros(0, np.uint8)
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The descriptions of the arrays, and of the checksums that follow them."""
+    """Write the arrays and the checksums of their blocks; return the manifest entries for both."""
     with path.open("wb") as file:
         entries = [_write_array(file, name, array) for name, array in arrays.items()]
         file.write(b"\0" * (-file.tell() % _ALIGNMENT))
         file.flush()
-        sums = _core.seals(np.memmap(path, np.uint8, mode="r") if file.tell() else np.zeros(0, np.uint8))
+        sums = _core.block_checksums(np.memmap(path, np.uint8, mode="r") if file.tell() else np.zeros(0, np.uint8))
         checksums = _write_array(file, "checksums", sums) | {"checksum": _checksum(sums)}
-        _flush(file)
+        flush_to_disk(file)
     return entries, checksums
 
 
 def _write_array(file: BinaryIO, name: str, array: NDArray[Any]) -> dict[str, Any]:
     if str(array.dtype) not in _DTYPES:
-        raise TypeError(f"array {name!r} has type {array.dtype}, which models do not hold")
+        raise TypeError(f"Array {name!r} has dtype {array.dtype}, which the model format does not support.")
     file.write(b"\0" * (-file.tell() % _ALIGNMENT))
     entry = {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "offset": file.tell()}
     file.write(np.ascontiguousarray(array, _DTYPES[str(array.dtype)]).reshape(-1).view(np.uint8).data)
     return entry
 
 
-def _sealed(manifest: Mapping[str, Any]) -> bytes:
-    """A manifest as it is written: its last line but one is the checksum of all bytes before that line."""
+def _seal(manifest: Mapping[str, Any]) -> bytes:
+    """Encode a manifest and append the checksum of all preceding bytes as its last entry."""
     text = json.dumps(manifest, indent=1).removesuffix("\n}") + ",\n"
     return f'{text} "checksum": "{_checksum(np.frombuffer(text.encode(), np.uint8))}"\n}}\n'.encode()
 
@@ -199,51 +249,13 @@ def _checksum(data: NDArray[Any]) -> str:
     return f"{_core.xxh64(data.view(np.uint8)):016x}"
 
 
-def check_place(path: str | os.PathLike[str]) -> None:
-    """Refuse a place that a model cannot be written to, because something else is there."""
-    place = Path(path)
-    if not place.name:
-        raise SaveError(f"{place} is not a place for a model: give the path of a folder")
-    if place.is_symlink() or (place.exists() and not place.is_dir()):
-        raise SaveError(f"{place} exists and is not a folder")
-    if place.is_dir() and any(place.iterdir()) and not _is_model(place):
-        raise SaveError(f"{place} exists and is not a Carya model, or holds other files too; it is left alone")
-
-
-def _is_model(place: Path) -> bool:
-    """Whether a folder holds a model, whole or damaged, and nothing else."""
+def _is_model(folder: Path) -> bool:
+    """Return whether a folder contains a model, intact or damaged, and no other files."""
     try:
-        manifest = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))
-        known = {Path(one["name"]).parts[0] for one in manifest.get("files", [])}
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        listed = {Path(entry["name"]).parts[0] for entry in manifest.get("files", [])}
     except (OSError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
         return False
-    if {entry.name for entry in place.iterdir()} - {_MANIFEST, _ARRAYS} - known:
+    if {entry.name for entry in folder.iterdir()} - {_MANIFEST, _ARRAYS} - listed:
         return False
     return isinstance(manifest, dict) and {"format", "kind", "arrays", "checksum"} <= manifest.keys()
-
-
-def size_on_disk(path: str | os.PathLike[str]) -> int:
-    """The bytes of a model folder's files."""
-    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
-
-
-def move_into_place(beside: Path, place: Path) -> None:
-    """Rename a new folder to its place. An old one there is exchanged for it in one step where the system can."""
-    if not place.exists():
-        beside.rename(place)
-    elif not _core.exchange_paths(os.fspath(beside), os.fspath(place)):
-        old = beside.with_suffix(".old")
-        place.rename(old)
-        beside.rename(place)
-        shutil.rmtree(old, ignore_errors=True)
-    with contextlib.suppress(OSError):  # make the rename itself last through a crash
-        folder = os.open(place.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _flush(file: Any | BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())

@@ -1,6 +1,6 @@
-"""Data sets: doors for those in files, real ones from a Debian package index, and generated worlds.
+"""Data sets: read and write files, build one from a Debian package index, or generate synthetic data.
 
-Each name is imported when it is first used, so that commands which need none of them start quickly.
+Each name is imported on first use, so that commands that need none of them start quickly.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Example, Matrices
     from carya.data.formats.vocabularies import read_vocabulary, write_vocabulary
     from carya.data.read_write import open_data, write_data
-    from carya.data.synthetic.generator import World, generate, make_world
-    from carya.data.synthetic.published_sizes import synthesise
+    from carya.data.synthetic.generator import SyntheticData, generate_data, make_world
+    from carya.data.synthetic.published_sizes import synthesize
     from carya.data.vocabulary import Vocabulary
 
 __all__ = [
     "Corpus",
     "Example",
     "Matrices",
+    "SyntheticData",
     "Vocabulary",
-    "World",
-    "generate",
+    "generate_data",
     "make_world",
     "open_data",
     "read_vocabulary",
-    "synthesise",
+    "synthesize",
     "write_data",
     "write_vocabulary",
 ]
 
-_HOMES = {
+_NAMES_BY_MODULE = {
     "carya.data.corpus": ("Corpus", "Example", "Matrices"),
     "carya.data.vocabulary": ("Vocabulary",),
     "carya.data.read_write": ("open_data", "write_data"),
-    "carya.data.synthetic.published_sizes": ("synthesise",),
-    "carya.data.synthetic.generator": ("World", "generate", "make_world"),
+    "carya.data.synthetic.published_sizes": ("synthesize",),
+    "carya.data.synthetic.generator": ("SyntheticData", "generate_data", "make_world"),
     "carya.data.formats.vocabularies": ("read_vocabulary", "write_vocabulary"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
+    for module, names in _NAMES_BY_MODULE.items():
         if name in names:
-            return getattr(importlib.import_module(home), name)
+            return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module 'carya.data' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""What the data doors give: texts with labels, or matrices where the features are already made."""
+"""The two forms of a data set: labeled texts, and matrices of features and labels."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text and the labels it has.
+    """A text and its labels.
 
     Attributes
     ----------
     text : str
     labels : tuple of str
-        Their ids, in the order of the file.
+        Label ids, in the order of the file.
 
     Examples
     --------
@@ -34,22 +34,22 @@ class Example:
 
 
 class Corpus:
-    """Texts with labels, one after the other; a file is read anew each time, and never whole.
+    """An iterable of labeled texts. Files are streamed, anew for every iteration, and never loaded completely.
 
     Parameters
     ----------
     examples : callable
-        Gives an iterator from the start.
+        Returns an iterator over all examples.
     source : str
-        What messages call it: mostly the path.
+        The name of the corpus in error messages, usually its path.
     vocabulary : Vocabulary, optional
-        The labels there are, if the source says so.
-    once : bool
-        It can be iterated only once, as standard input.
+        The known labels, if the source lists them.
+    single_pass : bool
+        Whether the corpus can be iterated only once, such as standard input.
     texts : callable, optional
-        Gives an iterator over the texts alone, for those who take the labels from `matrix`.
+        Returns an iterator over the texts alone, for callers that take the labels from `matrix`.
     matrix : Csr, optional
-        The labels of all texts, if they come that way: texts x labels of the vocabulary.
+        The labels of all texts, texts x labels of the vocabulary, if the source stores them as a matrix.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Corpus:
         *,
         source: str,
         vocabulary: Vocabulary | None = None,
-        once: bool = False,
+        single_pass: bool = False,
         texts: Callable[[], Iterator[str]] | None = None,
         matrix: Csr | None = None,
     ) -> None:
@@ -75,7 +75,8 @@ class Corpus:
         self.source = source
         self.vocabulary = vocabulary
         self.matrix = matrix
-        self._left: int | None = 1 if once else None
+        self._single_pass = single_pass
+        self._was_read = False
 
     @classmethod
     def of(
@@ -85,20 +86,21 @@ class Corpus:
         source: str = "examples",
         vocabulary: Vocabulary | None = None,
     ) -> Self:
-        """A corpus that is held in memory, from examples or pairs (text, labels)."""
-        held = [one if isinstance(one, Example) else Example(one[0], tuple(one[1])) for one in examples]
-        return cls(lambda: iter(held), source=source, vocabulary=vocabulary)
+        """Create an in-memory corpus from examples or pairs (text, labels)."""
+        stored = [
+            example if isinstance(example, Example) else Example(example[0], tuple(example[1])) for example in examples
+        ]
+        return cls(lambda: iter(stored), source=source, vocabulary=vocabulary)
 
     def __iter__(self) -> Iterator[Example]:
-        if self._left is not None:
-            if self._left == 0:
-                raise InputError(f"{self.source} can be read only once")
-            self._left -= 1
+        if self._single_pass and self._was_read:
+            raise InputError(f"{self.source} can be read only once.")
+        self._was_read = True
         return self._examples()
 
     def texts(self) -> Iterator[str]:
-        """The texts without their labels."""
-        return (one.text for one in self) if self._texts is None else self._texts()
+        """Return an iterator over the texts without their labels."""
+        return (example.text for example in self) if self._texts is None else self._texts()
 
     def __repr__(self) -> str:
         return f"Corpus({self.source!r}, vocabulary={self.vocabulary!r})"
@@ -106,7 +108,7 @@ class Corpus:
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """Features and labels as matrices; rows belong together.
+    """Feature and label matrices with the same rows.
 
     Attributes
     ----------
@@ -115,9 +117,9 @@ class Matrices:
     vocabulary : Vocabulary, optional
         The labels of the columns of Y.
     source : str
-        What messages call it.
+        The name of the data in error messages.
     widths_known : bool
-        Whether the data say how many columns there are; else there may be more, empty ones behind those read.
+        Whether the source states the numbers of columns. If not, X and Y end with the last column that has an entry.
 
     Examples
     --------
@@ -134,13 +136,31 @@ class Matrices:
 
     def __post_init__(self) -> None:
         if self.X.shape[0] != self.Y.shape[0]:
-            raise InputError(f"{self.source}: X has {self.X.shape[0]} rows, Y has {self.Y.shape[0]}")
+            raise InputError(f"{self.source}: X has {self.X.shape[0]} rows, but Y has {self.Y.shape[0]}.")
         if self.vocabulary is not None and len(self.vocabulary) != self.Y.shape[1]:
             raise InputError(
-                f"{self.source}: Y has {self.Y.shape[1]} columns, {self.vocabulary.source} has "
-                f"{len(self.vocabulary)} labels"
+                f"{self.source}: Y has {self.Y.shape[1]} columns, but {self.vocabulary.source} has "
+                f"{len(self.vocabulary)} labels."
             )
 
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        Y: Any,
+        vocabulary: Vocabulary | None = None,
+        source: str = "matrices",
+        *,
+        names: tuple[str, str] = ("X", "Y"),
+    ) -> Self:
+        """Validate and convert features and labels; `names` are their names in error messages."""
+        from carya.core import validation
+
+        features = validation.check_features(X, names[0])
+        labels = validation.check_labels(Y, names[1])
+        converted = features.dense if features.widths[1] else features.sparse.to_scipy()
+        return cls(converted, labels.to_scipy(), vocabulary, source)
+
     def __repr__(self) -> str:
-        (rows, width), labels = self.X.shape, self.Y.shape[1]
-        return f"Matrices({self.source!r}, {rows:,} rows, {width:,} features, {labels:,} labels)"
+        (rows, n_features), n_labels = self.X.shape, self.Y.shape[1]
+        return f"Matrices({self.source!r}, {rows:,} rows, {n_features:,} features, {n_labels:,} labels)"

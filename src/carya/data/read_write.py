@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from carya.data.corpus import Corpus, Example, Matrices
-from carya.data.formats.detection import check_format, format_to_read, format_to_write
+from carya.data.corpus import Corpus, Matrices
+from carya.data.formats.detection import check_format, choose_format, detect_format
 from carya.data.formats.folder_files import PARTS
-from carya.data.formats.matrices.pecos import checked_matrices, read_pecos, read_raw_texts, write_pecos
-from carya.data.formats.texts.annif import read_annif, read_annif_folder, write_annif
-from carya.data.formats.texts.jsonl import read_jsonl, write_jsonl
-from carya.data.formats.texts.parquet import read_parquet, write_parquet
-from carya.data.formats.texts.tables import read_csv, read_tsv, write_csv, write_tsv
-from carya.data.formats.texts.text_files import read_pair, read_texts, write_pair, write_texts
+from carya.data.formats.registry import Content
 from carya.data.formats.vocabularies import read_vocabulary
-from carya.data.io.files import PathLike, is_standard, shown
+from carya.data.io.files import PathLike, display_name, is_stdio
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError, ParameterError
 
@@ -33,32 +26,32 @@ def open_data(
     label_separator: str | None = None,
     vocabulary: Vocabulary | PathLike | None = None,
 ) -> Corpus | Matrices:
-    r"""A data set from a file or folder: texts with labels, or matrices where it holds features.
+    r"""Open a data set: labeled texts, or matrices if the data contains features.
 
     Parameters
     ----------
     path : path
-        A file, compressed or not, a folder, or ``-`` for standard input. ``docs/data.md`` shows all formats.
-    part : "train", "test" or "dev"
-        Which part of a folder; a file has only one.
+        A file, compressed or not, a folder, or ``-`` for standard input. ``docs/data.md`` describes all formats.
+    part : {"train", "test", "dev"}
+        The part of a folder to read; ignored for files.
     format : str, optional
-        What it is, where its suffix or content does not tell: ``jsonl``, ``csv``, ``tsv``, ``parquet``, ``annif``,
-        ``annif-folder``, ``pair``, ``texts``, ``x-transformer``, ``xmc``, ``svmlight`` or ``pecos``.
+        The name of the format, such as ``"jsonl"``; a key of ``carya.data.formats.registry.FORMATS``. By default it is
+        detected from the suffix or the content.
     labels : path, optional
-        The labels, a line for each line of `path`.
+        A file with one line of labels per line of `path`.
     text_column : str
-        The column or key of the text; several with commas between are joined by a space.
+        The column or key of the text. The texts of several columns, separated by commas, are joined by spaces.
     label_column : str or None
-        The column or key of the labels; None if there are none to read.
+        The column or key of the labels; None to read texts without labels.
     label_separator : str, optional
-        What separates labels in a string: ``;`` in CSV and TSV, a TAB in files of labels, if not given.
+        The separator of labels in a string. Default: ``;`` in CSV and TSV, a TAB in files of labels.
     vocabulary : Vocabulary or path, optional
-        The labels there are, for data that does not bring its own.
+        The known labels, for data that does not list them.
 
     Returns
     -------
     Corpus or Matrices
-        A corpus reads its files while it is iterated, so errors in them are found then.
+        A corpus reads its files while it is iterated; errors in them are raised then.
 
     Examples
     --------
@@ -70,19 +63,19 @@ def open_data(
     [Example(text='a red apple', labels=('fruit', 'red')), Example(text='a pear', labels=('fruit',))]
     """
     _check_options(part, label_separator)
-    if not is_standard(path) and not Path(path).exists():
-        raise InputError(f"{shown(path)}: No such file or directory")
-    name = format or format_to_read(path, part, labels)
-    given = {
+    if not is_stdio(path) and not Path(path).exists():
+        raise InputError(f"{display_name(path)}: No such file or directory.")
+    name = format or detect_format(path, part, labels)
+    is_set = {
         "labels": labels is not None,
         "text_column": text_column != "text",
-        "label_column": label_column not in ("labels", None),  # not to read labels is for formats that can
+        "label_column": label_column not in ("labels", None),  # formats without label columns ignore None
         "label_separator": label_separator is not None,
     }
-    form = check_format(name, path, given)
+    form = check_format(name, path, [option for option, was_set in is_set.items() if was_set])
     if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
         vocabulary = read_vocabulary(vocabulary)
-    options: dict[str, Any] = {
+    options = {
         "part": part,
         "labels": labels,
         "text_column": text_column,
@@ -90,12 +83,11 @@ def open_data(
         "label_separator": label_separator,
         "vocabulary": vocabulary,
     }
-    known = {one: options[one] for one in form.options}
-    if name in _WHOLE:
-        return _WHOLE[name](path, **known)
-    return Corpus(
-        partial(_STREAMED[name], path, **known), source=shown(path), vocabulary=vocabulary, once=is_standard(path)
-    )
+    read = partial(form.load(form.read), path, **{option: options[option] for option in form.options})
+    if form.is_stream:
+        return Corpus(read, source=display_name(path), vocabulary=vocabulary, single_pass=is_stdio(path))
+    data: Corpus | Matrices = read()
+    return data
 
 
 def write_data(
@@ -107,24 +99,24 @@ def write_data(
     labels: PathLike | None = None,
     label_separator: str | None = None,
 ) -> int:
-    """Write a data set to a file or folder, and give the number of its rows.
+    """Write a data set to a file or folder and return its number of rows.
 
-    A file appears when all of it is written, or not at all.
+    Files are written atomically: complete, or not at all.
 
     Parameters
     ----------
     path : path
-        The suffix tells the format, and how to compress it; a path without a suffix is a folder.
+        The suffix selects the format and the compression; a path without a suffix is a folder.
     data : Corpus or Matrices
-    part : "train", "test" or "dev"
-        Which part of a folder; a file has only one.
+    part : {"train", "test", "dev"}
+        The part of a folder to write; ignored for files.
     format : str, optional
-        What to write, where the suffix does not tell: ``jsonl``, ``csv``, ``tsv``, ``parquet``, ``annif``, ``pair`` or
-        ``texts`` for a corpus, ``xmc``, ``svmlight`` or ``pecos`` for matrices.
+        The name of the format if the suffix does not determine it, as in :func:`open_data`. Some formats can only be
+        read.
     labels : path, optional
-        Where to write the labels, if `path` is to hold only the texts.
+        The file to write the labels to, if `path` is to contain only the texts.
     label_separator : str, optional
-        What separates labels in a string, as in :func:`open_data`.
+        The separator of labels in a string, as in :func:`open_data`.
 
     Examples
     --------
@@ -138,81 +130,26 @@ def write_data(
     """
     _check_options(part, label_separator)
     if not isinstance(data, Corpus | Matrices):
-        raise InputError(f"data must be a Corpus or Matrices, got {type(data).__name__}; Corpus.of makes one of a list")
-    holds = "texts" if isinstance(data, Corpus) else "features"
-    name = format or format_to_write(path, holds, labels)
-    given = {"labels": labels is not None, "label_separator": label_separator is not None}
-    form = check_format(name, path, given, write=True)
-    if form.holds != holds:
-        raise InputError(f"{path}: the format {name!r} holds {form.holds}, {data.source} has {holds}")
+        raise InputError(
+            f"data must be a Corpus or Matrices, got {type(data).__name__}. Convert a list with Corpus.of."
+        )
+    content: Content = "texts" if isinstance(data, Corpus) else "features"
+    name = format or choose_format(path, content, labels)
+    options = {"labels": labels, "label_separator": label_separator}
+    form = check_format(name, path, [option for option, value in options.items() if value is not None], write=True)
+    if form.content != content:
+        raise InputError(f"{path}: The format {name!r} stores {form.content}, but {data.source} contains {content}.")
     if isinstance(data, Matrices):
-        data = checked_matrices(data.X, data.Y, data.vocabulary, data.source)
-    options: dict[str, Any] = {"part": part, "labels": labels, "label_separator": label_separator}
-    return _WRITERS[name](path, data, **{one: options[one] for one in options.keys() & form.options})
+        data = Matrices.of(data.X, data.Y, data.vocabulary, data.source)
+    options["part"] = part
+    rows: int = form.load(form.write)(
+        path, data, **{option: value for option, value in options.items() if option in form.options}
+    )
+    return rows
 
 
 def _check_options(part: str, label_separator: str | None) -> None:
     if part not in PARTS:
-        raise ParameterError(f"the part must be one of {', '.join(PARTS)}; got {part!r}")
+        raise ParameterError(f"part must be one of {', '.join(PARTS)}, got {part!r}.")
     if label_separator == "":
-        raise ParameterError("the label separator must not be empty")
-
-
-def _read_xmc(path: PathLike, **options: Any) -> Matrices:
-    from carya.data.formats.matrices.xmc import read_xmc
-
-    return read_xmc(path, **options)
-
-
-def _read_svmlight(path: PathLike, **options: Any) -> Matrices:
-    from carya.data.formats.matrices.svmlight import read_svmlight
-
-    return read_svmlight(path, **options)
-
-
-def _write_xmc(path: PathLike, matrices: Matrices) -> int:
-    from carya.data.formats.matrices.xmc import write_xmc
-
-    return write_xmc(path, matrices)
-
-
-def _write_svmlight(path: PathLike, matrices: Matrices) -> int:
-    from carya.data.formats.matrices.svmlight import write_svmlight
-
-    return write_svmlight(path, matrices)
-
-
-#: What gives an iterator of examples.
-_STREAMED: dict[str, Callable[..., Iterator[Example]]] = {
-    "jsonl": read_jsonl,
-    "csv": read_csv,
-    "tsv": read_tsv,
-    "parquet": read_parquet,
-    "annif": read_annif,
-    "annif-folder": read_annif_folder,
-    "pair": read_pair,
-}
-
-
-#: What gives a corpus or matrices, and knows their vocabulary.
-_WHOLE: dict[str, Callable[..., Corpus | Matrices]] = {
-    "texts": read_texts,
-    "x-transformer": read_raw_texts,
-    "xmc": _read_xmc,
-    "svmlight": _read_svmlight,
-    "pecos": read_pecos,
-}
-
-
-_WRITERS: dict[str, Callable[..., int]] = {
-    "jsonl": write_jsonl,
-    "csv": write_csv,
-    "tsv": write_tsv,
-    "parquet": write_parquet,
-    "annif": write_annif,
-    "pair": write_pair,
-    "texts": write_texts,
-    "xmc": _write_xmc,
-    "svmlight": _write_svmlight,
-    "pecos": write_pecos,
-}
+        raise ParameterError("label_separator must not be empty.")

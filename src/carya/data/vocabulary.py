@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from carya.errors import InputError
 
+if TYPE_CHECKING:
+    from carya.core.label_index import LabelIndex
+
 
 class Vocabulary:
-    """The labels there are, in the order of their columns.
+    """The known labels, in the order of their columns.
 
     Parameters
     ----------
     ids : iterable of str
-        All different; often URIs.
+        Distinct ids, often URIs.
     names : iterable of str, optional
-        What people call them, one for each id; the ids themselves if not given.
+        One human-readable name per id; the ids themselves if not given.
     source : str
-        What messages call it.
+        The name of the vocabulary in error messages.
 
     Examples
     --------
     >>> vocabulary = Vocabulary(["yso:p10", "yso:p11"], ["awareness", "service"])
-    >>> vocabulary.row("yso:p11"), vocabulary.names[1], len(vocabulary), "yso:p12" in vocabulary
+    >>> vocabulary.number("yso:p11"), vocabulary.names[1], len(vocabulary), "yso:p12" in vocabulary
     (1, 'service', 2, False)
+    >>> vocabulary.index.find_name("awareness")
+    0
     """
 
     def __init__(self, ids: Iterable[str], names: Iterable[str] | None = None, *, source: str = "vocabulary") -> None:
@@ -31,28 +39,27 @@ class Vocabulary:
         self.names: list[str] = self.ids if names is None else list(names)
         self.source = source
         if len(self.ids) != len(self.names):
-            raise InputError(f"{source}: {len(self.ids)} ids, {len(self.names)} names")
-        self._rows = {one: row for row, one in enumerate(self.ids)}
-        if len(self._rows) != len(self.ids):
-            twice = next(one for row, one in enumerate(self.ids) if self._rows[one] != row)
-            raise InputError(f"{source}: the label {twice!r} occurs twice")
-        self._by_name: dict[str, str] | None = None
+            raise InputError(f"{source}: Expected {len(self.ids)} names, one per id, got {len(self.names)}.")
+        if len(set(self.ids)) != len(self.ids):
+            ((repeated, _),) = Counter(self.ids).most_common(1)
+            raise InputError(f"{source}: Label {repeated!r} occurs more than once.")
 
-    def row(self, one: str) -> int:
-        """The number of a label, from 0; raises InputError for a label that is not in it."""
-        try:
-            return self._rows[one]
-        except KeyError:
-            raise InputError(f"{self.source}: there is no label {one!r}") from None
+    @cached_property
+    def index(self) -> LabelIndex:
+        """The index for lookups by id or name."""
+        from carya.core.label_index import LabelIndex  # NumPy takes longer to import than a small vocabulary to read
 
-    def named(self, name: str) -> str | None:
-        """The id of the first label of that name; None if there is none."""
-        if self._by_name is None:
-            self._by_name = dict(zip(reversed(self.names), reversed(self.ids), strict=True))
-        return self._by_name.get(name)
+        return LabelIndex(self.ids, self.names)
 
-    def __contains__(self, one: object) -> bool:
-        return one in self._rows
+    def number(self, label_id: str) -> int:
+        """Return the number of the label with this id, from 0; raise InputError if the id is unknown."""
+        number = self.index.find_id(label_id)
+        if number is None:
+            raise InputError(f"{self.source}: Unknown label {label_id!r}.")
+        return number
+
+    def __contains__(self, label_id: object) -> bool:
+        return isinstance(label_id, str) and self.index.find_id(label_id) is not None
 
     def __len__(self) -> int:
         return len(self.ids)

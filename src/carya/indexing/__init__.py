@@ -1,4 +1,4 @@
-"""Phase 1, semantic label indexing: from labels and features to a label tree."""
+"""Phase 1, semantic label indexing: build a label tree from features and labels."""
 
 from carya.indexing.clustering import cluster, random_tree
 from carya.indexing.indexer import Indexer

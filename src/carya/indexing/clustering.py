@@ -1,4 +1,4 @@
-"""Label trees by recursive partitioning (paper, algorithm 1)."""
+"""Build label trees by recursive partitioning (algorithm 1 in the paper)."""
 
 from __future__ import annotations
 
@@ -7,48 +7,51 @@ import numpy as np
 from carya import _core
 from carya.core.matrices import Features
 from carya.core.progress import Report
+from carya.core.rules import Integer
 from carya.errors import ParameterError
 from carya.trees.label_tree import LabelTree
 
-#: More levels than any tree needs: unbalanced trees stop by themselves.
-_MANY = 64
+#: An upper bound that no tree reaches; unbalanced trees stop growing at `max_leaf_size`.
+_MAX_LEVELS = 64
+#: Iterations of a split stop when less than this fraction of the labels change sides.
+_MIN_MOVED = 0.01
 
 
-def plan(n_labels: int, branching: int, max_leaf: int, max_depth: int | None) -> list[int]:
-    """Into how many clusters each level of a balanced tree cuts those of the level above.
+def plan(n_labels: int, branching: int, max_leaf_size: int, max_depth: int | None) -> list[int]:
+    """Return the number of children per cluster at each level of a balanced tree.
 
-    Full levels have `branching` children; what does not divide is left to the root, which has fewer. With `max_depth`
-    layers at most, the last clusters may be larger than `max_leaf`.
+    The clusters at all levels have `branching` children, except for the root, which has as many as necessary. If
+    `max_depth` limits the number of layers, leaf clusters can be larger than `max_leaf_size`.
 
-    >>> plan(22_367, 32, 100, None)          # 7 clusters, then 7 x 32 = 224 of at most 100 labels
+    >>> plan(22_367, 32, 100, None)          # 7 clusters, then 7 x 32 = 224 clusters with at most 100 labels each
     [7, 32]
     >>> plan(80, 32, 100, None)
     []
     """
-    for value, name, least in (
-        (branching, "branching", 2),
-        (max_leaf, "max_leaf", 1),
-        (max_depth or 1, "max_depth", 1),
+    for value, name, rule in (
+        (branching, "branching", Integer(2)),
+        (max_leaf_size, "max_leaf_size", Integer(1)),
+        (max_depth or 1, "max_depth", Integer(1)),
     ):
-        if value < least:
-            raise ParameterError(f"{name} must be an integer of at least {least}, got {value!r}")
-    needed = -(-n_labels // max_leaf)
+        if not rule.allows(value):
+            raise ParameterError(f"{name} must be {rule.text}, got {value!r}.")
+    n_leaves = -(-n_labels // max_leaf_size)
     levels = 0
-    while branching**levels < needed:
+    while branching**levels < n_leaves:
         levels += 1
     if max_depth is not None and levels > max_depth - 1:
         levels = max_depth - 1
         return [branching] * levels
     if levels == 0:
         return []
-    return [-(-needed // branching ** (levels - 1))] + [branching] * (levels - 1)
+    return [-(-n_leaves // branching ** (levels - 1))] + [branching] * (levels - 1)
 
 
 def cluster(
     representation: Features,
     *,
     branching: int = 32,
-    max_leaf: int = 100,
+    max_leaf_size: int = 100,
     max_depth: int | None = None,
     spherical: bool = True,
     balanced: bool = True,
@@ -58,36 +61,37 @@ def cluster(
     threads: int = 1,
     report: Report = None,
 ) -> LabelTree:
-    """A label tree by (spherical) k-means, level by level.
+    """Build a label tree level by level with (spherical) k-means.
 
     Parameters
     ----------
-    representation : Features, one row a label
+    representation : Features
+        One row per label.
     branching : int
-        B, the most children of a cluster.
-    max_leaf : int
-        The most labels in a last cluster.
+        B, the maximum number of children per cluster.
+    max_leaf_size : int
+        The maximum number of labels per leaf cluster.
     max_depth : int, optional
-        The most layers; 1 gives no clusters at all.
+        The maximum number of layers; 1 means no clusters.
     spherical : bool
-        Compare by angle; otherwise by distance.
+        Whether to compare labels by cosine similarity instead of Euclidean distance.
     balanced : bool
-        Clusters of equal size; otherwise whatever k-means finds.
+        Whether to create clusters of equal size.
     bisect : bool
-        Reach B clusters by splits in two; otherwise with B centres at once.
+        Whether to create the B clusters by repeated bisection instead of B-means.
     """
-    shape = plan(representation.rows, branching, max_leaf, max_depth)
+    shape = plan(representation.rows, branching, max_leaf_size, max_depth)
     if not balanced:
-        shape = [branching] * (_MANY if max_depth is None else max_depth - 1)
+        shape = [branching] * (_MAX_LEVELS if max_depth is None else max_depth - 1)
     levels = _core.partition(
         representation.native,
         shape,
-        0 if balanced else max_leaf,
+        0 if balanced else max_leaf_size,
         spherical,
         balanced,
         bisect,
         max_iter,
-        0.01,
+        _MIN_MOVED,
         seed,
         max(threads, 1),
         report,
@@ -96,17 +100,17 @@ def cluster(
 
 
 def random_tree(
-    n_labels: int, *, branching: int = 32, max_leaf: int = 100, max_depth: int | None = None, seed: int = 0
+    n_labels: int, *, branching: int = 32, max_leaf_size: int = 100, max_depth: int | None = None, seed: int = 0
 ) -> LabelTree:
-    """A balanced tree with the labels in random order: what clustering has to beat.
+    """Build a balanced tree with randomly assigned labels, as a baseline for clustering.
 
-    >>> random_tree(1000, branching=4, max_leaf=100).level_sizes
+    >>> random_tree(1000, branching=4, max_leaf_size=100).level_sizes
     (1, 3, 12, 1000)
     """
     place = np.random.default_rng(seed).permutation(n_labels)
     clusters = []
     size = 1
-    for parts in plan(n_labels, branching, max_leaf, max_depth):
-        size *= parts
+    for children in plan(n_labels, branching, max_leaf_size, max_depth):
+        size *= children
         clusters.append((place * min(size, n_labels) // n_labels).astype(np.int32))
     return LabelTree.from_clusters(clusters, n_labels)

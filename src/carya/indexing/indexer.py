@@ -1,4 +1,4 @@
-"""From a user's parameters to a label tree: which representation, which clustering."""
+"""Build a label tree with the label representation and the clustering selected by the parameters."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from carya.errors import InputError
 from carya.indexing import clustering, representations
 from carya.trees.label_tree import LabelTree
 
-#: The representations, by name.
+#: The names of the label representations.
 REPRESENTATIONS = ("pifa", "pii", "pifa+lf", "pifa-concat-lf", "lf", "graph", "pifa-concat-graph", "spectral")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Indexer:
-    """Phase 1 with its settings; :meth:`build` makes the tree. The parameters are those of :class:`carya.XRLinear`."""
+    """Builder of label trees; its attributes are the parameters of :class:`carya.XRLinear` with the same names."""
 
     branching: int
-    max_leaf: int
+    max_leaf_size: int
     max_depth: int | None
     representation: str
     alpha: float | ArrayLike
@@ -38,48 +38,50 @@ class Indexer:
         self,
         features: Features,
         labels: Csr,
-        label_features: FeaturesLike | None,
+        label_features: FeaturesLike | None = None,
         *,
         label_graph: LabelsLike | None = None,
         threads: int,
         progress: Progress,
-        shared: dict[object, Features] | None = None,
+        cache: dict[object, Features] | None = None,
     ) -> LabelTree:
-        """The tree over the labels of some training rows.
+        """Build a label tree from the training data.
 
         Parameters
         ----------
-        features : Features, n rows
-        labels : Csr, n rows x labels; values weigh the rows
-        label_features : anything `checks.features` takes, one row a label, or None
-        label_graph : anything `checks.labels` takes, labels x labels, or None
-            How strongly labels are linked; None is by the rows they have in common.
-        shared : dict, optional
-            Representations of the same labels, for trees that differ in other things only.
+        features : Features
+            The features of the training rows.
+        labels : Csr of shape (rows, labels)
+            The labels of the training rows; the values are row weights.
+        label_features : features with one row per label, optional
+        label_graph : matrix of shape (labels, labels), optional
+            Edge weights between labels; by default, the numbers of co-occurrences.
+        cache : dict, optional
+            Label representations of the same data, shared by trees with the same representation settings.
         """
-        own = self._own_features(label_features, labels.cols)
-        links = self._links(label_graph, labels)
+        own_features = self._check_label_features(label_features, labels.cols)
+        edges = self._check_label_graph(label_graph, labels)
         if self.clustering == "random":
             return clustering.random_tree(
                 labels.cols,
                 branching=self.branching,
-                max_leaf=self.max_leaf,
+                max_leaf_size=self.max_leaf_size,
                 max_depth=self.max_depth,
                 seed=self.seed,
             )
-        if self.max_depth == 1 or labels.cols <= self.max_leaf:
+        if self.max_depth == 1 or labels.cols <= self.max_leaf_size:
             return LabelTree.flat(labels.cols)
         key = self._representation_key()
-        representation = None if shared is None else shared.get(key)
+        representation = None if cache is None else cache.get(key)
         if representation is None:
-            representation = self._represent(features, labels, own, links, threads, progress)
-            if shared is not None:
-                shared[key] = representation
-        with progress.stage("build the label tree") as report:
+            representation = self._represent(features, labels, own_features, edges, threads, progress)
+            if cache is not None:
+                cache[key] = representation
+        with progress.stage("build label tree") as report:
             return clustering.cluster(
                 representation,
                 branching=self.branching,
-                max_leaf=self.max_leaf,
+                max_leaf_size=self.max_leaf_size,
                 max_depth=self.max_depth,
                 spherical=self.clustering == "spherical",
                 balanced=self.balanced,
@@ -90,7 +92,7 @@ class Indexer:
             )
 
     def _representation_key(self) -> object:
-        """What a representation depends on besides the data."""
+        """Return the settings on which the representation depends."""
         return (
             self.representation,
             self.index_features,
@@ -103,58 +105,61 @@ class Indexer:
         self,
         features: Features,
         labels: Csr,
-        own: Features | None,
-        links: Csr | None,
+        own_features: Features | None,
+        edges: Csr | None,
         threads: int,
         progress: Progress,
     ) -> Features:
-        with progress.stage("represent the labels") as report:
-            if self.representation == "lf" and own is not None:
-                representation = own
+        with progress.stage("represent labels") as report:
+            if self.representation == "lf" and own_features is not None:
+                representation = own_features
             elif self.representation == "pii":
                 representation = representations.pii(labels)
             elif self.representation == "spectral":
                 representation = representations.spectral(labels, seed=self.seed)
-            elif self.representation == "graph" and links is not None:
-                representation = representations.graph(links, seed=self.seed)
+            elif self.representation == "graph" and edges is not None:
+                representation = representations.graph(edges, seed=self.seed)
             else:
                 representation = representations.pifa(
                     features, labels, keep=self.index_features, threads=threads, report=report
                 )
-                if self.representation == "pifa+lf" and own is not None:
-                    representation = representations.pifa_with_features(representation, own, self.alpha)
-                elif self.representation == "pifa-concat-lf" and own is not None:
-                    representation = representations.concatenate(representation, own)
-                elif self.representation == "pifa-concat-graph" and links is not None:
-                    places = representations.unit(representations.graph(links, seed=self.seed))
-                    representation = representations.concatenate(representation, places)
+                if self.representation == "pifa+lf" and own_features is not None:
+                    representation = representations.pifa_with_features(representation, own_features, self.alpha)
+                elif self.representation == "pifa-concat-lf" and own_features is not None:
+                    representation = representations.concatenate(representation, own_features)
+                elif self.representation == "pifa-concat-graph" and edges is not None:
+                    embedding = representations.normalize(representations.graph(edges, seed=self.seed))
+                    representation = representations.concatenate(representation, embedding)
         if self.clustering == "spherical" and self.representation not in ("pifa", "pii"):
-            representation = representations.unit(representation)
+            representation = representations.normalize(representation)
         return representation
 
-    def _links(self, label_graph: LabelsLike | None, labels: Csr) -> Csr | None:
-        """The graph of labels, if it is wanted; given and unwanted is an error."""
+    def _check_label_graph(self, label_graph: LabelsLike | None, labels: Csr) -> Csr | None:
+        """Return the label graph if the representation uses one; raise InputError if it is given but not used."""
         if "graph" not in self.representation:
             if label_graph is not None:
-                raise InputError(f"label_graph is given but representation={self.representation!r} does not use it")
+                raise InputError(
+                    f"label_graph is not used by representation={self.representation!r}. Omit it, or use a "
+                    "representation with 'graph' in its name."
+                )
             return None
         if label_graph is None:
-            return representations.occurring_together(labels)
-        links = validation.labels(label_graph, "label_graph")
-        if links.rows != labels.cols:
-            raise InputError(f"label_graph has {links.rows} rows, Y has {labels.cols} labels")
-        return links
+            return representations.cooccurrence_graph(labels)
+        edges = validation.check_labels(label_graph, "label_graph")
+        if edges.rows != labels.cols:
+            raise InputError(f"label_graph must have one row per label ({labels.cols}), got {edges.rows} rows.")
+        return edges
 
-    def _own_features(self, label_features: FeaturesLike | None, n_labels: int) -> Features | None:
-        """The labels' own features, if they are wanted; wanted and missing, or given and unwanted, is an error."""
-        wanted = "lf" in self.representation.replace("-", "+").split("+")
+    def _check_label_features(self, label_features: FeaturesLike | None, n_labels: int) -> Features | None:
+        """Return the label features if the representation uses them; raise InputError if missing or not used."""
+        used = "lf" in self.representation.replace("-", "+").split("+")
         if label_features is None:
-            if wanted:
-                raise InputError(f"representation={self.representation!r} needs label_features in fit")
+            if used:
+                raise InputError(f"representation={self.representation!r} requires label_features in fit.")
             return None
-        if not wanted:
-            raise InputError(f"label_features are given but representation={self.representation!r} does not use them")
-        own = validation.features(label_features, "label_features")
-        if own.rows != n_labels:
-            raise InputError(f"label_features have {own.rows} rows, Y has {n_labels} labels")
-        return own
+        if not used:
+            raise InputError(
+                f"label_features is not used by representation={self.representation!r}. Omit it, or use a "
+                "representation with 'lf' in its name."
+            )
+        return validation.check_label_features(label_features, n_labels)

@@ -1,7 +1,7 @@
-"""Phase 2, machine-learned matching: which clusters, and so which rows, each label is trained on."""
+"""Phase 2, machine-learned matching: select the clusters for each row, and thus the training rows of each label."""
 
-from carya.matching.negatives import Negatives, union
-from carya.matching.overlapping_clusters import overlap, within
-from carya.matching.targets import Costs, level_targets
+from carya.matching.negatives import Negatives, union_shortlists
+from carya.matching.overlapping_clusters import add_leaves, restrict_targets
+from carya.matching.targets import RelevanceCosts, level_targets
 
-__all__ = ["Costs", "Negatives", "level_targets", "overlap", "union", "within"]
+__all__ = ["Negatives", "RelevanceCosts", "add_leaves", "level_targets", "restrict_targets", "union_shortlists"]

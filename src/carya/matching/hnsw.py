@@ -1,14 +1,13 @@
-"""Nearest dense vectors by walking a graph of neighbours: HNSW (Malkov and Yashunin 2020), as usearch builds it.
+"""Approximate nearest-neighbor search over dense vectors with an HNSW graph (Malkov and Yashunin 2020), using usearch.
 
-A graph is kept as the library's own bytes. They are read by code that trusts them, so :func:`check_bytes` looks at
-every link first: what comes from a file is either a graph that can be walked or a ModelFormatError.
+Graphs are stored in usearch's serialization format. usearch does not validate the data it reads, so :func:`check_bytes`
+checks the header and every link first and raises ModelFormatError if the graph is invalid.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import importlib.util
 import sys
 import threading
@@ -18,180 +17,180 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from carya.core.extras import require
 from carya.core.progress import Report
-from carya.errors import ModelFormatError, ParameterError
+from carya.errors import ModelFormatError
 
-#: How vectors lie in the graph. Half precision halves its bytes and walks faster; exact scores come from elsewhere.
+#: Half precision halves the size of the graph and makes searching it faster; exact scores are computed elsewhere.
 _SCALAR, _SCALAR_CODE, _SCALAR_BYTES = "f16", 12, 2
 _MAGIC = b"usearch"
 _METRIC, _METRIC_CODE = "ip", ord("i")
 _KEY_CODE, _SLOT_CODE = 14, 15
+_BUILD_BLOCK = 4096  # number of vectors added at a time; progress and Ctrl-C are handled between blocks
 
-# The layout of the bytes: how many vectors and the bytes of each; the vectors; 64 bytes on what they are; five numbers
-# on the graph; the level of each node; the nodes, each with its key, its level and, for every level it is on, a list of
-# links with their number before it.
-_ABOUT, _GRAPH = 64, 40
-_NODE_HEAD, _COUNT, _LINK = 10, 4, 4
+# The serialized layout consists of the number of vectors and the number of bytes per vector; the vectors; a 64-byte
+# header that describes them; five integers that describe the graph; the level of each node; and the nodes. Each node
+# consists of its key, its level and, for every level it is on, the number of links followed by the links.
+_HEADER, _GRAPH_HEADER = 64, 40
+_NODE_HEADER, _COUNT, _LINK = 10, 4, 4
 
 
-class Graph:
-    """A graph over the rows of a dense matrix; near is a large inner product.
+class HnswGraph:
+    """HNSW graph of the rows of a dense matrix, for inner-product search.
 
     Examples
     --------
     >>> import numpy as np
     >>> vectors = np.eye(4, dtype=np.float32)
-    >>> graph = Graph.build(vectors)
-    >>> items, products = graph.search(vectors[:2], count=1, width=8)
+    >>> graph = HnswGraph.build(vectors)
+    >>> items, products = graph.search(vectors[:2], count=1, ef_search=8)
     >>> items.tolist()
     [[0], [1]]
     """
 
     def __init__(self, index: Any, data: NDArray[np.uint8]) -> None:
         self._index = index
-        self._lock = threading.Lock()  # a search has scratch that belongs to the index
+        self._lock = threading.Lock()  # searches share the index's scratch memory
         self.data = data
 
     @classmethod
     def build(
-        cls, vectors: NDArray[np.float32], *, connectivity: int = 16, width: int = 128, report: Report = None
+        cls, vectors: NDArray[np.float32], *, connectivity: int = 16, ef_construction: int = 128, report: Report = None
     ) -> Self:
-        """The graph of some vectors, shape (items, dimensions).
+        """Build a graph from vectors of shape (items, dimensions).
 
-        Built by one thread: which links there are depends on the order of arrival, and the same vectors should give the
-        same bytes whatever the number of cores.
+        The graph is built in one thread because the links depend on the order of insertion, and the same vectors must
+        produce the same bytes regardless of the number of cores.
 
         Parameters
         ----------
         connectivity : int
-            Links of a node; on the lowest level twice as many.
-        width : int
-            Candidates looked at for the links of a new node.
+            The number of links per node; doubled at the lowest level.
+        ef_construction : int
+            The number of candidates considered for the links of a new node.
         """
         index = _usearch().Index(
             ndim=vectors.shape[1],
             metric=_METRIC,
             dtype=_SCALAR,
             connectivity=connectivity,
-            expansion_add=width,
+            expansion_add=ef_construction,
             enable_key_lookups=False,
         )
-        step = max(1, min(4096, len(vectors)))  # in pieces, so that Ctrl-C and progress get their turn
-        for first in range(0, len(vectors), step):
-            piece = vectors[first : first + step]
-            index.add(np.arange(first, first + len(piece), dtype=np.uint64), piece, threads=1)
+        for first in range(0, len(vectors), _BUILD_BLOCK):
+            block = vectors[first : first + _BUILD_BLOCK]
+            index.add(np.arange(first, first + len(block), dtype=np.uint64), block, threads=1)
             if report is not None:
-                report(first + len(piece), len(vectors))
+                report(first + len(block), len(vectors))
         data = np.frombuffer(index.save(), np.uint8)
         return cls(index, data)
 
     @classmethod
     def of_bytes(cls, data: NDArray[np.uint8], *, items: int, dimensions: int) -> Self:
-        """The graph in some bytes, used where they lie; raises ModelFormatError unless it is one of that size."""
+        """Load a serialized graph without copying it; raise ModelFormatError unless it is valid and has this size."""
         check_bytes(data, items=items, dimensions=dimensions)
         try:
             index = _usearch().Index.restore(data, view=True)
         except (RuntimeError, ValueError) as error:
-            raise ModelFormatError(f"the graph cannot be read: {error}") from None
+            raise ModelFormatError(f"The graph cannot be read: {error}") from None
         if index is None or len(index) != items or index.ndim != dimensions:
-            raise ModelFormatError("the graph cannot be read: it is not the one that was saved")
+            raise ModelFormatError("The graph cannot be read: its size does not match the model.")
         return cls(index, data)
 
     def search(
-        self, queries: NDArray[np.float32], *, count: int, width: int, threads: int = 1
+        self, queries: NDArray[np.float32], *, count: int, ef_search: int, threads: int = 1
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The nearest items of each query and their inner products, best first; both of shape (queries, count).
+        """Return the nearest items of each query and their inner products, best first.
 
-        Fewer than `count` only if the graph has no more; the number of threads changes nothing.
+        Both results have shape (queries, count), with fewer columns only if the graph has fewer items. They do not
+        depend on the number of threads.
 
         Parameters
         ----------
-        width : int
-            Candidates kept while walking; more find the right ones more surely, and take longer.
+        ef_search : int
+            The number of candidates kept during the search; more candidates increase both recall and search time.
         """
         count = min(count, len(self._index))
         if len(queries) == 0 or count == 0:
             return np.zeros((len(queries), count), np.int32), np.zeros((len(queries), count), np.float32)
         with self._lock:
-            self._index.expansion_search = max(width, count)
-            found = self._index.search(np.ascontiguousarray(queries), count, threads=threads)
+            self._index.expansion_search = max(ef_search, count)
+            matches = self._index.search(np.ascontiguousarray(queries), count, threads=threads)
         shape = (len(queries), count)
-        items = found.keys.astype(np.int32).reshape(shape)
-        return items, (1 - found.distances.astype(np.float32)).reshape(shape)
+        items = matches.keys.astype(np.int32).reshape(shape)
+        return items, (1 - matches.distances.astype(np.float32)).reshape(shape)
 
 
 def check_bytes(data: NDArray[np.uint8], *, items: int, dimensions: int) -> None:
-    """Raise ModelFormatError unless some bytes are those of a graph with so many items, and all its links lead to one.
+    """Raise ModelFormatError unless the bytes are a graph of the given size in which every link points to an item.
 
-    >>> check_bytes(Graph.build(np.eye(4, dtype=np.float32)).data, items=4, dimensions=4)
+    >>> check_bytes(HnswGraph.build(np.eye(4, dtype=np.float32)).data, items=4, dimensions=4)
     >>> check_bytes(np.zeros(200, np.uint8), items=4, dimensions=4)
     Traceback (most recent call last):
     ...
-    carya.errors.ModelFormatError: the graph is damaged: it is not one of 4 vectors of 4 numbers
+    carya.errors.ModelFormatError: The graph is damaged: it does not contain 4 vectors with 4 dimensions.
     """
-    width = dimensions * _SCALAR_BYTES
-    about = 8 + items * width
-    levels_at = about + _ABOUT + _GRAPH
+    vector_bytes = dimensions * _SCALAR_BYTES
+    header_at = 8 + items * vector_bytes
+    levels_at = header_at + _HEADER + _GRAPH_HEADER
     nodes_at = levels_at + 2 * items
-    whole = data.dtype == np.uint8 and data.ndim == 1 and data.size >= nodes_at
-    _demand(
-        whole and data[:8].view("<u4").tolist() == [items, width], f"not one of {items} vectors of {dimensions} numbers"
+    complete = data.dtype == np.uint8 and data.ndim == 1 and data.size >= nodes_at
+    _check(
+        complete and data[:8].view("<u4").tolist() == [items, vector_bytes],
+        f"it does not contain {items} vectors with {dimensions} dimensions",
     )
-    head = data[about : about + _ABOUT].tobytes()
+    header = data[header_at : header_at + _HEADER].tobytes()
     codes = bytes([_METRIC_CODE, _SCALAR_CODE, _KEY_CODE, _SLOT_CODE])
-    _demand(head.startswith(_MAGIC) and head[13:17] == codes, "not of the kind that is built here")
-    _demand(np.frombuffer(head, "<u8", 3, 17).tolist() == [items, 0, dimensions], "of another size than it says")
-    size, upper, lowest, top, entry = np.frombuffer(data[about + _ABOUT : levels_at].tobytes(), "<u8").tolist()
+    _check(header.startswith(_MAGIC) and header[13:17] == codes, "it does not have the header of a Carya graph")
+    _check(np.frombuffer(header, "<u8", 3, 17).tolist() == [items, 0, dimensions], "the size in its header is wrong")
+    size, upper, lowest, top, entry = np.frombuffer(data[header_at + _HEADER : levels_at].tobytes(), "<u8").tolist()
     levels = np.frombuffer(data[levels_at:nodes_at].tobytes(), "<i2").astype(np.int64)
-    _demand(size == items > 0 and levels.min() >= 0 and 2 <= upper <= lowest <= 4096, "of numbers that cannot be")
-    _demand(levels.max() == top and entry < items and levels[entry] == top, "without a way in")
-    sizes = _NODE_HEAD + _COUNT + _LINK * lowest + levels * (_COUNT + _LINK * upper)
+    _check(size == items > 0 and levels.min() >= 0 and 2 <= upper <= lowest <= 4096, "its header has invalid values")
+    _check(levels.max() == top and entry < items and levels[entry] == top, "its entry point is invalid")
+    sizes = _NODE_HEADER + _COUNT + _LINK * lowest + levels * (_COUNT + _LINK * upper)
     starts = nodes_at + np.concatenate([[0], np.cumsum(sizes)])
-    _demand(starts[-1] == data.size, "longer or shorter than its nodes")
-    heads = data[starts[:-1, None] + np.arange(_NODE_HEAD)]
-    _demand((heads[:, :8].copy().view("<u8").ravel() == np.arange(items)).all(), "of items out of order")
-    _demand((heads[:, 8:].copy().view("<i2").ravel() == levels).all(), "of nodes that are on other levels")
+    _check(starts[-1] == data.size, "its length does not match its nodes")
+    headers = data[starts[:-1, None] + np.arange(_NODE_HEADER)]
+    _check((headers[:, :8].copy().view("<u8").ravel() == np.arange(items)).all(), "its items are out of order")
+    _check((headers[:, 8:].copy().view("<i2").ravel() == levels).all(), "its nodes have inconsistent levels")
     for level in range(int(top) + 1):
-        on = np.flatnonzero(levels >= level)
-        at = starts[on] + _NODE_HEAD
+        on_level = np.flatnonzero(levels >= level)
+        at = starts[on_level] + _NODE_HEADER
         if level:
             at += _COUNT + _LINK * lowest + (level - 1) * (_COUNT + _LINK * upper)
         _check_links(data, at, upper if level else lowest, levels >= level)
 
 
-def _check_links(data: NDArray[np.uint8], at: NDArray[np.int64], most: int, here: NDArray[np.bool_]) -> None:
-    """Look at lists of at most so many links, that begin at some places and may lead to some items."""
-    for some in np.array_split(at, at.size // 65536 + 1):
-        lists = data[some[:, None] + np.arange(_COUNT + _LINK * most)].copy().view("<u4")
+def _check_links(data: NDArray[np.uint8], at: NDArray[np.int64], max_links: int, valid: NDArray[np.bool_]) -> None:
+    """Check that the link lists at the given offsets have at most `max_links` links each, all to valid items."""
+    for block in np.array_split(at, at.size // 65536 + 1):
+        lists = data[block[:, None] + np.arange(_COUNT + _LINK * max_links)].copy().view("<u4")
         counts, links = lists[:, :1], lists[:, 1:]
-        _demand(counts.max(initial=0) <= most, "with more links than a node can have")
-        used = links[np.arange(most) < counts]
-        _demand(used.max(initial=0) < here.size and here[used].all(), "with a link that leads nowhere")
+        _check(counts.max(initial=0) <= max_links, "a node has too many links")
+        used = links[np.arange(max_links) < counts]
+        _check(used.max(initial=0) < valid.size and valid[used].all(), "a link points to an invalid node")
 
 
-def _demand(so: object, otherwise: str) -> None:
-    if not so:
-        raise ModelFormatError(f"the graph is damaged: it is {otherwise}")
+def _check(condition: object, problem: str) -> None:
+    if not condition:
+        raise ModelFormatError(f"The graph is damaged: {problem}.")
 
 
-def _load_lightgbm_first() -> None:
-    """Load LightGBM's library, where it is installed, before that of usearch.
+def _preload_lightgbm() -> None:
+    """Load the LightGBM library, if installed, before usearch.
 
-    usearch's wheel brings a C++ runtime of its own whose locales then serve later libraries too; LightGBM's numbers
-    become empty texts with them ("Feature (Column_) appears more than one time"). In this order both work.
+    The usearch wheel includes its own C++ runtime, whose locales are then also used by libraries loaded later; with
+    these locales, LightGBM formats numbers as empty strings ("Feature (Column_) appears more than one time"). Loading
+    LightGBM first avoids this.
     """
-    found = None if "lightgbm" in sys.modules else importlib.util.find_spec("lightgbm")
-    if found is None or found.origin is None or "usearch" in sys.modules:
+    spec = None if "lightgbm" in sys.modules else importlib.util.find_spec("lightgbm")
+    if spec is None or spec.origin is None or "usearch" in sys.modules:
         return
-    for library in Path(found.origin).parent.glob("lib/lib_lightgbm.*"):
+    for library in Path(spec.origin).parent.glob("lib/lib_lightgbm.*"):
         with contextlib.suppress(OSError):
             ctypes.CDLL(str(library))
 
 
 def _usearch() -> Any:
-    """The library, or an error that says how to install it."""
-    try:
-        _load_lightgbm_first()
-        return importlib.import_module("usearch.index")
-    except ImportError:
-        raise ParameterError("search='graph' needs usearch; pip install 'carya[ann]', or search='exact'") from None
+    _preload_lightgbm()
+    return require("usearch.index", extra="ann", purpose="search='graph'", alternative="search='exact'")

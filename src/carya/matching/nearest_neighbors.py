@@ -1,104 +1,104 @@
-"""Nearest items of a query, by cosine: labels by their centroids (Jain et al. 2019, Slice), or training rows
-(Tagami 2017, AnnexML).
+"""Nearest-neighbor search by cosine similarity.
 
-Sparse features are searched by an inverted index: for each feature the items that have it, which is just what a layer
-of weights is to the beam search. It is exact, and faster than a graph over projections of them (docs/architecture.md).
-Dense features are searched by a graph, or exactly if there are few items.
+Neighbors are label centroids (Slice, Jain et al. 2019) or training rows (AnnexML, Tagami 2017).
+
+Sparse features are searched with an inverted index, which lists the items that contain each feature; a weight layer has
+the same structure, so beam search can use it as an index. This search is exact, and faster than an HNSW graph of
+projections (docs/design-notes.md). Dense features are searched with an HNSW graph, or exactly if there are few items.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
-from carya.matching.hnsw import Graph
-from carya.trees.beam_search import Searcher
-from carya.trees.layer import Layer, Weights
+from carya.matching.hnsw import HnswGraph
+from carya.trees.beam_search import BeamSearcher
+from carya.trees.layer import Layer, flat_layer
 from carya.trees.transforms import Transform
 
-#: Row offsets, items and similarities.
-Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+#: Row offsets, and the items and similarities of each query's neighbors.
+NeighborLists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
-def index_layer(items: Features, *, precision: str, strength: float | None = None, threads: int = 1) -> Layer:
-    """Items of length 1 as a layer below the root, so that a beam search finds the nearest ones.
+def index_layer(
+    items: Features, *, weight_dtype: str, similarity_weight: float | None = None, threads: int = 1
+) -> Layer:
+    """Return a layer of unit-norm items, in which beam search finds the nearest items.
 
     Parameters
     ----------
-    items : Features, one row an item
-    strength : float, optional
-        Scores are exp(-strength · (1 - cosine)), which multiply with what is ranked below; None is the cosine itself.
+    items : Features
+        One row per item.
+    similarity_weight : float, optional
+        Scores are exp(-similarity_weight · (1 - cosine)), to be multiplied by the scores of the layer below. If None,
+        scores are cosine similarities.
     """
-    scale = 1.0 if strength is None else strength
-    scaled = Csr.of(
-        items.sparse.indptr, items.sparse.indices, items.sparse.values * np.float32(scale), items.sparse.cols, "items"
-    )
-    chunks = np.array([0, items.rows], np.int64)
-    # -strength · (1 - cosine) is the logarithm of the l1-hinge of 1 - strength + strength · cosine.
-    return Layer(
-        weights=Weights.pack(scaled.transpose(), chunks, precision, threads=threads),
-        dense=items.dense * np.float32(scale),
-        offsets=np.full(items.rows, 0 if strength is None else 1 - strength, np.float32),
-        chunks=chunks,
-        order=np.arange(items.rows, dtype=np.int32),
-        transform=Transform.named("noop" if strength is None else "l1-hinge"),
-    )
+    scale = np.float32(1.0 if similarity_weight is None else similarity_weight)
+    sparse = items.sparse
+    scaled = Csr.of(sparse.indptr, sparse.indices, sparse.values * scale, sparse.cols, "items")
+    layer = flat_layer(scaled, items.dense * scale, weight_dtype=weight_dtype, threads=threads)
+    if similarity_weight is None:
+        return layer
+    # -w · (1 - cosine) is the logarithm of the l1-hinge transform of 1 - w + w · cosine.
+    biases = np.full(items.rows, 1 - similarity_weight, np.float32)
+    return replace(layer, biases=biases, transform=Transform.from_name("l1-hinge"))
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
-    """Finds the nearest items.
+class NeighborSearcher:
+    """Search for the nearest items of queries.
 
     Attributes
     ----------
-    index : Searcher
-        Over the layer of the items alone.
-    graph : Graph or None
-        What finds them instead, if there is one.
+    index : BeamSearcher
+        An exact index of the items.
+    graph : HnswGraph or None
+        An approximate index; if given, it is used instead of `index`.
     """
 
-    index: Searcher
-    graph: Graph | None = None
+    index: BeamSearcher
+    graph: HnswGraph | None = None
 
     def search(
-        self, queries: Features, *, count: int, width: int | None = None, threads: int, report: Report = None
-    ) -> Found:
-        """The `count` nearest items of each query, best first; none for a query without features.
+        self, queries: Features, *, count: int, ef_search: int | None = None, threads: int, report: Report = None
+    ) -> NeighborLists:
+        """Return the `count` nearest items of each query, nearest first, or none for a query without features.
 
         Parameters
         ----------
-        width : int, optional
-            Candidates kept while a graph is walked, at least twice `count`.
+        ef_search : int, optional
+            The number of candidates kept during a graph search; at least twice `count` is used.
         """
         if self.graph is None:
             return self.index.predict(queries, top_k=count, beam_width=count, threads=threads, report=report)
-        asked = np.flatnonzero(queries.dense.any(axis=1))
-        items, near = self.graph.search(
-            queries.dense[asked], count=count, width=max(2 * count, width or 0), threads=threads
+        nonempty = np.flatnonzero(queries.dense.any(axis=1))
+        items, similarities = self.graph.search(
+            queries.dense[nonempty], count=count, ef_search=max(2 * count, ef_search or 0), threads=threads
         )
         sizes = np.zeros(queries.rows, np.int64)
-        sizes[asked] = items.shape[1]
-        return np.concatenate([[0], np.cumsum(sizes)]), items.reshape(-1), near.reshape(-1)
+        sizes[nonempty] = items.shape[1]
+        return np.concatenate([[0], np.cumsum(sizes)]), items.reshape(-1), similarities.reshape(-1)
 
 
-def without_themselves(found: Found, first: int, count: int) -> Found:
-    """What rows `first`, `first` + 1, … found among all rows, less each itself, and at most `count`."""
-    indptr, items, near = found
+def exclude_self(neighbors: NeighborLists, first: int, count: int) -> NeighborLists:
+    """Remove each query i, which is item `first` + i, from its own neighbors and keep at most `count` neighbors."""
+    indptr, items, similarities = neighbors
     sizes = np.diff(indptr)
-    asking = np.repeat(np.arange(sizes.size), sizes)
-    others = items != asking + first
-    place = np.cumsum(others) - np.repeat(np.concatenate([[0], np.cumsum(others)])[indptr[:-1]], sizes)
-    kept = others & (place <= count)
-    ends = np.concatenate([[0], np.cumsum(np.bincount(asking[kept], minlength=sizes.size))])
-    return ends.astype(np.int64), items[kept], near[kept]
+    query = np.repeat(np.arange(sizes.size), sizes)
+    others = items != query + first
+    rank = np.cumsum(others) - np.repeat(np.concatenate([[0], np.cumsum(others)])[indptr[:-1]], sizes)
+    kept = others & (rank <= count)
+    ends = np.concatenate([[0], np.cumsum(np.bincount(query[kept], minlength=sizes.size))])
+    return ends.astype(np.int64), items[kept], similarities[kept]
 
 
-def sorted_rows(found: Found, cols: int) -> Csr:
-    """What was found as a matrix, queries x items."""
-    indptr, items, near = found
+def to_matrix(neighbors: NeighborLists, cols: int) -> Csr:
+    """Return the neighbors as a similarity matrix of shape (queries, items)."""
+    indptr, items, similarities = neighbors
     order = np.lexsort((items, np.repeat(np.arange(indptr.size - 1), np.diff(indptr))))
-    return Csr.of(indptr.astype(np.int64, copy=False), items[order], near[order], cols)
+    return Csr.of(indptr.astype(np.int64, copy=False), items[order], similarities[order], cols)

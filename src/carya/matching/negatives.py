@@ -1,14 +1,14 @@
-"""Hard negatives (paper, section 2.3.1): on which rows the children of each cluster are trained.
+"""Hard negatives (section 2.3.1 of the paper): the rows on which the children of each cluster are trained.
 
-A label is trained on the rows of its shortlisted clusters. Three sources say which clusters those are, and any of them
-can be joined:
+A label is trained on the rows that have its cluster in their shortlist. There are three sources of shortlists:
 
-* ``teacher`` (TFN): the clusters of the row's own labels, known beforehand;
-* ``matcher`` (MAN): the clusters that the layers above predict for the row, as they will when the model is used;
-* ``given``: the clusters of labels that the user lists for the row.
+* ``teacher`` (TFN): the clusters of the row's own labels;
+* ``matcher`` (MAN): the clusters that the layers above predict for the row, as at inference time;
+* ``given``: the clusters of the labels that the user provides for the row.
 
-``both`` is teacher and matcher. Near the root, where there are no more clusters than the beam is wide, the matcher
-would bring every row to every cluster; joined with another source it is left out there.
+``both`` combines teacher and matcher. At levels near the root where the number of clusters does not exceed the beam
+width, the matcher would shortlist every cluster for every row; at these levels, it is ignored if it is combined with
+another source.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from carya.core.matrices import Csr
 from carya.errors import ParameterError
 
 _SOURCES = ("teacher", "matcher", "given")
-#: What names may be, for messages.
-NAMES = "'teacher', 'matcher', 'both', 'given', or several joined by '+'"
+#: The valid names, for error messages.
+NEGATIVES_NAMES = "'teacher', 'matcher', 'both', 'given', or a combination joined with '+'"
 
 
 @dataclass(frozen=True)
 class Negatives:
-    """A set of sources.
+    """Set of negative sources.
 
-    >>> "matcher" in Negatives.named("both")
+    >>> "matcher" in Negatives.from_name("both")
     True
-    >>> "matcher" in Negatives.named("teacher+given")
+    >>> "matcher" in Negatives.from_name("teacher+given")
     False
     """
 
     sources: frozenset[str]
 
     @classmethod
-    def named(cls, name: str) -> Negatives:
-        """The sources of a name such as ``"teacher"``, ``"both"`` or ``"teacher+given"``."""
+    def from_name(cls, name: str) -> Negatives:
+        """Parse a name such as ``"teacher"``, ``"both"`` or ``"teacher+given"``."""
         sources = frozenset(name.replace("both", "teacher+matcher").split("+"))
         if not sources <= frozenset(_SOURCES):
-            raise ParameterError(f"there are no negatives {name!r}; they must be {NAMES}")
+            raise ParameterError(f"Unknown negatives {name!r}. Use {NEGATIVES_NAMES}.")
         return cls(sources)
 
     def __contains__(self, source: str) -> bool:
         return source in self.sources
 
 
-def union(shortlists: list[Csr]) -> Csr:
-    """The union of some shortlists, all rows x clusters."""
-    joined = shortlists[0].with_values(1)
-    for matrix in shortlists[1:]:
-        joined = Csr.of_scipy(sp.csr_array(joined.to_scipy() + matrix.with_values(1).to_scipy()))
-    return joined
+def union_shortlists(shortlists: list[Csr]) -> Csr:
+    """Return the union of shortlists, each of shape (rows, clusters)."""
+    union = shortlists[0].with_values(1)
+    for shortlist in shortlists[1:]:
+        union = Csr.of_scipy(sp.csr_array(union.to_scipy() + shortlist.with_values(1).to_scipy()))
+    return union

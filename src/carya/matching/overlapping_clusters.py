@@ -1,9 +1,10 @@
-"""Overlapping clusters (Liu et al. 2021): a label of several meanings lies in a cluster of each.
+"""Overlapping clusters (Liu et al. 2021): a label with several meanings belongs to one cluster per meaning.
 
-A tree puts a label where its rows are on average. Rows of another meaning are brought elsewhere by the matcher and
-never find it. So once a matcher is trained, it says itself where labels belong: a label gets a leaf in the cluster too
-that the matcher is surer of than of the label's own, summed over its rows. All is then trained anew on that tree, each
-row for the leaf whose cluster it was brought to.
+Clustering places a label according to the average of its rows; the matcher assigns rows with a different meaning to
+other clusters, which do not contain the label. Therefore, after the matcher is trained, each label is given additional
+leaves in clusters to which the matcher assigns higher scores than to the label's own cluster, summed over the rows of
+the label. The model is then retrained on the extended tree, in which every row is assigned to the leaf in the cluster
+with the highest score.
 """
 
 from __future__ import annotations
@@ -17,125 +18,126 @@ from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr
 from carya.trees.label_tree import LabelTree
 
-#: The gain for another leaf, a row of the label: below it, a leaf costs more time than it finds.
-LEAST_GAIN = 0.05
+#: The minimum gain per row of the label for an additional leaf; smaller gains do not justify the additional time.
+MIN_GAIN = 0.05
 
-_PAIRS_AT_ONCE = 1 << 20
+_BLOCK = 1 << 20  # number of entries processed at a time
 
 
-def overlap(tree: LabelTree, labels: Csr, matched: Csr, *, copies: int) -> tuple[LabelTree, Csr]:
-    """The tree with up to `copies` leaves for each label, and which leaf each row is to find its labels at.
+def add_leaves(tree: LabelTree, labels: Csr, matched: Csr, *, clusters_per_label: int) -> tuple[LabelTree, Csr]:
+    """Add leaves for labels in the clusters to which the matcher assigns their rows.
 
     Parameters
     ----------
     tree : LabelTree
-        With one leaf a label; of at least two levels.
-    labels : Csr, rows x labels
-    matched : Csr, rows x clusters of the level above the labels
-        How sure the matcher is of each cluster that it brings a row to, from 0 to 1.
-    copies : int
-        The most leaves of a label.
+        A tree with at least two levels and one leaf per label.
+    labels : Csr of shape (rows, labels)
+    matched : Csr of shape (rows, clusters at the level above the labels)
+        The matcher's scores for the clusters in each row's beam, between 0 and 1.
+    clusters_per_label : int
+        The maximum number of leaves per label.
 
     Returns
     -------
     tree : LabelTree
-    assigned : Csr, rows x leaves
-        With as many entries as `labels`, and their values.
+    assigned : Csr of shape (rows, leaves)
+        The leaf assigned to each (row, label) entry; has the same number of entries and the same values as `labels`.
     """
-    own = tree.parents[-1]
-    clusters = tree.level_sizes[-2]
-    gains = sp.csr_array((tree.n_labels, clusters), dtype=np.float32)
-    for pairs in _pieces(labels):
-        label, (pair, cluster, sure) = labels.indices[pairs], _matches(labels, matched, pairs)
-        gain = sure - _found(labels, matched, pairs, own[label])[pair]
+    home = tree.parents[-1]
+    n_clusters = tree.level_sizes[-2]
+    gains = sp.csr_array((tree.n_labels, n_clusters), dtype=np.float32)
+    for entries in _blocks(labels):
+        label, (entry, cluster, score) = labels.indices[entries], _clusters_of(labels, matched, entries)
+        gain = score - _score_of(labels, matched, entries, home[label])[entry]
         better = gain > 0
-        entries = (gain[better], (label[pair[better]], cluster[better]))
-        gains = gains + sp.csr_array(sp.coo_array(entries, shape=gains.shape))
-    label, cluster = _choose(gains, labels.column_counts(), np.bincount(own), copies)
+        coordinates = (label[entry[better]], cluster[better])
+        gains = gains + sp.csr_array(sp.coo_array((gain[better], coordinates), shape=gains.shape))
+    label, cluster = _select(gains, labels.column_counts(), np.bincount(home), clusters_per_label)
     leaf_labels = np.concatenate([np.arange(tree.n_labels, dtype=np.int32), label])
-    order = np.argsort(leaf_labels, kind="stable")  # so that the first leaf of a label is in its own cluster
-    parents = np.concatenate([own, cluster])[order]
-    overlapping = LabelTree([*tree.parents[:-1], parents], leaf_labels[order])
-    return overlapping, _assign(overlapping, labels, matched)
+    order = np.argsort(leaf_labels, kind="stable")  # the first leaf of a label remains in its home cluster
+    parents = np.concatenate([home, cluster])[order]
+    extended = LabelTree([*tree.parents[:-1], parents], leaf_labels[order])
+    return extended, _assign(extended, labels, matched)
 
 
-def _choose(
-    gains: sp.csr_array, rows: NDArray[np.int64], sizes: NDArray[np.int64], copies: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The labels that get another leaf, and the clusters they get it in.
-
-    Every cluster takes those that gain most a row, until it is `copies` times as large: one that most rows are brought
-    to would otherwise take most labels, and be slow. Of those that take it, a label takes the best few.
-    """
-    label = np.repeat(np.arange(gains.shape[0], dtype=np.int32), np.diff(gains.indptr))
-    cluster, gain = gains.indices.astype(np.int32), gains.data / rows[label]
-    for by_label in (False, True):
-        group = label if by_label else cluster
-        room = np.full(rows.size, copies - 1) if by_label else (copies - 1) * sizes
-        order = np.lexsort((label, cluster, -gain, group))
-        sorted_group = group[order]
-        place = np.arange(order.size) - np.searchsorted(sorted_group, sorted_group)
-        kept = np.sort(order[(place < room[sorted_group]) & (gain[order] >= LEAST_GAIN)])
-        label, cluster, gain = label[kept], cluster[kept], gain[kept]
-    return label, cluster
-
-
-def within(targets: Csr, parents: NDArray[np.int32], shortlist: Csr) -> Csr:
-    """The targets, rows x leaves, whose clusters are in the shortlist of their row, rows x clusters."""
+def restrict_targets(targets: Csr, parents: NDArray[np.int32], shortlist: Csr) -> Csr:
+    """Return the targets, of shape (rows, leaves), whose cluster is in the row's shortlist."""
     inside = np.concatenate(
-        [_found(targets, shortlist, pairs, parents[targets.indices[pairs]]) > 0 for pairs in _pieces(targets)]
+        [_score_of(targets, shortlist, entries, parents[targets.indices[entries]]) > 0 for entries in _blocks(targets)]
     )
     kept = np.concatenate([[0], np.cumsum(inside)])
     return Csr.of(kept[targets.indptr], targets.indices[inside], targets.values[inside], targets.cols)
 
 
+def _select(
+    gains: sp.csr_array, rows: NDArray[np.int64], sizes: NDArray[np.int64], clusters_per_label: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the labels that are given additional leaves, and the clusters of these leaves.
+
+    Each cluster first accepts the labels with the highest gains per row, up to `clusters_per_label` times its original
+    size; otherwise, the most popular cluster would contain most labels and become slow to search. Each label then keeps
+    the best of the clusters that accepted it.
+    """
+    label = np.repeat(np.arange(gains.shape[0], dtype=np.int32), np.diff(gains.indptr))
+    cluster, gain = gains.indices.astype(np.int32), gains.data / rows[label]
+    for by_label in (False, True):
+        group = label if by_label else cluster
+        capacity = np.full(rows.size, clusters_per_label - 1) if by_label else (clusters_per_label - 1) * sizes
+        order = np.lexsort((label, cluster, -gain, group))
+        sorted_group = group[order]
+        rank = np.arange(order.size) - np.searchsorted(sorted_group, sorted_group)
+        kept = np.sort(order[(rank < capacity[sorted_group]) & (gain[order] >= MIN_GAIN)])
+        label, cluster, gain = label[kept], cluster[kept], gain[kept]
+    return label, cluster
+
+
 def _assign(tree: LabelTree, labels: Csr, matched: Csr) -> Csr:
-    """Every label of every row at one of its leaves: the one whose cluster the row was brought to most surely."""
-    assert tree.leaf_labels is not None  # it is the tree that was just made
-    first = np.searchsorted(tree.leaf_labels, np.arange(tree.n_labels + 1)).astype(np.int32)  # leaf of each label
+    """Assign every (row, label) entry to the leaf whose cluster has the highest score for the row."""
+    assert tree.leaf_labels is not None  # created by add_leaves
+    # The first leaf of each label, followed by the number of leaves.
+    first = np.searchsorted(tree.leaf_labels, np.arange(tree.n_labels + 1)).astype(np.int32)
     leaves = []
-    for pairs in _pieces(labels):
-        label = labels.indices[pairs]
+    for entries in _blocks(labels):
+        label = labels.indices[entries]
         best = first[label].copy()
-        surest = _found(labels, matched, pairs, tree.parents[-1][best])
+        best_score = _score_of(labels, matched, entries, tree.parents[-1][best])
         for step in range(1, int(np.diff(first).max(initial=1))):
             leaf = np.minimum(first[label] + step, first[label + 1] - 1)
-            sure = _found(labels, matched, pairs, tree.parents[-1][leaf])
-            better = sure > surest
-            best[better], surest[better] = leaf[better], sure[better]
+            score = _score_of(labels, matched, entries, tree.parents[-1][leaf])
+            better = score > best_score
+            best[better], best_score[better] = leaf[better], score[better]
         leaves.append(best)
-    # Leaves are in the order of their labels, so columns ascend as they did.
+    # Leaves are sorted by label, so the columns of each row remain in ascending order.
     return Csr.of(labels.indptr, np.concatenate(leaves), labels.values, tree.parents[-1].size)
 
 
-def _pieces(matrix: Csr) -> Iterator[slice]:
-    """The entries of a matrix a million at a time."""
-    for begin in range(0, max(matrix.indices.size, 1), _PAIRS_AT_ONCE):
-        yield slice(begin, min(begin + _PAIRS_AT_ONCE, matrix.indices.size))
+def _blocks(matrix: Csr) -> Iterator[slice]:
+    """Yield slices that divide the entries of a matrix into blocks."""
+    for begin in range(0, max(matrix.indices.size, 1), _BLOCK):
+        yield slice(begin, min(begin + _BLOCK, matrix.indices.size))
 
 
-def _rows(matrix: Csr, pairs: slice) -> NDArray[np.int64]:
-    """The row of each of some entries."""
-    return np.searchsorted(matrix.indptr, np.arange(pairs.start, pairs.stop), side="right") - 1
+def _rows_of(matrix: Csr, entries: slice) -> NDArray[np.int64]:
+    return np.searchsorted(matrix.indptr, np.arange(entries.start, entries.stop), side="right") - 1
 
 
-def _matches(
-    labels: Csr, matched: Csr, pairs: slice
+def _clusters_of(
+    labels: Csr, matched: Csr, entries: slice
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """For some entries, all clusters that their rows are brought to: (which entry, cluster, how sure)."""
-    row = _rows(labels, pairs)
+    """Return all matched clusters for the rows of the given entries, as arrays (entry, cluster, score)."""
+    row = _rows_of(labels, entries)
     count = (matched.indptr[row + 1] - matched.indptr[row]).astype(np.int64)
-    pair = np.repeat(np.arange(row.size), count)
-    at = np.arange(pair.size) - np.repeat(np.cumsum(count) - count, count) + matched.indptr[row][pair]
-    return pair, matched.indices[at], matched.values[at]
+    entry = np.repeat(np.arange(row.size), count)
+    at = np.arange(entry.size) - np.repeat(np.cumsum(count) - count, count) + matched.indptr[row][entry]
+    return entry, matched.indices[at], matched.values[at]
 
 
-def _found(labels: Csr, matched: Csr, pairs: slice, cluster: NDArray[np.int32]) -> NDArray[np.float32]:
-    """How sure the matcher is of a cluster for the row of each of some entries; 0 if it is not brought there."""
-    key = _rows(labels, pairs) * matched.cols + cluster
+def _score_of(labels: Csr, matched: Csr, entries: slice, cluster: NDArray[np.int32]) -> NDArray[np.float32]:
+    """Return the score of the given cluster for the row of each entry, or 0 if the matcher does not reach it."""
+    key = _rows_of(labels, entries) * matched.cols + cluster
     rows = np.repeat(np.arange(matched.rows, dtype=np.int64), np.diff(matched.indptr))
-    known = rows * matched.cols + matched.indices
-    at = np.minimum(np.searchsorted(known, key), max(known.size - 1, 0))
-    if known.size == 0:
+    keys = rows * matched.cols + matched.indices
+    at = np.minimum(np.searchsorted(keys, key), max(keys.size - 1, 0))
+    if keys.size == 0:
         return np.zeros(key.size, np.float32)
-    return np.where(known[at] == key, matched.values[at], np.float32(0))
+    return np.where(keys[at] == key, matched.values[at], np.float32(0))

@@ -1,4 +1,4 @@
-"""What each level of the tree is trained to find: the labels, and above them the clusters they lie in."""
+"""Training targets for each tree level: the labels and, at the levels above, the clusters that contain them."""
 
 from __future__ import annotations
 
@@ -13,56 +13,59 @@ from carya.trees.label_tree import LabelTree
 
 
 @dataclass(frozen=True)
-class Costs:
-    """What the values of Y mean, and how the costs of a row are scaled.
+class RelevanceCosts:
+    """Conversion of the values of Y to misclassification costs.
 
     Attributes
     ----------
-    kind : {"none", "induce", "leaf"}
-        Nothing (all become 1); the cost of missing a label, summed up along the tree; or that cost for the labels only.
+    mode : {"none", "induce", "leaf"}
+        "none" ignores the values (all costs are 1), "induce" uses them as label costs and sums them up the tree, and
+        "leaf" uses them only as label costs.
     norm : {"none", "l1", "l2", "max"}
-        By what the costs of a row are divided, at every level that has costs.
+        The norm by which the costs of each row are divided, at every level with costs.
     """
 
-    kind: str = "none"
+    mode: str = "none"
     norm: str = "none"
 
-    def scaled(self, targets: Csr) -> Csr:
-        """The targets with their rows scaled."""
+    def normalize(self, targets: Csr) -> Csr:
+        """Divide the costs of each row by their norm."""
         if self.norm == "none":
             return targets
         rows = np.repeat(np.arange(targets.rows), np.diff(targets.indptr))
         values = targets.values.astype(np.float64)
         if self.norm == "max":
-            size: NDArray[np.float64] = np.zeros(targets.rows)
-            np.maximum.at(size, rows, values)
+            norms: NDArray[np.float64] = np.zeros(targets.rows)
+            np.maximum.at(norms, rows, values)
         else:
             power = 1 if self.norm == "l1" else 2
-            size = np.power(np.bincount(rows, values**power, minlength=targets.rows), 1 / power)
-        return Csr.of(targets.indptr, targets.indices, (values / size[rows]).astype(np.float32), targets.cols)
+            norms = np.power(np.bincount(rows, values**power, minlength=targets.rows), 1 / power)
+        return Csr.of(targets.indptr, targets.indices, (values / norms[rows]).astype(np.float32), targets.cols)
 
 
 def level_targets(
-    labels: Csr, tree: LabelTree, *, costs: Costs | None = None, assigned: Csr | None = None
+    labels: Csr, tree: LabelTree, *, costs: RelevanceCosts | None = None, assigned: Csr | None = None
 ) -> list[Csr]:
-    """Y⁽¹⁾ … Y⁽ᴰ⁾, each rows x nodes: Y⁽ᴰ⁾ is Y, and Y⁽ᵗ⁾ says which nodes of level t hold a label of the row.
+    """Return the targets Y⁽¹⁾ … Y⁽ᴰ⁾, each of shape (rows, nodes).
 
-    Where clusters overlap, Y⁽ᴰ⁾ has every leaf of a label. The clusters are those of the leaves that rows were assigned
-    to, or of all leaves if they were not.
+    Y⁽ᴰ⁾ is Y, and Y⁽ᵗ⁾ marks the nodes at level t that contain a label of the row. If clusters overlap, Y⁽ᴰ⁾ contains
+    every leaf of a label.
 
     Parameters
     ----------
-    labels : Csr, rows x labels
+    labels : Csr of shape (rows, labels)
     tree : LabelTree
-    costs : Costs
-        What the values mean; they are 1 where they mean nothing.
+    costs : RelevanceCosts, optional
+        The conversion of values to costs; by default, all costs are 1.
+    assigned : Csr of shape (rows, leaves), optional
+        The leaves whose clusters are the targets at the levels above; by default, all leaves of the row's labels.
     """
-    costs = costs or Costs()
+    costs = costs or RelevanceCosts()
     if tree.leaf_labels is not None:
         labels = Csr.of_scipy(sp.csr_array(labels.to_scipy()[:, tree.leaf_labels]))
     below = labels if assigned is None else assigned
-    targets = [costs.scaled(labels) if costs.kind != "none" else labels.with_values(1)]
+    targets = [costs.normalize(labels) if costs.mode != "none" else labels.with_values(1)]
     for level in range(tree.depth - 1, 0, -1):
         below = below.merge_columns(tree.parents[level], tree.level_sizes[level])
-        targets.insert(0, costs.scaled(below) if costs.kind == "induce" else below.with_values(1))
+        targets.insert(0, costs.normalize(below) if costs.mode == "induce" else below.with_values(1))
     return targets

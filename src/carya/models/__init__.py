@@ -1,1 +1,1 @@
-"""The three phases put together."""
+"""Models over feature matrices: the three phases combined, one folder per model kind."""

@@ -1,149 +1,74 @@
-"""The verbs that models share: from what a caller gives to what a kind of model says of checked queries, and back."""
+"""The interface of all models over feature matrices, and the methods that they share."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from carya import metrics
 from carya.core import lazy_sparse as sp
 from carya.core import storage, validation
 from carya.core.matrices import Csr, Features
-from carya.core.progress import Bars, Progress
-from carya.core.storage import Saved
+from carya.core.storage import SavedModel
 from carya.core.validation import FeaturesLike, LabelsLike
-from carya.errors import NotFittedError
+from carya.errors import InputError, NotFittedError
+from carya.trees.beam_search import Rankings
 
-Learned = TypeVar("Learned")
+State = TypeVar("State")
 
 
-class Verbs(Generic[Learned]):
-    """What a trained model does.
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Validated features and labels of the training rows, and what else `fit` was given.
 
-    A kind of model says how it answers (`_answer`, and `_answer_one` if it has a shorter way for one query) and what is
-    saved of it (`to_saved`). What it has learned is `_fitted`, set in one step, as other threads may be asking.
+    Attributes
+    ----------
+    features : Features, n rows
+    labels : Csr, n rows x labels
+    label_features, label_graph, shortlist, groups, name_columns
+        See :meth:`carya.XRLinear.fit` and :meth:`carya.Reranked.fit`.
     """
 
-    _fitted: Learned
-    widths_: tuple[int, int]
-    n_labels_: int
+    features: Features
+    labels: Csr
+    label_features: FeaturesLike | None = None
+    label_graph: LabelsLike | None = None
+    shortlist: LabelsLike | None = None
+    groups: ArrayLike | None = None
+    name_columns: int | None = None
 
-    def predict(
-        self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
-    ) -> sp.csr_array:
-        """Scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
-
-        Ties go to the lower label; trees compare logarithms, which differ where scores near 1 or 0 no longer do. Rows
-        without features get no labels. With `min_score`, labels below it are left out.
-        """
-        self._ready()
-        queries = validation.features_like(X, self.widths_)
-        indptr, labels, scores = self._answer(queries, top_k, beam_width, min_score)
-        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, self.n_labels_))
-
-    def rank(
-        self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The `top_k` best labels of one query and their scores, best first; any number of threads may ask at once.
-
-        Parameters
-        ----------
-        x : one row of what `fit` took; it may have one dimension
-        """
-        self._ready()
-        return self._answer_one(*validation.query(x, self.widths_), top_k, beam_width, min_score)
-
-    def rank_rows(
-        self,
-        indptr: NDArray[np.int64],
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-    ) -> Rankings:
-        """What :meth:`predict` says, from the arrays of a CSR matrix to those of another, without SciPy."""
-        self._ready()
-        queries = validation.sparse_rows(indptr, features, values, self.widths_)
-        return self._answer(queries, top_k, beam_width, min_score)
-
-    def rank_sparse(
-        self,
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """What :meth:`rank` says, for the features of a query as in a row of a CSR matrix: ascending, and finite."""
-        self._ready()
-        validation.no_dense(self.widths_, "x")
-        return self._answer_one(features, values, np.zeros(0, np.float32), top_k, beam_width, min_score)
-
-    def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
-        """P@1, what scikit-learn compares models by unless told otherwise."""
-        return metrics.precision(Y, self.predict(X, top_k=1), k=1)
-
-    def save(self, path: str | os.PathLike[str], *, precision: str | None = None) -> None:
-        """Write the model to a folder, in one step: a reader sees the old model or the new one, never half of it.
-
-        Parameters
-        ----------
-        precision : {"float32", "float16", "int8"}, optional
-            Keep the weights of trees otherwise than the model does.
-        """
-        storage.save(path, self.to_saved(precision=precision))
-
-    def to_saved(self, *, precision: str | None = None) -> storage.Saved:
-        """What :meth:`save` writes."""
-        raise NotImplementedError
-
-    def _answer(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
-        """The rankings of some queries."""
-        raise NotImplementedError
-
-    def _answer_one(
-        self,
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        dense: NDArray[np.float32],
-        top_k: int,
-        beam_width: int | None,
-        min_score: float | None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The ranking of one."""
-        row = Csr.of(np.array([0, features.size], np.int64), features, values, self.widths_[0], "x")
-        _, labels, scores = self._answer(Features.of(row, dense.reshape(1, -1), "x"), top_k, beam_width, min_score)
-        return labels, scores
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fitted")
-
-    def _ready(self) -> Learned:
-        """What the model has learned; raises NotFittedError before that."""
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        return self._fitted
-
-    def _progress(self: Any) -> Progress:
-        return Bars() if self.verbose else Progress()
+    @classmethod
+    def of(cls, X: FeaturesLike, Y: LabelsLike, **options: Any) -> TrainingData:
+        """Validate features and labels."""
+        return cls(*validation.check_training_data(X, Y), **options)
 
 
-#: Row offsets, labels and scores of rankings.
-Rankings = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+class RankOptions(NamedTuple):
+    """Validated options of a ranking request; a beam width of None means the model's default."""
+
+    top_k: int
+    beam_width: int | None
+    min_score: float
+
+    @classmethod
+    def of(cls, top_k: int, beam_width: int | None, min_score: float | None) -> RankOptions:
+        """Validate the options that a user passed."""
+        return cls(
+            validation.check_positive_int(top_k, "top_k"),
+            None if beam_width is None else validation.check_positive_int(beam_width, "beam_width"),
+            validation.check_min_score(min_score),
+        )
 
 
 @runtime_checkable
 class Model(Protocol):
-    """What ranks labels for rows of features: a member of an ensemble, or the inside of a text ranker.
+    """A model that ranks labels for feature rows; it can be a member of an ensemble or the core of a text ranker.
 
-    After training it has `n_labels_` and `widths_`, how many features are sparse and how many dense. Whether it
-    `needs_label_features` or at least `uses_label_features` is known before.
+    After training it has `n_labels_` and `widths_`, the numbers of sparse and dense features.
     """
 
     @property
@@ -153,31 +78,36 @@ class Model(Protocol):
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` takes label_features."""
+        """Whether `fit` accepts label_features."""
+        ...
+
+    @property
+    def scores_any_label(self) -> bool:
+        """Whether `predict_selected` can score labels that a search would not find."""
         ...
 
     def check_parameters(self) -> None:
-        """Raise ParameterError if a parameter cannot be."""
+        """Raise ParameterError if a parameter is invalid."""
         ...
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters."""
+    def clone(self) -> Any:
+        """Return an unfitted copy with the same parameters."""
         ...
 
-    def fit_checked(self, features: Features, labels: Csr, *, label_features: FeaturesLike | None = None) -> Self:
-        """Train on matrices that came through the door."""
+    def fit_data(self, data: TrainingData) -> Self:
+        """Train on validated data."""
         ...
 
     def predict(
         self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> Any:
-        """Scores of the best labels of every row, rows x labels, each row sorted best first."""
+        """Return the scores of the best labels of every row, rows x labels, each row sorted best first."""
         ...
 
     def rank(
         self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The best labels of one query and their scores."""
+        """Return the best labels of one query and their scores."""
         ...
 
     def rank_rows(
@@ -190,7 +120,7 @@ class Model(Protocol):
         beam_width: int | None = None,
         min_score: float | None = None,
     ) -> Rankings:
-        """What `predict` says, from the arrays of a CSR matrix to those of another."""
+        """Do the same as `predict`, from the arrays of a CSR matrix to those of another."""
         ...
 
     def rank_sparse(
@@ -202,13 +132,162 @@ class Model(Protocol):
         beam_width: int | None = None,
         min_score: float | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """What `rank` says, for the sparse features of a query as they are in a row of a CSR matrix."""
+        """Do the same as `rank` for the sparse features of one query."""
         ...
 
     def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
-        """P@1."""
+        """Return P@1."""
         ...
 
-    def to_saved(self, *, precision: str | None = None) -> Saved:
-        """What a saved folder holds."""
+    def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
+        """Return the content of a model folder."""
         ...
+
+
+class BaseModel(Generic[State]):
+    """Methods shared by all models.
+
+    A model implements `_rank_batch`, optionally `_rank_one`, and `to_saved`. Its fitted state is `_state`, which is
+    assigned in a single step because other threads may be using the model.
+    """
+
+    _state: State
+    widths_: tuple[int, int]
+    n_labels_: int
+
+    @property
+    def scores_any_label(self) -> bool:
+        """Whether `predict_selected` can score labels that a search would not find."""
+        return False
+
+    def predict(
+        self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> sp.csr_array:
+        """Return the scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
+
+        Ties go to the lower label; trees compare log scores, which can differ where scores near 0 or 1 are equal. Rows
+        without features get no labels.
+
+        Parameters
+        ----------
+        X : features, in any form that `fit` accepts
+        top_k : int
+            Number of labels per row.
+        beam_width : int, optional
+            Number of nodes kept per level; the model's own by default.
+        min_score : float, optional
+            Leave out labels with lower scores.
+        """
+        self._check_fitted()
+        queries = validation.check_features_like(X, self.widths_)
+        indptr, labels, scores = self._rank_batch(queries, RankOptions.of(top_k, beam_width, min_score))
+        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, self.n_labels_))
+
+    def rank(
+        self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the `top_k` best labels of one query and their scores, best first; thread-safe.
+
+        Parameters
+        ----------
+        x : one feature row, with one or two dimensions
+        top_k, beam_width, min_score
+            See :meth:`predict`.
+        """
+        self._check_fitted()
+        return self._rank_one(*validation.check_query(x, self.widths_), RankOptions.of(top_k, beam_width, min_score))
+
+    def rank_rows(
+        self,
+        indptr: NDArray[np.int64],
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+    ) -> Rankings:
+        """Do the same as :meth:`predict` without SciPy, from the arrays of a CSR matrix to those of another."""
+        self._check_fitted()
+        queries = validation.check_sparse_rows(indptr, features, values, self.widths_)
+        return self._rank_batch(queries, RankOptions.of(top_k, beam_width, min_score))
+
+    def rank_sparse(
+        self,
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Do the same as :meth:`rank` for the ascending features and finite values of one query."""
+        self._check_fitted()
+        validation.check_no_dense(self.widths_, "x")
+        options = RankOptions.of(top_k, beam_width, min_score)
+        return self._rank_one(features, values, np.zeros(0, np.float32), options)
+
+    def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
+        """Return the scores of given (row, label) pairs, including labels that a search would not find.
+
+        Raises InputError if the model cannot score them (see `scores_any_label`).
+
+        Parameters
+        ----------
+        X : features, in any form that `fit` accepts
+        candidates : sparse matrix or array_like of shape (n, labels)
+            The pairs: the stored entries of a sparse matrix, or the nonzeros of an array. The result has the same
+            entries.
+        """
+        self._check_fitted()
+        queries = validation.check_features_like(X, self.widths_)
+        pairs = validation.check_candidates(candidates, queries.rows, self.n_labels_)
+        scores = self._score_pairs(queries, pairs)
+        return sp.csr_array((scores, pairs.indices, pairs.indptr), shape=(pairs.rows, pairs.cols))
+
+    def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
+        """Return P@1, the default score of scikit-learn's model selection."""
+        return metrics.precision(Y, self.predict(X, top_k=1), k=1)
+
+    def save(self, path: str | os.PathLike[str], *, weight_dtype: str | None = None) -> None:
+        """Save the model to a folder atomically: readers see the old model or the new one.
+
+        Parameters
+        ----------
+        weight_dtype : {"float32", "float16", "int8"}, optional
+            The data type of the saved weights, if different from the model's own.
+        """
+        storage.save(path, self.to_saved(weight_dtype=weight_dtype))
+
+    def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
+        """Return the content of a model folder."""
+        raise NotImplementedError
+
+    def _rank_batch(self, queries: Features, options: RankOptions) -> Rankings:
+        """Return the rankings of validated queries."""
+        raise NotImplementedError
+
+    def _score_pairs(self, queries: Features, pairs: Csr) -> NDArray[np.float32]:
+        """Return the scores of validated pairs; models with `scores_any_label` implement it."""
+        raise InputError(f"{type(self).__name__} models score only the labels that they find: no predict_selected.")
+
+    def _rank_one(
+        self,
+        features: NDArray[np.int32],
+        values: NDArray[np.float32],
+        dense: NDArray[np.float32],
+        options: RankOptions,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the ranking of one query; models with a faster path override it."""
+        row = Csr.of(np.array([0, features.size], np.int64), features, values, self.widths_[0], "x")
+        _, labels, scores = self._rank_batch(Features.of(row, dense.reshape(1, -1), "x"), options)
+        return labels, scores
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    def _check_fitted(self) -> State:
+        """Return the fitted state, or raise NotFittedError."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
+        return self._state

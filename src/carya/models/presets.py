@@ -1,11 +1,11 @@
-"""Named settings: the systems that the paper compares, expressed in this framework, and our own choices."""
+"""Named settings: the systems that the paper compares, expressed as models of this package, and our own choices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from carya.core.parameters import Parameterised, hint
+from carya.core.parameters import Parameterized, did_you_mean
 from carya.errors import ParameterError
 from carya.models.ensemble.model import BEAM_SHARE, Ensemble
 from carya.models.xr_linear.model import XRLinear
@@ -13,85 +13,85 @@ from carya.models.xr_linear.model import XRLinear
 
 @dataclass(frozen=True)
 class Preset:
-    """A system by name.
+    """A named system.
 
     Attributes
     ----------
-    about : str
-        Whose it is, and what is typical of it.
+    description : str
+        Its source and its characteristics.
     settings : dict
-        Parameters of its trees, or of its neighbours.
+        Parameters of its trees, or of its nearest neighbor model.
     trees : int
-        How many trees are one model.
-    kind : {"trees", "neighbours", "reranked"}
+        The number of trees.
+    kind : {"trees", "neighbors", "reranked"}
     """
 
-    about: str
+    description: str
     settings: dict[str, Any] = field(default_factory=dict)
     trees: int = 1
     kind: str = "trees"
 
 
 _HINGE = {"negatives": "teacher", "transform": "l2-hinge"}
-_BEAM = round(10 / BEAM_SHARE)  # each tree of an ensemble searches with a share of it, which is the systems' 10
+_BEAM_WIDTH = round(10 / BEAM_SHARE)  # each tree of an ensemble searches with a share of it, the 10 of these systems
 
 #: All presets, by name.
 PRESETS: dict[str, Preset] = {
     "parabel": Preset(
         "Prabhu et al. 2018: three balanced binary trees over PIFA, squared hinge among siblings",
-        {"branching": 2, "max_leaf": 100, "beam_width": _BEAM, **_HINGE},
+        {"branching": 2, "max_leaf_size": 100, "beam_width": _BEAM_WIDTH, **_HINGE},
         trees=3,
     ),
     "bonsai": Preset(
-        "Khandagale et al. 2020: three shallow trees of unbalanced splits in 100",
+        "Khandagale et al. 2020: three shallow trees with unbalanced splits into 100 clusters",
         {
             "branching": 100,
-            "max_leaf": 100,
+            "max_leaf_size": 100,
             "max_depth": 3,
             "balanced": False,
             "bisect": False,
-            "beam_width": _BEAM,
+            "beam_width": _BEAM_WIDTH,
             **_HINGE,
         },
         trees=3,
     ),
     "dismec": Preset(
-        "Babbar and Schölkopf 2017: no tree, every label against all rows, small weights dropped",
+        "Babbar and Schölkopf 2017: one-versus-rest without a tree, small weights dropped",
         {"max_depth": 1, "threshold": 0.01, "transform": "noop"},
     ),
     "plt": Preset(
-        "Jasinska-Kobus et al. 2020, as in napkinXC: a probabilistic label tree, logistic, probabilities multiplied",
+        "Jasinska-Kobus et al. 2020, as in napkinXC: a probabilistic label tree with logistic loss",
         {
             "branching": 2,
-            "max_leaf": 100,
+            "max_leaf_size": 100,
             "loss": "logistic",
-            "cost": 10.0,
+            "C": 10.0,
             "negatives": "teacher",
             "transform": "sigmoid",
         },
     ),
     "xr-linear": Preset(
         "Yu et al. 2022: one tree with B = 32 and teacher negatives",
-        {"branching": 32, "max_leaf": 100, "negatives": "teacher", "transform": "l3-hinge"},
+        {"branching": 32, "max_leaf_size": 100, "negatives": "teacher", "transform": "l3-hinge"},
     ),
     "slice": Preset(
-        "Jain et al. 2019: labels near a query, each with a ranker trained on near misses",
+        "Jain et al. 2019: the labels nearest to a query, each with a ranker trained on hard negatives",
         {"over": "labels"},
-        kind="neighbours",
+        kind="neighbors",
     ),
     "annexml": Preset(
-        "after Tagami 2017: the nearest training rows vote, and linear rankers order what they say",
+        "after Tagami 2017: the nearest training rows vote, and linear rankers order their labels",
         {"over": "rows"},
-        kind="neighbours",
+        kind="neighbors",
     ),
     "fast": Preset(
-        "trains up to twice as fast as the default, up to a point less precise",
-        {"training_beam": 3, "transform": "l4-hinge", "tolerance": 0.01, "threshold": 0.07},
+        "trains up to twice as fast as the default, at up to one point lower precision",
+        {"training_beam_width": 3, "transform": "l4-hinge", "tol": 0.01, "threshold": 0.07},
     ),
-    "small": Preset("half the bytes of the default", {"threshold": 0.2}),
+    "small": Preset("half the size of the default", {"threshold": 0.2}),
     "accurate": Preset(
-        "trees, neighbours and names of labels find candidates, boosted trees and a network order them (needs "
-        "lightgbm to train)",
+        "candidates from trees, nearest neighbors and label names, ordered by boosted trees and a neural network "
+        "(training requires lightgbm)",
         trees=2,
         kind="reranked",
     ),
@@ -99,7 +99,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str, **changes: Any) -> Any:
-    """An untrained model with the settings of that name, and any changes to them.
+    """Return an unfitted model with the settings of a preset.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def preset(name: str, **changes: Any) -> Any:
         One of ``carya.models.presets.PRESETS``: parabel, bonsai, dismec, plt, xr-linear, slice, annexml, fast, small,
         accurate.
     changes
-        Parameters of the trees (of the neighbours in ``slice`` and ``annexml``) that are to be other than the preset's.
+        Parameters of the trees (of the nearest neighbor model for ``slice`` and ``annexml``) that override the preset.
 
     Examples
     --------
@@ -115,30 +115,30 @@ def preset(name: str, **changes: Any) -> Any:
     >>> carya.preset("parabel", n_jobs=1).members.branching
     2
     >>> carya.preset("fast")
-    XRLinear(training_beam=3, tolerance=0.01, threshold=0.07, transform='l4-hinge')
+    XRLinear(training_beam_width=3, tol=0.01, threshold=0.07, transform='l4-hinge')
     """
     if name not in PRESETS:
-        raise ParameterError(f"there is no preset {name!r}{hint(name, PRESETS)}; there are {', '.join(PRESETS)}")
+        raise ParameterError(f"Unknown preset {name!r}.{did_you_mean(name, PRESETS)} Presets: {', '.join(PRESETS)}.")
     chosen = PRESETS[name]
     settings = chosen.settings | changes
-    if chosen.kind == "neighbours":
-        from carya.models.neighbors.model import NearestNeighbours
+    if chosen.kind == "neighbors":
+        from carya.models.neighbors.model import NearestNeighbors
 
-        return NearestNeighbours(**settings)
-    trees = several(XRLinear(**settings), chosen.trees)
+        return NearestNeighbors(**settings)
+    trees = with_trees(XRLinear(**settings), chosen.trees)
     if chosen.kind == "trees":
         return trees
     from carya.models.reranked.model import Reranked
 
-    return Reranked(trees, rounds=2, ranker_rows=20_000, **_shared(Reranked, changes))
+    return Reranked(trees, n_rounds=2, max_ranker_rows=20_000, **_general_parameters(Reranked, changes))
 
 
-def several(model: XRLinear, trees: int) -> XRLinear | Ensemble:
-    """So many trees of a model as one; a single one by itself."""
-    return model if trees == 1 else Ensemble(model, n_trees=trees, **_shared(Ensemble, {"n_jobs": model.n_jobs}))
+def with_trees(model: XRLinear, n_trees: int) -> XRLinear | Ensemble:
+    """Return an ensemble of `n_trees` trees, or the model itself if that is 1."""
+    return model if n_trees == 1 else Ensemble(model, n_trees=n_trees, n_jobs=model.n_jobs)
 
 
-def _shared(kind: type[Parameterised], changes: dict[str, Any]) -> dict[str, Any]:
-    """What of some changes concerns the model around the trees as well."""
-    known = {one.name for one in kind.parameters()}
-    return {key: changes[key] for key in ("n_jobs", "seed", "verbose") if key in changes and key in known}
+def _general_parameters(cls: type[Parameterized], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes that also apply to the model around the trees."""
+    general = {"n_jobs", "seed", "verbose"} & set(cls.parameter_names())
+    return {name: value for name, value in changes.items() if name in general}

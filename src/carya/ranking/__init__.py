@@ -1,6 +1,6 @@
-"""Phase 3, ranking: one linear classifier a node, and rankers of the (query, label) pairs that models find.
+"""Phase 3, ranking: one linear classifier per node, and rerankers for the candidate (query, label) pairs.
 
-Rankers of pairs are imported when they are first used: most models do without.
+Rerankers are imported on first use because most models do not need them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from carya.ranking.linear import LinearRanker, Problem
+from carya.ranking.linear import LayerProblem, LinearSolver
 
 if TYPE_CHECKING:
     from carya.ranking.averaged import AveragedRanker
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = [
     "AveragedRanker",
     "BoostedRanker",
-    "LinearRanker",
+    "LayerProblem",
+    "LinearSolver",
     "NeuralRanker",
     "Pairs",
-    "Problem",
     "Ranker",
     "register",
 ]
 
-_HOMES = {
+_MODULES = {
     "AveragedRanker": "averaged",
     "BoostedRanker": "boosted",
     "NeuralRanker": "neural",
@@ -39,6 +39,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"carya.ranking.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"carya.ranking.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'carya.ranking' has no attribute {name!r}")

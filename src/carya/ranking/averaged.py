@@ -1,4 +1,4 @@
-"""Several rankers of pairs as one: those that learn differently err differently."""
+"""Averaging of several rerankers, because different models make different errors."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.core.parameters import Parameterised, parameter
+from carya.core.parameters import Parameterized, parameter
 from carya.core.rules import Rule
 from carya.errors import InputError, NotFittedError
 from carya.ranking.boosted import BoostedRanker
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
-from carya.ranking.ranker import Ranker, ranker_of
+from carya.ranking.ranker import Ranker, ranker_class
 
 
 class _Rankers(Rule):
-    """Rankers."""
+    """A list of rankers."""
 
-    text = "a list of at least one Ranker, none of them averaged itself, or None"
+    text = "a non-empty list of rankers other than AveragedRanker, or None"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is such a list."""
+        """Return whether the value is a valid list of rankers, or None."""
         if value is None:
             return True
         if not isinstance(value, (list, tuple)) or not value:
             return False
-        return all(isinstance(one, Ranker) and not isinstance(one, (type, AveragedRanker)) for one in value)
+        return all(isinstance(ranker, Ranker) and not isinstance(ranker, (type, AveragedRanker)) for ranker in value)
 
 
 @dataclass(eq=False, repr=False)
-class AveragedRanker(Parameterised):
-    """The mean of what several rankers say, each brought to the logarithm of a probability among a query's candidates.
+class AveragedRanker(Parameterized):
+    """Reranker that averages the log probabilities assigned to the candidates of a query by several rankers.
 
     Examples
     --------
@@ -51,57 +51,61 @@ class AveragedRanker(Parameterised):
 
     name: ClassVar[str] = "averaged"
 
-    rankers: Any = parameter(None, _Rankers(), "the rankers; None is BoostedRanker() and NeuralRanker()")
+    rankers: Any = parameter(None, _Rankers(), "the rankers to average; None means BoostedRanker() and NeuralRanker()")
 
-    def ready(self) -> None:
-        """Raise if what a ranker is trained with is missing."""
-        for one in self.rankers or (BoostedRanker(),):
-            getattr(one, "ready", lambda: None)()
+    def check_dependencies(self) -> None:
+        """Raise MissingExtraError if an optional dependency for training is missing."""
+        for ranker in self.rankers or (BoostedRanker(),):
+            getattr(ranker, "check_dependencies", lambda: None)()
 
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
         """Train every ranker."""
         self.check_parameters()
         rankers: list[Any] = list(self.rankers or (BoostedRanker(), NeuralRanker()))
-        self.rankers_: Sequence[Ranker] = [copy.deepcopy(one).fit(pairs, relevance) for one in rankers]
+        self.rankers_: Sequence[Ranker] = [copy.deepcopy(ranker).fit(pairs, relevance) for ranker in rankers]
         return self
 
     def score(self, pairs: Pairs) -> NDArray[np.float32]:
-        """The mean of the logarithms of probabilities."""
-        if not hasattr(self, "rankers_"):
-            raise NotFittedError("this AveragedRanker is not fitted yet: call fit first")
-        return np.asarray(np.mean([_shares(one.score(pairs), pairs) for one in self.rankers_], axis=0), np.float32)
+        """Return the mean log probability of each pair."""
+        log_probabilities = [_log_softmax(ranker.score(pairs), pairs) for ranker in self._check_fitted()]
+        return np.asarray(np.mean(log_probabilities, axis=0), np.float32)
 
     def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What each ranker keeps; arrays of ranker r have ``r.`` before their names."""
-        if not hasattr(self, "rankers_"):
-            raise NotFittedError("this AveragedRanker is not fitted yet: call fit first")
-        kept = [(one.name, *one.to_saved()) for one in self.rankers_]
-        arrays = {f"{at}.{key}": array for at, (_, _, mine) in enumerate(kept) for key, array in mine.items()}
-        return {"rankers": [{"name": name, "parameters": parameters} for name, parameters, _ in kept]}, arrays
+        """Return the state of each ranker; the arrays of ranker r are prefixed with ``r.``."""
+        saved = [(ranker.name, *ranker.to_saved()) for ranker in self._check_fitted()]
+        arrays = {f"{number}.{key}": array for number, (_, _, own) in enumerate(saved) for key, array in own.items()}
+        return {"rankers": [{"name": name, "parameters": parameters} for name, parameters, _ in saved]}, arrays
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """The ranker that was kept."""
+        """Restore a saved ranker."""
         rankers = []
-        for at, one in enumerate(parameters["rankers"]):
-            if one["name"] == cls.name:
-                raise InputError("an averaged ranker cannot hold another")
-            mine = {key.partition(".")[2]: array for key, array in arrays.items() if key.partition(".")[0] == str(at)}
-            rankers.append(ranker_of(one["name"]).from_saved(dict(one["parameters"]), mine))
+        for number, saved in enumerate(parameters["rankers"]):
+            if saved["name"] == cls.name:
+                raise InputError("An AveragedRanker cannot contain another AveragedRanker.")
+            own = {
+                key.partition(".")[2]: array for key, array in arrays.items() if key.partition(".")[0] == str(number)
+            }
+            rankers.append(ranker_class(saved["name"]).from_saved(dict(saved["parameters"]), own))
         if not rankers:
-            raise InputError("an averaged ranker needs rankers")
+            raise InputError("An AveragedRanker must contain at least one ranker.")
         ranker = cls(rankers)
         ranker.check_parameters()
         ranker.rankers_ = rankers
         return ranker
 
+    def _check_fitted(self) -> Sequence[Ranker]:
+        if not hasattr(self, "rankers_"):
+            raise NotFittedError("This AveragedRanker is not fitted yet. Call fit first.")
+        return self.rankers_
 
-def _shares(scores: NDArray[np.float32], pairs: Pairs) -> NDArray[np.float64]:
-    """Scores less the logarithm of the sum of their exponentials in each query."""
+
+def _log_softmax(scores: NDArray[np.float32], pairs: Pairs) -> NDArray[np.float64]:
+    """Return the log-softmax of the scores within each query."""
     wide = np.asarray(scores, np.float64)
-    some = np.flatnonzero(np.diff(pairs.offsets))
-    if not some.size:
+    nonempty = np.flatnonzero(np.diff(pairs.offsets))
+    if not nonempty.size:
         return wide
-    begins, lengths = pairs.offsets[some], np.diff(pairs.offsets)[some]
-    level = wide - np.repeat(np.maximum.reduceat(wide, begins), lengths)
-    return np.asarray(level - np.repeat(np.log(np.add.reduceat(np.exp(level), begins)), lengths))
+    begins, lengths = pairs.offsets[nonempty], np.diff(pairs.offsets)[nonempty]
+    shifted = wide - np.repeat(np.maximum.reduceat(wide, begins), lengths)
+    return np.asarray(shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), begins)), lengths))

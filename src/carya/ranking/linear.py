@@ -1,9 +1,11 @@
-"""One-versus-rest linear rankers (paper, section 2.3.2), solved many at a time by the native core."""
+"""One-versus-rest linear rankers (section 2.3.2 of the paper), trained in parallel with the native solver."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,28 +13,29 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
+from carya.core.rules import to_python_scalar
 from carya.trees.layer import Layer, Weights
 from carya.trees.transforms import Transform
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """What one layer is trained on.
+class LayerProblem:
+    """Training problem for one layer.
 
     Attributes
     ----------
     level : int
-        Of the tree, 1 … D.
+        The tree level, 1 … D.
     seed : int
-        With the level, it decides the order in which rows are looked at.
-    targets : Csr, rows x nodes
-        The positives; values are costs.
-    shortlist : Csr, parents x rows, or None
-        The rows each parent's children are trained on; None is all rows.
+        The random seed; together with the level, it determines the order in which rows are visited.
+    targets : Csr of shape (rows, nodes)
+        The positive entries; their values are costs.
+    shortlist : Csr of shape (parents, rows), or None
+        The rows on which each parent's children are trained; None means all rows.
     order, chunks
-        The nodes grouped by parent, as :meth:`carya.LabelTree.children` gives them.
+        The nodes grouped by parent, as returned by :meth:`carya.LabelTree.children`.
     transform : Transform
-        How the layer's scores join those above.
+        The transform that combines scores with the scores of the parents.
     """
 
     level: int
@@ -45,28 +48,38 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearRanker:
-    """A solver with its settings; :meth:`train` makes layers."""
+class LinearSolver:
+    """Solver for layers; its attributes are the parameters of :class:`carya.XRLinear` with the same names."""
 
     loss: str
     penalty: str
-    cost: float
-    positive_cost: float
-    negative_cost: float
-    own_costs: bool
+    C: float
+    positive_weight: float
+    negative_weight: float
     bias: float
-    tolerance: float
-    max_passes: int
+    tol: float
+    max_iter: int
     threshold: float
     threshold_by: str
     max_weights: int | None
-    precision: str
+    weight_dtype: str
+    use_target_costs: bool = False
+
+    @classmethod
+    def from_parameters(cls, model: Any, *, defaults: Any = None, use_target_costs: bool = False) -> LinearSolver:
+        """Create a solver with the parameters of a model; missing parameters are taken from `defaults`."""
+        names = {field.name for field in dataclasses.fields(cls)} - {"use_target_costs"}
+        settings = {name: getattr(model if hasattr(model, name) else defaults, name) for name in names}
+        return cls(
+            use_target_costs=use_target_costs,
+            **{name: to_python_scalar(value) for name, value in settings.items()},
+        )
 
     def train(
-        self, features: Features, problems: Sequence[Problem], *, threads: int, report: Report = None
+        self, features: Features, problems: Sequence[LayerProblem], *, threads: int, report: Report = None
     ) -> list[Layer]:
-        """The layers of some problems that do not depend on each other, of one tree or several: one pool of work."""
-        solved = _core.train_layers(
+        """Train the layers of independent problems, from one or more trees, in a single task pool."""
+        solutions = _core.train_layers(
             features.native,
             [
                 _core.LayerProblem(
@@ -81,12 +94,12 @@ class LinearRanker:
             ],
             getattr(_core.Loss, self.loss.replace("-", "_")),
             getattr(_core.Penalty, self.penalty),
-            self.cost * self.positive_cost,
-            self.cost * self.negative_cost,
-            self.own_costs,
+            self.C * self.positive_weight,
+            self.C * self.negative_weight,
+            self.use_target_costs,
             self.bias,
-            self.tolerance,
-            self.max_passes,
+            self.tol,
+            self.max_iter,
             self.threshold,
             self.threshold_by == "effect",
             self.max_weights or 0,
@@ -95,17 +108,18 @@ class LinearRanker:
         )
         layers = []
         for problem in problems:
-            weights, offsets, dense = solved.pop(0)  # freed as soon as it is packed
+            weights, biases, dense = solutions.pop(0)  # removed from the list so that it is freed after packing
+            name = "the result of training (scale X or the costs down)"
             layers.append(
                 Layer(
                     weights=Weights.pack(
-                        Csr.of_triple(weights, problem.order.size, "the result of training (scale X, or costs, down)"),
+                        Csr.of_triple(weights, problem.order.size, name),
                         problem.chunks,
-                        self.precision,
+                        self.weight_dtype,
                         threads=threads,
                     ),
                     dense=dense,
-                    offsets=offsets,
+                    biases=biases,
                     chunks=problem.chunks,
                     order=problem.order,
                     transform=problem.transform,

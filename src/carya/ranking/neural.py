@@ -1,4 +1,4 @@
-"""A small neural ranker over pair features: one hidden layer, trained on whole rankings at once, in plain NumPy."""
+"""Neural reranker with one hidden layer and a listwise loss, implemented in NumPy."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.core.parameters import Parameterised, parameter
+from carya.core.parameters import Parameterized, parameter
 from carya.core.rules import Choice, Integer, Real
 from carya.errors import InputError, NotFittedError
 from carya.ranking.pairs import Pairs
 
-_ARRAYS = ("centre", "scale", "hidden", "hidden_bias", "output")
-_CLIP = 4.0  # standard deviations; a value further out says no more
-_DECAYS = (0.9, 0.999)
-_SMALL = 1e-8
+_ARRAYS = ("mean", "scale", "hidden", "hidden_bias", "output")
+_FORMER_ARRAYS = {"centre": "mean"}  # array names used by earlier versions
+_CLIP = 4.0  # in standard deviations
+_BETAS = (0.9, 0.999)
+_EPSILON = 1e-8
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NeuralRanker(Parameterised):
-    """A network of one hidden layer that learns which candidates of a query should share the probability.
+class NeuralRanker(Parameterized):
+    """Neural network with one hidden layer that predicts a probability distribution over the candidates of a query.
 
-    For scores s = v·relu(W x + b) and relevances r of a query's candidates it minimises the cross entropy between
-    r / Σr and softmax(s) (ListNet, Cao et al. 2007) with Adam; the step falls to 0 along a cosine.
+    For scores s = v·relu(W x + b) and relevances r of a query's candidates, the network minimizes the cross-entropy
+    between r / Σr and softmax(s) (ListNet, Cao et al. 2007), using Adam with cosine learning-rate decay.
 
     Examples
     --------
@@ -33,116 +34,118 @@ class NeuralRanker(Parameterised):
     >>> rng = np.random.default_rng(0)
     >>> pairs = Pairs.of(rng.random((600, 2)), ["distance", "noise"], np.arange(0, 601, 6))
     >>> near = (np.abs(pairs.column("distance") - 0.5) < 0.1).astype(np.float32)
-    >>> scores = NeuralRanker(passes=40).fit(pairs, near).score(pairs)
+    >>> scores = NeuralRanker(epochs=40).fit(pairs, near).score(pairs)
     >>> bool(scores[near == 1].mean() > scores[near == 0].mean() + 1)
     True
     """
 
     name: ClassVar[str] = "neural"
 
-    width: int = parameter(32, Integer(1), "the units of the hidden layer")
-    passes: int = parameter(20, Integer(1), "how often training sees each query")
-    batch: int = parameter(64, Integer(1), "queries in a step")
-    learning_rate: float = parameter(0.005, Real(0, above=True), "the size of the first steps")
-    decay: float = parameter(1e-4, Real(0), "the weight of squared weights in what is minimised")
-    standardise: bool = parameter(True, Choice(True, False), "bring features to mean 0 and deviation 1 first")
-    seed: int = parameter(0, Integer(0, 2**63 - 1), "same seed, same ranker")
+    former_names: ClassVar[dict[str, str]] = {
+        "width": "hidden_units",
+        "passes": "epochs",
+        "batch": "batch_size",
+        "decay": "weight_decay",
+        "standardise": "standardize",
+    }
+
+    hidden_units: int = parameter(32, Integer(1), "number of hidden units")
+    epochs: int = parameter(20, Integer(1), "number of passes over the queries")
+    batch_size: int = parameter(64, Integer(1), "number of queries per step")
+    learning_rate: float = parameter(0.005, Real(0, open_low=True), "initial learning rate")
+    weight_decay: float = parameter(1e-4, Real(0), "L2 penalty")
+    standardize: bool = parameter(True, Choice(True, False), "whether to scale features to zero mean and unit variance")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed")
 
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
-        """Train the network; `relevance` is at least 0 for each pair, usually 0 or 1."""
+        """Train the network; `relevance` contains one non-negative number per pair, usually 0 or 1."""
         self.check_parameters()
-        targets = np.asarray(relevance, np.float32)
-        if targets.shape != (len(pairs),):
-            raise InputError(f"relevance has the shape {targets.shape}, there are {len(pairs)} pairs")
-        if not (np.isfinite(targets) & (targets >= 0)).all():
-            raise InputError("relevance must be finite and at least 0")
-        if not targets.any():
-            raise InputError("no pair is relevant: there is nothing to learn")
-        self._set_learned(self._train(pairs, targets), pairs.names)
+        self._set_fitted(self._train(pairs, pairs.check_relevance(relevance)), pairs.names)
         return self
 
     def score(self, pairs: Pairs) -> NDArray[np.float32]:
-        """What the network says of each pair."""
-        weights = self._ready()
-        if pairs.names != self.names_:
-            raise InputError(f"the ranker was trained on {', '.join(self.names_)}; got {', '.join(pairs.names)}")
-        # In 64 bits, so that a pair has the same score however many are scored with it: kernels add in other orders.
+        """Return the output of the network for each pair."""
+        weights = self._check_fitted()
+        pairs.check_names(self.names_)
+        # Computed in float64 so that scores do not depend on the batch size, for which BLAS uses different kernels.
         wide = {name: array.astype(np.float64) for name, array in weights.items()}
         hidden = _inputs(pairs.values, weights).astype(np.float64) @ wide["hidden"] + wide["hidden_bias"]
         return np.asarray(np.maximum(hidden, 0) @ wide["output"], np.float32)
 
     def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Parameters, and the weights."""
-        return {"parameters": self.get_params(), "names": list(self.names_)}, dict(self._ready())
+        """Return the parameters and the weights."""
+        return {"parameters": self.get_params(), "names": list(self.names_)}, dict(self._check_fitted())
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """The ranker that was kept."""
-        ranker = cls(**parameters["parameters"])
-        ranker.check_parameters()
+        """Restore a saved ranker."""
+        ranker = cls.from_saved_parameters(parameters["parameters"])
+        arrays = {_FORMER_ARRAYS.get(name, name): array for name, array in arrays.items()}
         names = tuple(str(name) for name in parameters["names"])
-        width, units = len(names), int(ranker.width)
+        width, units = len(names), int(ranker.hidden_units)
         shapes = dict(zip(_ARRAYS, [(width,), (width,), (width, units), (units,), (units,)], strict=True))
         if {name: array.shape for name, array in arrays.items()} != shapes:
-            raise InputError("the arrays of the ranker are not those of its network")
+            raise InputError("The arrays of the ranker do not match the shape of its network.")
         if any(array.dtype != np.float32 or not np.isfinite(array).all() for array in arrays.values()):
-            raise InputError("the weights of the ranker must be finite float32 numbers")
-        ranker._set_learned(dict(arrays), names)
+            raise InputError("The weights of the ranker must be finite float32 values.")
+        ranker._set_fitted(dict(arrays), names)
         return ranker
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "weights_")
 
-    def _set_learned(self, weights: dict[str, NDArray[np.float32]], names: tuple[str, ...]) -> None:
+    def _set_fitted(self, weights: dict[str, NDArray[np.float32]], names: tuple[str, ...]) -> None:
         self.names_ = names
         self.weights_ = weights
 
-    def _ready(self) -> dict[str, NDArray[np.float32]]:
+    def _check_fitted(self) -> dict[str, NDArray[np.float32]]:
         if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this NeuralRanker is not fitted yet: call fit first")
+            raise NotFittedError("This NeuralRanker is not fitted yet. Call fit first.")
         return self.weights_
 
     def _train(self, pairs: Pairs, targets: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         rng = np.random.default_rng(self.seed)
-        width, units = pairs.values.shape[1], int(self.width)
-        # In double precision: a column is added up entry by entry.
-        centre = pairs.values.mean(axis=0, dtype=np.float64) if self.standardise else np.zeros(width)
-        spread = pairs.values.std(axis=0, dtype=np.float64) if self.standardise else np.ones(width)
+        width, units = pairs.values.shape[1], int(self.hidden_units)
+        # Computed in float64 because columns are summed sequentially, which accumulates rounding errors.
+        mean = pairs.values.mean(axis=0, dtype=np.float64) if self.standardize else np.zeros(width)
+        spread = pairs.values.std(axis=0, dtype=np.float64) if self.standardize else np.ones(width)
         weights = {
-            "centre": centre.astype(np.float32),
-            "scale": (1 / np.where(spread > _SMALL, spread, 1)).astype(np.float32),
+            "mean": mean.astype(np.float32),
+            "scale": (1 / np.where(spread > _EPSILON, spread, 1)).astype(np.float32),
             "hidden": (rng.standard_normal((width, units)) * np.sqrt(2 / width)).astype(np.float32),
             "hidden_bias": np.zeros(units, np.float32),
             "output": (rng.standard_normal(units) / np.sqrt(units)).astype(np.float32),
         }
         sums = np.add.reduceat(np.append(targets, 0), pairs.offsets[:-1]) if len(pairs) else np.zeros(0)
-        useful = np.flatnonzero((np.diff(pairs.offsets) > 1) & (sums > 0))  # others say nothing of an order
+        useful = np.flatnonzero((np.diff(pairs.offsets) > 1) & (sums > 0))  # others provide no ranking information
         if not useful.size:
-            raise InputError("no query has several candidates of which one is relevant: there is nothing to learn")
-        steps = int(self.passes) * -(-useful.size // int(self.batch))
+            raise InputError(
+                "The ranker cannot be trained: no query has two or more candidates of which at least one is relevant."
+            )
+        steps = int(self.epochs) * -(-useful.size // int(self.batch_size))
         moments = {name: (np.zeros_like(weights[name]), np.zeros_like(weights[name])) for name in _ARRAYS[2:]}
         step = 0
-        for _ in range(int(self.passes)):
+        for _ in range(int(self.epochs)):
             order = rng.permutation(useful)
-            for begin in range(0, order.size, int(self.batch)):
-                chosen = np.sort(order[begin : begin + int(self.batch)])
-                gradients = _gradients(weights, *_batch(pairs, targets, chosen))
+            for begin in range(0, order.size, int(self.batch_size)):
+                selected = np.sort(order[begin : begin + int(self.batch_size)])
+                gradients = _gradients(weights, *_batch(pairs, targets, selected))
                 rate = self.learning_rate * 0.5 * (1 + np.cos(np.pi * step / steps))
                 step += 1
                 for name, gradient in gradients.items():
-                    _adam(weights[name], moments[name], gradient + self.decay * weights[name], rate, step)
+                    _adam(weights[name], moments[name], gradient + self.weight_decay * weights[name], rate, step)
         return weights
 
 
 def _inputs(values: NDArray[np.float32], weights: dict[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-    return np.asarray(np.clip((values - weights["centre"]) * weights["scale"], -_CLIP, _CLIP), np.float32)
+    return np.asarray(np.clip((values - weights["mean"]) * weights["scale"], -_CLIP, _CLIP), np.float32)
 
 
 def _batch(
-    pairs: Pairs, targets: NDArray[np.float32], chosen: NDArray[np.int64]
+    pairs: Pairs, targets: NDArray[np.float32], selected: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
-    """The values and targets of some queries' pairs, and where each query's begin."""
-    begins, lengths = pairs.offsets[chosen], np.diff(pairs.offsets)[chosen]
+    """Return the values and targets of the selected queries' pairs, and the offsets of each query."""
+    begins, lengths = pairs.offsets[selected], np.diff(pairs.offsets)[selected]
     starts = np.concatenate([[0], np.cumsum(lengths)])
     at = np.repeat(begins - starts[:-1], lengths) + np.arange(starts[-1])
     return pairs.values[at], targets[at], starts
@@ -154,17 +157,17 @@ def _gradients(
     targets: NDArray[np.float32],
     starts: NDArray[np.int64],
 ) -> dict[str, NDArray[np.float32]]:
-    """Of the mean cross entropy of the queries of a batch; ∂/∂s is softmax(s) - r / Σr."""
+    """Return the gradients of the mean cross-entropy of a batch; ∂/∂s is softmax(s) - r / Σr."""
     inputs = _inputs(values, weights)
     hidden = np.maximum(inputs @ weights["hidden"] + weights["hidden_bias"], 0)
     scores = hidden @ weights["output"]
     lengths, begins = np.diff(starts), starts[:-1]
-    raised = np.exp(scores - np.repeat(np.maximum.reduceat(scores, begins), lengths))
-    shares = raised / np.repeat(np.add.reduceat(raised, begins), lengths)
-    wanted = targets / np.repeat(np.add.reduceat(targets, begins), lengths)
-    slope = ((shares - wanted) / len(begins)).astype(np.float32)
-    back = (slope[:, None] * weights["output"]) * (hidden > 0)
-    return {"hidden": inputs.T @ back, "hidden_bias": back.sum(axis=0), "output": hidden.T @ slope}
+    exponentials = np.exp(scores - np.repeat(np.maximum.reduceat(scores, begins), lengths))
+    softmax = exponentials / np.repeat(np.add.reduceat(exponentials, begins), lengths)
+    goal = targets / np.repeat(np.add.reduceat(targets, begins), lengths)
+    slope = ((softmax - goal) / len(begins)).astype(np.float32)
+    hidden_slope = (slope[:, None] * weights["output"]) * (hidden > 0)
+    return {"hidden": inputs.T @ hidden_slope, "hidden_bias": hidden_slope.sum(axis=0), "output": hidden.T @ slope}
 
 
 def _adam(
@@ -174,9 +177,9 @@ def _adam(
     rate: float,
     step: int,
 ) -> None:
-    """One step of Adam (Kingma and Ba 2015), in place."""
+    """Perform one Adam step (Kingma and Ba 2015) in place."""
     mean, square = moment
-    mean += (1 - _DECAYS[0]) * (gradient - mean)
-    square += (1 - _DECAYS[1]) * (gradient**2 - square)
-    ahead = mean / (1 - _DECAYS[0] ** step)
-    weight -= np.float32(rate) * ahead / (np.sqrt(square / (1 - _DECAYS[1] ** step)) + np.float32(_SMALL))
+    mean += (1 - _BETAS[0]) * (gradient - mean)
+    square += (1 - _BETAS[1]) * (gradient**2 - square)
+    corrected = mean / (1 - _BETAS[0] ** step)
+    weight -= np.float32(rate) * corrected / (np.sqrt(square / (1 - _BETAS[1] ** step)) + np.float32(_EPSILON))

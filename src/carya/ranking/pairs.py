@@ -1,4 +1,4 @@
-"""What a ranker of pairs sees: numbers about (query, label) pairs, the pairs of one query side by side."""
+"""Input of rerankers: features of (query, label) pairs, grouped by query."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Pairs:
     Attributes
     ----------
     values : ndarray of float32, shape (pairs, features)
-        Finite.
+        Finite values.
     names : tuple of str
-        What each feature is.
+        The name of each feature.
     offsets : ndarray of int64, shape (queries + 1,)
-        The pairs of query q are those from ``offsets[q]`` up to ``offsets[q + 1]``.
+        The pairs of query q are ``offsets[q]`` to ``offsets[q + 1]``.
 
     Examples
     --------
@@ -42,15 +42,15 @@ class Pairs:
 
     @classmethod
     def of(cls, values: ArrayLike, names: Sequence[str], offsets: ArrayLike) -> Self:
-        """Check what belongs together; raises InputError if it does not."""
+        """Create pairs from array-like values; raise InputError if they are inconsistent."""
         array = np.ascontiguousarray(values, np.float32)
         ends = np.ascontiguousarray(offsets, np.int64)
         if array.ndim != 2 or array.shape[1] != len(names):
-            raise InputError(f"values have the shape {array.shape}, there are {len(names)} names of features")
+            raise InputError(f"values must have one column per feature name ({len(names)}), got shape {array.shape}.")
         if ends.ndim != 1 or ends.size == 0 or ends[0] != 0 or ends[-1] != len(array) or (np.diff(ends) < 0).any():
-            raise InputError(f"offsets must ascend from 0 to {len(array)}, the number of pairs")
+            raise InputError(f"offsets must be in ascending order from 0 to the number of pairs ({len(array)}).")
         if not np.isfinite(array).all():
-            raise InputError("values of pairs must be finite")
+            raise InputError("values must be finite, got NaN or infinity.")
         return cls(array, tuple(names), ends)
 
     def __len__(self) -> int:
@@ -65,14 +65,32 @@ class Pairs:
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
     def column(self, name: str) -> NDArray[np.float32]:
-        """One feature of all pairs."""
+        """Return the values of one feature for all pairs."""
         if name not in self.names:
-            raise InputError(f"there is no feature {name!r}; there are {', '.join(self.names)}")
+            raise InputError(f"Unknown feature {name!r}. The available features are {', '.join(self.names)}.")
         return self.values[:, self.names.index(name)]
 
+    def check_relevance(self, relevance: ArrayLike) -> NDArray[np.float32]:
+        """Validate training targets: one non-negative, finite value per pair, of which at least one is positive."""
+        targets = np.asarray(relevance, np.float32)
+        if targets.shape != (len(self),):
+            raise InputError(f"relevance must have one value per pair ({len(self)}), got shape {targets.shape}.")
+        if not (np.isfinite(targets) & (targets >= 0)).all():
+            raise InputError("relevance must be finite and >= 0.")
+        if not targets.any():
+            raise InputError("relevance is 0 for every pair. At least one pair must be relevant.")
+        return targets
+
+    def check_names(self, trained: tuple[str, ...]) -> None:
+        """Raise InputError if the features differ from the features that a ranker was trained on."""
+        if self.names != trained:
+            raise InputError(
+                f"The ranker was trained on the features {', '.join(trained)}, but got {', '.join(self.names)}."
+            )
+
     @classmethod
-    def joined(cls, parts: Sequence[Pairs]) -> Pairs:
-        """Pairs of several batches of queries as one; all must have the same features."""
+    def concatenate(cls, parts: Sequence[Pairs]) -> Pairs:
+        """Concatenate the pairs from several batches of queries; all batches must have the same features."""
         lengths = np.concatenate([np.diff(part.offsets) for part in parts])
         values = np.concatenate([part.values for part in parts])
         return cls(values, parts[0].names, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))

@@ -1,4 +1,4 @@
-"""Any ranker of pairs: what one must do, and how a saved one is found again. docs/rankers.md shows how to write one."""
+"""Interface of rerankers, and the registry of reranker classes for loading saved models. See docs/rankers.md."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.core.parameters import hint
+from carya.core.parameters import did_you_mean
 from carya.errors import ModelFormatError, ParameterError
 from carya.ranking.pairs import Pairs
 
 
 @runtime_checkable
 class Ranker(Protocol):
-    """Orders the candidates of a query by what is known about each pair of them.
+    """Interface of rerankers, which rank the candidates of a query by the features of the (query, label) pairs.
 
-    A ranker may be any object with these four methods and a name; nothing needs to be inherited. Its parameters are its
-    own; :class:`carya.Reranked` trains a copy, so the one that was given stays as it is.
+    Any object with a name and these four methods is a ranker; no base class is required. :class:`carya.Reranked` trains
+    a copy, so the object passed to it remains unfitted.
 
     Examples
     --------
@@ -27,69 +27,70 @@ class Ranker(Protocol):
     True
     """
 
-    #: What saved models call it.
+    #: The name that identifies the class in saved models.
     name: ClassVar[str]
 
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
-        """Learn from pairs of which it is known how relevant the label is to the query: 0 if it is not."""
+        """Train on pairs with known relevance; 0 means that the label is not relevant to the query."""
         ...
 
     def score(self, pairs: Pairs) -> NDArray[np.float32]:
-        """A finite number for each pair, larger for better ones; only its order among pairs of a query matters."""
+        """Return a finite score per pair; only the order within a query matters."""
         ...
 
     def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What must be kept: parameters as JSON knows them, and arrays of types that `carya.core.storage` supports."""
+        """Return the state to save: parameters as JSON types, and arrays with dtypes that the model format supports."""
         ...
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """The ranker that was kept. Files may be damaged or forged: raise a ValueError if they make no sense."""
+        """Restore a saved ranker. Raise ValueError if the input is inconsistent; it may be damaged or malicious."""
         ...
 
 
-#: Where the rankers that come with Carya live.
-_HOMES = {
+#: The rankers included in Carya.
+_BUILT_IN = {
     "averaged": ("carya.ranking.averaged", "AveragedRanker"),
     "boosted": ("carya.ranking.boosted", "BoostedRanker"),
     "neural": ("carya.ranking.neural", "NeuralRanker"),
 }
-_OWN: dict[str, type[Ranker]] = {}
+_REGISTERED: dict[str, type[Ranker]] = {}
 
 
-def register(kind: type[Ranker]) -> type[Ranker]:
-    """Make a ranker of your own known, so that models saved with it can be opened; a decorator for its class.
+def register(cls: type[Ranker]) -> type[Ranker]:
+    """Class decorator that registers a custom ranker, so that models saved with it can be loaded.
 
     >>> @register
-    ... class Nothing:
-    ...     name = "nothing"
+    ... class Constant:
+    ...     name = "constant"
     ...     def fit(self, pairs, relevance): return self
     ...     def score(self, pairs): return np.zeros(len(pairs), np.float32)
     ...     def to_saved(self): return {}, {}
     ...     @classmethod
     ...     def from_saved(cls, parameters, arrays): return cls()
-    >>> ranker_of("nothing") is Nothing
+    >>> ranker_class("constant") is Constant
     True
     """
-    name = getattr(kind, "name", None)
-    missing = [method for method in ("fit", "score", "to_saved", "from_saved") if not hasattr(kind, method)]
+    name = getattr(cls, "name", None)
+    missing = [method for method in ("fit", "score", "to_saved", "from_saved") if not hasattr(cls, method)]
     if not isinstance(name, str) or not name or missing:
-        raise ParameterError(f"{kind!r} is no ranker: it needs {', '.join(missing) or 'a name, a string'}")
-    if name in _HOMES:
-        raise ParameterError(f"the name {name!r} is taken: a ranker that comes with Carya has it")
-    _OWN[name] = kind
-    return kind
+        raise ParameterError(f"{cls!r} is not a ranker. It lacks {', '.join(missing) or 'a non-empty name'}.")
+    if name in _BUILT_IN:
+        raise ParameterError(f"The name {name!r} is reserved for a built-in ranker. Choose a different name.")
+    _REGISTERED[name] = cls
+    return cls
 
 
-def ranker_of(name: str) -> type[Ranker]:
-    """The class of that name; raises ModelFormatError if nobody registered one."""
-    if name in _HOMES:
-        module, home = _HOMES[name]
-        found: type[Ranker] = getattr(importlib.import_module(module), home)
-        return found
-    if name in _OWN:
-        return _OWN[name]
+def ranker_class(name: str) -> type[Ranker]:
+    """Return the ranker class with the given name; raise ModelFormatError if it is not registered."""
+    if name in _BUILT_IN:
+        module, class_name = _BUILT_IN[name]
+        built_in: type[Ranker] = getattr(importlib.import_module(module), class_name)
+        return built_in
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    suggestion = did_you_mean(str(name), [*_BUILT_IN, *_REGISTERED])
     raise ModelFormatError(
-        f"it was saved with the ranker {name!r}, which is not known{hint(str(name), [*_HOMES, *_OWN])}; import the "
-        "module that defines it, and decorate it with carya.ranking.register"
+        f"The model uses the ranker {name!r}, which is not registered.{suggestion} "
+        "Import the module that defines it and decorate the class with carya.ranking.register."
     )

@@ -1,5 +1,5 @@
-"""A model as an HTTP service: a JSON API, Annif's API, and a page to look at the model.
+"""Serve models over HTTP: a JSON API, Annif's REST API, and the explorer page.
 
-``carya serve model/`` is all of it; :func:`carya.serve.app.create_app` gives the ASGI application alone. What it needs
-comes with ``pip install 'carya[serve]'``.
+``carya serve model/`` starts a server; :func:`carya.serve.app.create_app` returns the ASGI application for use with
+another ASGI server. Install the dependencies with ``pip install 'carya[serve]'``.
 """

@@ -1,4 +1,4 @@
-"""The ASGI application: every page of the server behind one gate."""
+"""ASGI application: the router and its middleware."""
 
 from __future__ import annotations
 
@@ -6,123 +6,144 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Router
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from carya.serve.http.errors import NotAllowed, NotFound
-from carya.serve.http.logging import Journal
-from carya.serve.http.metrics import Counters, resident_bytes
-from carya.serve.http.middleware import Gate
-from carya.serve.registry import Loaded, Registry
-from carya.serve.routes import annif, api, explorer, openapi
-from carya.serve.settings import Settings
+from carya.serve.http.errors import MethodNotAllowedError, UnknownPathError
+from carya.serve.http.logging import JsonLogger
+from carya.serve.http.metrics import MetricsLayout, ServerMetrics, resident_bytes
+from carya.serve.http.middleware import RequestMiddleware
+from carya.serve.http.thread_pool import ThreadPool
+from carya.serve.registry import ModelRegistry, ServedModel
+from carya.serve.routes.openapi import openapi_document
+from carya.serve.routes.table import ROUTES
+from carya.serve.settings import ServerSettings
+from carya.serve.state import ServerState
 
-_LOOK_SECONDS = 5.0
+_METRICS_SECONDS = 5.0  # time between updates of the memory gauge if the worker does not check for new models
 
 
 def create_app(
-    models: Registry | Mapping[str, str | os.PathLike[str]],
-    settings: Settings | None = None,
+    models: ModelRegistry | Mapping[str, str | os.PathLike[str]],
+    settings: ServerSettings | None = None,
     *,
-    counters: Counters | None = None,
-    journal: Journal | None = None,
+    metrics: ServerMetrics | None = None,
+    logger: JsonLogger | None = None,
 ) -> ASGIApp:
-    """An ASGI application that serves models.
+    """Return an ASGI application that serves models.
 
     Parameters
     ----------
-    models : mapping of str to path, or Registry
-        Names and folders; the first is the default.
-    settings : Settings, optional
-    counters : Counters, optional
-        Shared by the workers of a server; otherwise its own.
-    journal : Journal, optional
-        Where the log goes; otherwise to standard error.
+    models : mapping of str to path, or ModelRegistry
+        Model folders by name; the first model is the default.
+    settings : ServerSettings, optional
+    metrics : ServerMetrics, optional
+        Metrics shared with other workers; by default, metrics of this process only.
+    logger : JsonLogger, optional
+        By default, a logger with the log level in `settings`.
 
     Examples
     --------
     >>> import asyncio, tempfile, carya, httpx
-    >>> async def ask(app, path, message):
+    >>> async def post(app, path, message):
     ...     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://carya") as client:
     ...         return (await client.post(path, json=message)).json()
     >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(["a cat", "a dog"], [["pet"], ["pet", "barks"]])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ranker.save(f"{folder}/pets")
-    ...     app = create_app({"pets": f"{folder}/pets"}, Settings(log="error"))
-    >>> asyncio.run(ask(app, "/v1/suggest", {"text": "a dog", "top_k": 1}))["results"][0]["suggestions"][0]["label"]
+    ...     app = create_app({"pets": f"{folder}/pets"}, ServerSettings(log_level="error"))
+    >>> asyncio.run(post(app, "/v1/suggest", {"text": "a dog", "top_k": 1}))["results"][0]["suggestions"][0]["label"]
     'pet'
     """
-    settings = Settings() if settings is None else settings
+    settings = ServerSettings() if settings is None else settings
     settings.check_parameters()
-    registry = models if isinstance(models, Registry) else Registry.open(models)
-    counters = Counters() if counters is None else counters
-    journal = Journal(settings.log) if journal is None else journal
-    routes: list[BaseRoute] = [
-        *api.routes(registry, settings, counters),
-        *annif.routes(registry, settings),
-        *openapi.routes(settings),
-        *explorer.routes(registry, settings),
-    ]
+    state = ServerState(
+        registry=models if isinstance(models, ModelRegistry) else ModelRegistry.open(models),
+        settings=settings,
+        metrics=ServerMetrics(MetricsLayout(ROUTES.metrics_labels)) if metrics is None else metrics,
+        pool=ThreadPool(settings),
+        openapi=msgspec.json.encode(openapi_document(ROUTES, settings)),
+    )
+    logger = JsonLogger(settings.log_level) if logger is None else logger
 
     @contextlib.asynccontextmanager
-    async def watching(app: Any) -> AsyncIterator[None]:
-        watcher = asyncio.create_task(watch(registry, settings.watch_seconds, counters, journal))
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        watcher = asyncio.create_task(watch_models(state, logger))
         try:
             yield
         finally:
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
+            state.pool.close()
 
-    router = Router(routes, redirect_slashes=False, default=_nowhere, lifespan=watching)
-    return Gate(_methods_as_problems(router), settings, counters, journal)
+    router = Router(
+        [Route(route.path, partial(route.handler, state), methods=[route.method]) for route in ROUTES],
+        redirect_slashes=False,
+        default=_raise_unknown_path,
+        lifespan=lifespan,
+    )
+    return RequestMiddleware(_convert_router_errors(router), ROUTES, settings, state.metrics, logger, state.pool)
 
 
-async def watch(registry: Registry, seconds: float, counters: Counters, journal: Journal) -> None:
-    """Open new versions of models when they are there, unless `seconds` is 0; never ends."""
+async def watch_models(state: ServerState, logger: JsonLogger) -> None:
+    """Load new model versions periodically until canceled, unless `reload_interval` is 0."""
+    interval = state.settings.reload_interval
     while True:
-        counters.gauge("resident_bytes", resident_bytes())  # other workers tell it too
-        await asyncio.sleep(seconds or _LOOK_SECONDS)
-        if seconds:
-            await refresh(registry, counters, journal)
+        state.metrics.set_gauge("resident_bytes", resident_bytes())  # another worker may report the metrics
+        await asyncio.sleep(interval or _METRICS_SECONDS)
+        if interval:
+            await reload_models(state.registry, state.metrics, logger)
 
 
-async def refresh(registry: Registry, counters: Counters, journal: Journal, *, anyway: bool = False) -> None:
-    """Open new versions of models, or all `anyway`, and tell; whatever happens is told too, and raises nothing."""
+async def reload_models(
+    registry: ModelRegistry, metrics: ServerMetrics, logger: JsonLogger, *, force: bool = False
+) -> None:
+    """Load new model versions and log the results; failures are logged, never raised.
+
+    Parameters
+    ----------
+    force : bool
+        Whether to load all models, including models whose folders have not changed.
+    """
     try:
-        news = await asyncio.to_thread(registry.refresh, anyway=anyway)
-    except Exception as error:  # as whoever watches must go on
-        counters.count("reload_failures")
-        journal.write("error", "reload failed, the old version stays", reason=f"{type(error).__name__}: {error}")
+        results = await asyncio.to_thread(registry.refresh, force=force)
+    except Exception as error:  # no failure may stop the watcher
+        metrics.increment("reload_failures")
+        logger.log("error", "reload failed", reason=f"{type(error).__name__}: {error}")
         return
-    for one in news:
-        if isinstance(one, Loaded):
-            counters.count("reloads")
-            journal.write("info", "reloaded", model=one.name, version=one.version)
+    for result in results:
+        if isinstance(result, ServedModel):
+            metrics.increment("reloads")
+            logger.log("info", "model reloaded", model=result.name, version=result.version)
         else:
-            counters.count("reload_failures")
-            journal.write("error", "reload failed, the old version stays", model=one.name, reason=one.reason)
+            metrics.increment("reload_failures")
+            logger.log("error", "reload failed", model=result.name, reason=result.reason)
 
 
-async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
-    raise NotFound("there is no such page; /docs shows those there are")
+async def _raise_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
+    raise UnknownPathError
 
 
-def _methods_as_problems(router: Router) -> ASGIApp:
-    """A page asked with another method than it has is a problem like others; Starlette would answer in plain text."""
+def _convert_router_errors(router: Router) -> ASGIApp:
+    """Wrap the router so that it raises HttpError instead of sending plain-text responses."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope["app"] = router  # then Starlette raises instead of answering
+            scope["app"] = router  # makes Starlette raise an exception instead of sending a response
         try:
             await router(scope, receive, send)
         except HTTPException as error:
             if error.status_code != 405:
-                raise NotFound("there is no such page; /docs shows those there are") from None
+                raise UnknownPathError from None
             allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-            raise NotAllowed(f"the method {scope['method']} is not one of {allowed}", {"Allow": allowed}) from None
+            raise MethodNotAllowedError(
+                f"Method {scope['method']} is not allowed. Use {allowed}.", {"Allow": allowed}
+            ) from None
 
     return app

@@ -1,4 +1,4 @@
-"""The models a server has, by name; each is replaced by its new version while requests go on with the old one."""
+"""Registry of served models. New model versions replace old ones without interrupting requests."""
 
 from __future__ import annotations
 
@@ -13,76 +13,88 @@ from pathlib import Path
 
 import carya
 from carya.core import storage
-from carya.core.parameters import Parameterised
+from carya.core.parameters import Parameterized
 from carya.errors import InputError, ModelFormatError
-from carya.serve.http.errors import NotFound
-from carya.serve.label_index import LabelIndex
+from carya.serve.http.errors import NotFoundError
+from carya.text.explore.explorer import Explorer
 from carya.text.text_ranker import TextRanker
 
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-
-
-_MOST_KNOWN = 100_000
+_MAX_CACHED_LABELS = 100_000
+_MAX_ECHO = 100  # characters; longer names are truncated in error messages
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
-    """A version of a model, in memory as long as a request uses it.
+class ServedModel:
+    """A version of a model, kept in memory as long as a request uses it.
 
     Attributes
     ----------
     name : str
-        What the server calls the model.
+        The name of the model on the server.
     ranker : TextRanker
     version : str
-        The checksum of its manifest: another version has another one.
-    changed : datetime
-        When it was saved.
+        The checksum of the model's manifest.
+    modified : datetime
+        The time at which the model was saved.
     """
 
     name: str
     ranker: TextRanker
     version: str
-    changed: datetime
+    modified: datetime
 
     @cached_property
-    def index(self) -> LabelIndex:
-        """Its labels by what they begin with; made when it is first needed."""
-        return LabelIndex(self.ranker.labels_, self.ranker.label_names_)
+    def explorer(self) -> Explorer:
+        """The explorer for the model, created on first use."""
+        return Explorer(self.ranker)
 
     @cached_property
-    def known(self) -> dict[int, tuple[str, str]]:
-        """Ids and names of labels that were asked for, which are asked for again."""
+    def _label_cache(self) -> dict[int, tuple[str, str]]:
         return {}
 
     def label(self, number: int) -> tuple[str, str]:
-        """The id and the name of a label."""
-        pair = self.known.get(number)
-        if pair is None:
-            if len(self.known) >= _MOST_KNOWN:
-                self.known.clear()
-            pair = self.known[number] = (self.ranker.labels_[number], self.ranker.label_names_[number])
-        return pair
+        """Return the id and the name of a label.
+
+        Labels are cached because decoding them takes longer than a lookup.
+        """
+        label = self._label_cache.get(number)
+        if label is None:
+            if len(self._label_cache) >= _MAX_CACHED_LABELS:
+                self._label_cache.clear()
+            labels = self.ranker.label_set_
+            label = self._label_cache[number] = (labels.ids[number], labels.name(number))
+        return label
+
+    def find_label(self, label: str) -> int:
+        """Return the number of the label with this id or name; raise NotFoundError if it does not exist.
+
+        The error message does not suggest similar labels because searching for them would take too long.
+        """
+        number = self.ranker.label_set_.index.find(label)
+        if number is None:
+            raise NotFoundError(f"Unknown label {label[:_MAX_ECHO]!r}.")
+        return number
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A new version that could not be opened; the old one stays."""
+class ReloadFailure:
+    """A new version that could not be loaded; the old version remains in use."""
 
     name: str
     reason: str
 
 
 @dataclass
-class _Place:
+class _Slot:
     path: Path
-    seen: tuple[int, ...]
-    loaded: Loaded
+    signature: tuple[int, ...]
+    model: ServedModel
 
 
 @dataclass
-class Registry:
-    """Named models from folders.
+class ModelRegistry:
+    """Served models by name.
 
     Examples
     --------
@@ -90,119 +102,133 @@ class Registry:
     >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(["a cat", "a dog"], [["pet"], ["pet", "barks"]])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ranker.save(f"{folder}/pets")
-    ...     registry = Registry.open({"pets": f"{folder}/pets"})
+    ...     registry = ModelRegistry.open({"pets": f"{folder}/pets"})
     >>> registry.names(), registry.default
     (['pets'], 'pets')
     >>> registry.get().ranker.suggest("a dog", top_k=1)[0].label
     'pet'
     """
 
-    _places: dict[str, _Place] = field(default_factory=dict)
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    _slots: dict[str, _Slot] = field(default_factory=dict)
+    _refresh_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def open(cls, folders: Mapping[str, str | os.PathLike[str]]) -> Registry:
-        """Open models; the first is the default. Raises ModelFormatError or InputError if one cannot be served."""
+    def open(cls, folders: Mapping[str, str | os.PathLike[str]]) -> ModelRegistry:
+        """Load models; the first one is the default model.
+
+        Raises ModelFormatError or InputError if a model cannot be served.
+        """
         if not folders:
-            raise InputError("there is no model to serve")
+            raise InputError("No models to serve. At least one is required.")
         registry = cls()
         for name, folder in folders.items():
             if not name or not set(name) <= _NAME_CHARACTERS:
-                raise InputError(f"the name of a model is {name!r}; it must be of letters, digits, '_', '-' and '.'")
-            place = Path(folder)
-            seen = _look(place)
-            registry._places[name] = _Place(place, seen, _load(name, place))
+                raise InputError(f"Model names must consist of letters, digits, '_', '-' and '.', got {name!r}.")
+            path = Path(folder)
+            signature = _file_signature(path)
+            registry._slots[name] = _Slot(path, signature, _load(name, path))
         return registry
 
     def names(self) -> list[str]:
-        """The names of the models."""
-        return list(self._places)
+        """Return the names of the models."""
+        return list(self._slots)
 
     @property
     def default(self) -> str:
-        """The model of requests that name none."""
-        return next(iter(self._places))
+        """The name of the default model."""
+        return next(iter(self._slots))
 
-    def get(self, name: str | None = None) -> Loaded:
-        """The newest version of a model; raises NotFound."""
-        place = self._places.get(self.default if name is None else name)
-        if place is None:
-            raise NotFound(f"there is no model {name!r}; the models are {', '.join(map(repr, self._places))}")
-        return place.loaded
+    def get(self, name: str | None = None) -> ServedModel:
+        """Return the current version of a model; raise NotFoundError if the model is unknown.
 
-    def refresh(self, *, anyway: bool = False) -> list[Loaded | Failure]:
-        """Open the models whose folders were replaced, or all of them `anyway`; what was opened and what could not be.
-
-        A folder that is not there, or not whole, leaves the old version at work. One that is no whole model is tried
-        again when it was replaced, or `anyway`; after other failures every time.
+        Without a name, return the default model.
         """
-        news: list[Loaded | Failure] = []
-        with self._one_at_a_time:
-            for name, place in self._places.items():
-                seen = _look(place.path)
-                if not seen or (seen == place.seen and not anyway):
+        slot = self._slots.get(self.default if name is None else name)
+        if slot is None:
+            models = ", ".join(map(repr, self._slots))
+            raise NotFoundError(f"Unknown model {(name or '')[:_MAX_ECHO]!r}. Available models: {models}.")
+        return slot.model
+
+    def refresh(self, *, force: bool = False) -> list[ServedModel | ReloadFailure]:
+        """Load the models whose folders have changed; return the new versions and the failures.
+
+        If a folder is missing or incomplete, the old version remains in use. A folder that does not contain a valid
+        model is loaded again only after it has been replaced; after other failures, every call tries again.
+
+        Parameters
+        ----------
+        force : bool
+            Whether to load all models, including models whose folders have not changed.
+        """
+        results: list[ServedModel | ReloadFailure] = []
+        with self._refresh_lock:
+            for name, slot in self._slots.items():
+                signature = _file_signature(slot.path)
+                if not signature or (signature == slot.signature and not force):
                     continue
                 try:
-                    loaded = _load(name, place.path)
-                    storage.load(place.path)  # with all there is checked: a damaged one must not replace a whole one
-                    if _version(place.path)[0] != loaded.version:
-                        continue  # replaced in between, so another was checked: it is opened the next time
+                    model = _load(name, slot.path)
+                    storage.load(slot.path)  # verifies all checksums: a damaged model must not replace a valid one
+                    if _read_version(slot.path)[0] != model.version:
+                        continue  # replaced in the meantime, so a different version was verified; load it next time
                 except (ModelFormatError, InputError) as error:
-                    news.append(Failure(name, str(error)))  # and stays so: it is not tried again until asked for
-                except Exception as error:  # memory, files, a fault: may be over the next time
-                    news.append(Failure(name, f"{type(error).__name__}: {error}"))
+                    results.append(ReloadFailure(name, str(error)))
+                except Exception as error:  # such as a MemoryError or OSError, which may be temporary
+                    results.append(ReloadFailure(name, f"{type(error).__name__}: {error}"))
                     continue
                 else:
-                    if loaded.version != place.loaded.version:
-                        place.loaded = loaded  # in one step: whoever asks has the old one or the new one
-                        news.append(loaded)
-                place.seen = seen
-        return news
+                    if model.version != slot.model.version:
+                        slot.model = model  # atomic: each request uses either the old or the new version
+                        results.append(model)
+                slot.signature = signature
+        return results
 
 
-def _look(place: Path) -> tuple[int, ...]:
-    """What tells one save of a model from another; nothing if there is none."""
+def _file_signature(folder: Path) -> tuple[int, ...]:
+    """Return a tuple that changes whenever a model is saved, or an empty tuple if there is no model."""
     try:
-        now = (place / "manifest.json").stat()
+        status = (folder / "manifest.json").stat()
     except OSError:
         return ()
-    return now.st_dev, now.st_ino, now.st_mtime_ns, now.st_size
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _load(name: str, place: Path) -> Loaded:
+def _load(name: str, folder: Path) -> ServedModel:
     for _ in range(3):
-        version, changed = _version(place)
-        ranker = carya.load(place)
+        version, modified = _read_version(folder)
+        ranker = carya.load(folder)
         if not isinstance(ranker, TextRanker):
-            raise InputError(f"{place}: a {type(ranker).__name__} cannot be served: only a TextRanker can")
-        if (version, changed) == _version(place):  # otherwise it was replaced in between
+            raise InputError(
+                f"Only TextRanker models can be served, but {folder} contains a model of type {type(ranker).__name__}."
+            )
+        if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced while loading
             break
-    for part in (ranker.vectorizer_, ranker.model_):
-        one_thread(part)
-    ranker.suggest_all(["a first text, so that nobody waits for what is only needed once"])
-    return Loaded(name, ranker, version, changed)
+    for estimator in (ranker.vectorizer_, ranker.model_):
+        limit_to_one_thread(estimator)
+    ranker.suggest_all(["a first text, so that no request waits for lazy initialization"])
+    return ServedModel(name, ranker, version, modified)
 
 
-def one_thread(part: Parameterised) -> None:
-    """Let an estimator, and those it is made of, use one thread: requests are answered side by side.
+def limit_to_one_thread(estimator: Parameterized) -> None:
+    """Make an estimator and its parts single-threaded and silent, because the server runs requests in parallel.
 
     >>> model = carya.Ensemble([carya.XRLinear(), carya.XRLinear(verbose=True)])
-    >>> one_thread(model)
-    >>> [(one.n_jobs, one.verbose) for one in model.members]
+    >>> limit_to_one_thread(model)
+    >>> [(member.n_jobs, member.verbose) for member in model.members]
     [(1, False), (1, False)]
     """
-    known = {field.name for field in part.parameters()}
-    part.set_params(**{name: value for name, value in (("n_jobs", 1), ("verbose", False)) if name in known})
-    for value in vars(part).values():
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(one, Parameterised):
-                one_thread(one)
+    names = estimator.parameter_names()
+    estimator.set_params(**{name: value for name, value in (("n_jobs", 1), ("verbose", False)) if name in names})
+    for attribute in vars(estimator).values():
+        for part in attribute if isinstance(attribute, (list, tuple)) else [attribute]:
+            if isinstance(part, Parameterized):
+                limit_to_one_thread(part)
 
 
-def _version(place: Path) -> tuple[str, datetime]:
-    path = place / "manifest.json"
+def _read_version(folder: Path) -> tuple[str, datetime]:
+    path = folder / "manifest.json"
     try:
         manifest = json.loads(path.read_bytes())
         return str(manifest["checksum"]), datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelFormatError(f"{place} is not a saved model: {error}") from None
+        raise ModelFormatError(f"{folder} is not a saved model: {error}") from None

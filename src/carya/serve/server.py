@@ -1,7 +1,8 @@
-"""A server as processes: workers that share the port, the mapped models and the counters, and one that watches them.
+"""Run worker processes and their supervisor.
 
-Every worker has a socket of its own on the same port, all of them held by the watching process too: connections that
-came to a worker that stopped wait there for the one that takes its place.
+Workers share memory-mapped models, metrics and a port, on which each worker has its own listening socket
+(SO_REUSEPORT). The supervisor keeps all sockets open, so connections to a worker that has exited wait for its
+replacement.
 """
 
 from __future__ import annotations
@@ -17,81 +18,103 @@ import socket
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import uvicorn
+import uvloop
 
 from carya.errors import InputError
-from carya.serve.app import create_app, refresh
-from carya.serve.http.connections import protocol
-from carya.serve.http.logging import Journal, take_over
-from carya.serve.http.metrics import WIDTH, Counters
-from carya.serve.registry import Registry
-from carya.serve.settings import Settings
+from carya.serve.app import create_app, reload_models
+from carya.serve.http.connections import connection_class
+from carya.serve.http.logging import JsonLogger, redirect_library_logs
+from carya.serve.http.metrics import MetricsLayout, ServerMetrics
+from carya.serve.registry import ModelRegistry
+from carya.serve.routes.table import ROUTES
+from carya.serve.settings import ServerSettings
 
 _BACKLOG = 1024
-_SHORT_LIFE = 5.0  # seconds of a worker; after some such lives in a row there is no use in starting another at once
-_SHORT_LIVES = 5
-_LONGEST_WAIT = 300.0
+_SHORT_LIFE = 5.0  # seconds; a worker that exits sooner has probably failed to start
+_MAX_SHORT_LIVES = 5  # number in a row after which a worker is restarted with increasing delays
+_MAX_RESTART_DELAY = 300.0
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to serve, and how.
+class WorkerPlan:
+    """Configuration that is shared by all workers and sent to their processes.
 
     Attributes
     ----------
-    folders : mapping of str to Path
-        Models by name, the first is the default.
-    settings : dict
-        Of :class:`Settings`.
+    folders : mapping of str to path
+        Model folders by name.
+    settings : ServerSettings
     """
 
-    folders: Mapping[str, Path]
-    settings: dict[str, Any]
+    folders: Mapping[str, str | os.PathLike[str]]
+    settings: ServerSettings
 
 
-def serve(plan: Plan, *, host: str, port: int, workers: int) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP opens the models again at once."""
-    settings = Settings(**plan.settings)
+def serve(
+    folders: Mapping[str, str | os.PathLike[str]],
+    settings: ServerSettings | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    workers: int = 1,
+) -> None:
+    """Serve models until SIGINT or SIGTERM is received; SIGHUP reloads the models.
+
+    Parameters
+    ----------
+    folders : mapping of str to path
+        Model folders by name; the first model is the default.
+    settings : ServerSettings, optional
+    host : str
+        The address to listen on.
+    port : int
+        The port to listen on; 0 selects a free one.
+    workers : int
+        The number of worker processes.
+    """
+    settings = ServerSettings() if settings is None else settings
     settings.check_parameters()
-    registry = Registry.open(plan.folders)  # what is wrong with a model should be said before anything is started
+    registry = ModelRegistry.open(folders)  # before starting any process, so that errors are raised here
     sockets = _listen(host, port, workers)
-    _allow_files(settings, workers)
-    where = sockets[0].getsockname()
-    shown = f"[{where[0]}]" if ":" in where[0] else where[0]
-    journal = Journal(settings.log)
-    about = {name: registry.get(name).version for name in registry.names()}
-    journal.write("info", "listening", url=f"http://{shown}:{where[1]}/", models=about, workers=workers)
-    if not settings.tokens and not _is_loopback(where[0]):
-        journal.write("warning", "no token is asked for, and others can reach this address", address=where[0])
+    _raise_file_limit(settings)
+    address = sockets[0].getsockname()
+    url_host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    logger = JsonLogger(settings.log_level)
+    versions = {name: registry.get(name).version for name in registry.names()}
+    logger.log("info", "listening", url=f"http://{url_host}:{address[1]}/", models=versions, workers=workers)
+    if not settings.tokens and not _is_loopback(address[0]):
+        logger.log("warning", "reachable from other hosts without authentication", address=address[0])
+    plan = WorkerPlan(folders, settings)
     if workers == 1:
-        _work(plan, sockets[0], None, 0, registry=registry)
+        _run_worker(plan, sockets[0], None, 0, registry=registry)
         return
     del registry
-    _Watcher(plan, sockets, journal).run()
+    Supervisor(plan, sockets, logger).run()
 
 
 def _listen(host: str, port: int, count: int) -> list[socket.socket]:
-    """A listening socket for each worker, all on one port."""
+    """Return one listening socket per worker, all on the same port."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:  # without sharing: fails if another server is there
+        with socket.socket(family, socket.SOCK_STREAM) as probe:  # without SO_REUSEPORT, fails if the port is in use
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             address = probe.getsockname()
         sockets = []
         for _ in range(count):
-            one = socket.socket(family, socket.SOCK_STREAM)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            one.bind(address)
-            one.listen(_BACKLOG)
-            one.setblocking(False)
-            sockets.append(one)
+            listener = socket.socket(family, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+            sockets.append(listener)
     except OSError as error:
-        raise InputError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+        raise InputError(f"Cannot listen on {host}, port {port}: {error.strerror or error}.") from None
     return sockets
 
 
@@ -99,173 +122,189 @@ def _is_loopback(address: str) -> bool:
     return address == "::1" or address.startswith("127.")
 
 
-def _allow_files(settings: Settings, workers: int) -> None:
-    """Let the process have as many files open as it may have connections, if the system allows."""
+def _raise_file_limit(settings: ServerSettings) -> None:
+    """Increase the limit on open files to fit `max_connections`, if the system permits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = settings.max_connections + 256
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    needed = settings.max_connections + 256
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that ends quietly on signals, and looks for new models on SIGHUP."""
-
-    hang_up: Any = None
-    watcher: int | None = None
-
-    async def on_tick(self, counter: int) -> bool:
-        """Whether to end: also when nobody watches any more."""
-        return (self.watcher not in (None, os.getppid())) or await super().on_tick(counter)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        loop.add_signal_handler(signal.SIGHUP, self._refresh)
-        yield
-
-    def _refresh(self) -> None:
-        self._refreshing = asyncio.ensure_future(self.hang_up())
-
-
-def _work(
-    plan: Plan,
-    listening: socket.socket,
-    shared: Any,
+def _run_worker(
+    plan: WorkerPlan,
+    listener: socket.socket,
+    shared_rows: Any,
     worker: int,
-    watcher: int | None = None,
-    registry: Registry | None = None,
+    supervisor_pid: int | None = None,
+    registry: ModelRegistry | None = None,
 ) -> None:
-    """Be a worker until told to stop."""
-    settings = Settings(**plan.settings)
-    journal = Journal(settings.log, worker)
-    take_over(journal)
+    """Serve requests until a signal arrives or the supervisor exits."""
+    settings = plan.settings
+    logger = JsonLogger(settings.log_level, worker)
+    redirect_library_logs(logger)
+    layout = MetricsLayout(ROUTES.metrics_labels)
     rows = None
-    if shared is not None:
-        numbers = memoryview(shared).cast("B").cast("d")
-        rows = [numbers[begin : begin + WIDTH] for begin in range(0, len(numbers), WIDTH)]
-    registry = Registry.open(plan.folders) if registry is None else registry
-    counters = Counters(rows, worker)
-    app = create_app(registry, settings, counters=counters, journal=journal)
+    if shared_rows is not None:
+        values = memoryview(shared_rows).cast("B").cast("d")
+        rows = [values[begin : begin + layout.size] for begin in range(0, len(values), layout.size)]
+    registry = ModelRegistry.open(plan.folders) if registry is None else registry
+    metrics = ServerMetrics(layout, rows, worker)
     config = uvicorn.Config(
-        app,
-        http=protocol(settings, counters),
-        loop="uvloop",
+        create_app(registry, settings, metrics=metrics, logger=logger),
+        http=connection_class(settings, metrics),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=max(1, round(settings.idle_seconds)),
-        timeout_graceful_shutdown=max(1, round(settings.request_seconds)),
+        timeout_keep_alive=max(1, round(settings.idle_timeout)),
+        timeout_graceful_shutdown=max(1, round(settings.request_timeout)),
         backlog=_BACKLOG,
     )
-    server = _Server(config)
-    server.hang_up = lambda: refresh(registry, counters, journal, anyway=True)
-    server.watcher = watcher
+    server = uvicorn.Server(config)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        tasks: set[asyncio.Task[None]] = set()
+
+        def reload() -> None:
+            task = loop.create_task(reload_models(registry, metrics, logger, force=True))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        loop.add_signal_handler(signal.SIGHUP, reload)
+        if supervisor_pid is not None:
+            tasks.add(loop.create_task(_stop_without_supervisor(server, supervisor_pid)))
+        await server.serve(sockets=[listener])
+
+    def stop(number: int, frame: Any) -> None:
+        server.should_exit = True
+
+    for number in _STOP_SIGNALS:
+        # uvicorn handles these signals while it is running and raises them again afterwards. This handler is active
+        # before and after that, so that no signal is lost and the process exits with status 0.
+        signal.signal(number, stop)
     gc.collect()
-    gc.freeze()  # what is here now stays: looking through it again and again would hold up requests for 10 ms each time
+    gc.freeze()  # the models are never freed; scanning them in each full collection would delay requests by 10 ms
     try:
-        server.run(sockets=[listening])
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
     finally:
         gc.unfreeze()
 
 
+async def _stop_without_supervisor(server: uvicorn.Server, supervisor_pid: int) -> None:
+    """Stop the server after the supervisor has exited, which changes the parent process id."""
+    while os.getppid() == supervisor_pid:
+        await asyncio.sleep(0.1)
+    server.should_exit = True
+
+
 @contextlib.contextmanager
-def _ignored(*numbers: signal.Signals) -> Generator[None, None, None]:
-    """Ignore signals, and so do processes that are started meanwhile, until they say otherwise."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+def _ignore_signals(*numbers: signal.Signals) -> Generator[None, None, None]:
+    """Ignore signals; processes started in the meantime also ignore them until they install their own handlers."""
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-class _Watcher:
-    """Starts workers, starts those again that end, and passes signals on."""
+class Supervisor:
+    """Supervisor that starts the workers, restarts workers that exit, and forwards signals.
 
-    def __init__(self, plan: Plan, sockets: list[socket.socket], journal: Journal) -> None:
-        self._context = multiprocessing.get_context("spawn")  # nothing of this process but what it is given
+    Parameters
+    ----------
+    plan : WorkerPlan
+    sockets : list of socket
+        One listening socket per worker.
+    logger : JsonLogger
+    """
+
+    def __init__(self, plan: WorkerPlan, sockets: list[socket.socket], logger: JsonLogger) -> None:
+        self._context = multiprocessing.get_context("spawn")  # workers inherit no state from this process
         self._plan = plan
         self._sockets = sockets
-        self._journal = journal
-        self._shared = self._context.RawArray("d", WIDTH * len(sockets))
+        self._logger = logger
+        self._shared_rows = self._context.RawArray("d", MetricsLayout(ROUTES.metrics_labels).size * len(sockets))
         self._workers: list[Any] = [None] * len(sockets)
         self._started = [0.0] * len(sockets)
         self._short_lives = [0] * len(sockets)
-        self._due = [0.0] * len(sockets)
-        self._stopping = False
+        self._restart_times = [0.0] * len(sockets)
+        self._is_stopping = False
 
     def run(self) -> None:
-        """Watch until told to stop, then wait for what workers have begun."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._stop)
-        signal.signal(signal.SIGHUP, self._pass_on)
+        """Supervise the workers until a signal arrives, then wait for their requests in progress."""
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self._on_stop)
+        signal.signal(signal.SIGHUP, self._on_hangup)
         try:
-            while not self._stopping:
+            while not self._is_stopping:
                 for worker, process in enumerate(self._workers):
                     if process is None or not process.is_alive():
-                        self._replace(worker, process)
+                        self._restart(worker, process)
                 time.sleep(0.2)
         finally:
-            self._end()
+            self._stop_workers()
 
-    def _replace(self, worker: int, before: Any) -> None:
-        """Start a worker when it is time to; raises InputError if none is left and they end as soon as they begin."""
+    def _restart(self, worker: int, exited: Any) -> None:
+        """Start a worker, or schedule its restart if it keeps failing.
+
+        Raises InputError if the worker keeps failing and no other worker is running.
+        """
         now = time.monotonic()
-        if before is not None:
+        if exited is not None:
             self._workers[worker] = None
-            short = now - self._started[worker] < _SHORT_LIFE
-            lives = self._short_lives[worker] = self._short_lives[worker] + 1 if short else 0
-            wait = 0.0
-            if lives >= _SHORT_LIVES:  # others that are well go on meanwhile
-                if not any(one is not None and one.is_alive() for one in self._workers):
+            is_short = now - self._started[worker] < _SHORT_LIFE
+            lives = self._short_lives[worker] = self._short_lives[worker] + 1 if is_short else 0
+            delay = 0.0
+            if lives >= _MAX_SHORT_LIVES:
+                if not any(process is not None and process.is_alive() for process in self._workers):
                     raise InputError(
-                        f"worker {worker} ended {lives} times within {_SHORT_LIFE:g} seconds, and no other is left"
+                        f"Worker {worker} exited {lives} times in a row within {_SHORT_LIFE:g} seconds of starting, "
+                        "and no other worker is running. See the log for the cause."
                     )
-                wait = min(_LONGEST_WAIT, _SHORT_LIFE * 2 ** min(lives - _SHORT_LIVES, 10))
-            self._due[worker] = now + wait
-            self._journal.write(
-                "error", "a worker ended and is started again", ended=worker, code=before.exitcode, in_seconds=wait
+                delay = min(_MAX_RESTART_DELAY, _SHORT_LIFE * 2 ** min(lives - _MAX_SHORT_LIVES, 10))
+            self._restart_times[worker] = now + delay
+            self._logger.log(
+                "error", "worker exited, restarting", exited=worker, exit_code=exited.exitcode, delay_seconds=delay
             )
-        if now >= self._due[worker]:
+        if now >= self._restart_times[worker]:
             self._start(worker)
 
     def _start(self, worker: int) -> None:
         self._started[worker] = time.monotonic()
         process = self._context.Process(
-            target=_work,
-            args=(self._plan, self._sockets[worker], self._shared, worker, os.getpid()),
+            target=_run_worker,
+            args=(self._plan, self._sockets[worker], self._shared_rows, worker, os.getpid()),
             name=f"carya-{worker}",
         )
-        with _ignored(
-            signal.SIGINT, signal.SIGHUP
-        ):  # they come to all processes; a worker that begins would die of them
+        # Terminals send these signals to the whole process group, which would kill a worker that is still starting.
+        with _ignore_signals(signal.SIGINT, signal.SIGHUP):
             process.start()
         self._workers[worker] = process
 
-    def _stop(self, number: int, frame: Any) -> None:
-        self._stopping = True
+    def _on_stop(self, number: int, frame: Any) -> None:
+        self._is_stopping = True
 
-    def _pass_on(self, number: int, frame: Any) -> None:
+    def _on_hangup(self, number: int, frame: Any) -> None:
         for process in self._workers:
             if process is not None and process.is_alive():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGHUP)
 
-    def _end(self) -> None:
+    def _stop_workers(self) -> None:
         for process in self._workers:
             if process is not None and process.is_alive():
                 process.terminate()
-        until = time.monotonic() + Settings(**self._plan.settings).request_seconds + 5
+        deadline = time.monotonic() + self._plan.settings.request_timeout + 5
         for process in self._workers:
             if process is not None:
-                process.join(max(0.0, until - time.monotonic()))
+                process.join(max(0.0, deadline - time.monotonic()))
                 if process.is_alive():
                     process.kill()
                     process.join()

@@ -1,152 +1,217 @@
-"""What the pages of the API ask a model, within the limits, and its answers as messages."""
+"""API operations: validate a request, call the model, and build the response."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 from msgspec import UNSET
+from numpy.typing import NDArray
 
 from carya.errors import InputError, ParameterError
 from carya.models.xr_linear.model import XRLinear
-from carya.serve import label_filter
-from carya.serve.http.errors import BadRequest, NotFound, TooLarge
-from carya.serve.registry import Loaded, Registry
+from carya.serve.http.errors import BadRequestError, ContentTooLargeError, NotFoundError
+from carya.serve.registry import ModelRegistry, ServedModel
 from carya.serve.routes.schemas import (
+    ExplainedLevel,
+    ExplainedTerm,
     ExplainRequest,
     ExplainResponse,
-    LabelAbout,
+    LabelFilter,
+    LabelInfo,
     LabelsResponse,
-    LevelShares,
-    ModelAbout,
-    Ranking,
-    Share,
-    Suggested,
+    ModelInfo,
+    SuggestedLabel,
     SuggestRequest,
     SuggestResponse,
+    TextSuggestions,
 )
-from carya.serve.settings import Settings
-from carya.text.explanation import TermShare
+from carya.serve.settings import ServerSettings
+from carya.text.explanation import TermContribution
+from carya.text.label_filter import LabelRestriction
 
-_SHORT_TEXTS = 50_000  # characters that are ranked in a few milliseconds
-_SHORT_ANSWERS = 2_000  # labels
-_SHORT_BEAM = 50
+# Requests within these limits take only a few milliseconds, so they are processed in the event loop.
+_SHORT_CHARACTERS = 50_000
+_SHORT_LABELS = 2_000
+_SHORT_BEAM_WIDTH = 50
 
 
-def checked(asked: SuggestRequest, settings: Settings) -> list[str]:
-    """The texts of a request; raises BadRequest or TooLarge for what a request may not ask for."""
-    if (asked.text is UNSET) == (asked.texts is UNSET):
-        raise BadRequest('there must be either "text" or "texts"')
-    texts = [asked.text] if isinstance(asked.text, str) else asked.texts or []
+def check_suggest_request(request: SuggestRequest, settings: ServerSettings) -> list[str]:
+    """Validate a request and return its texts.
+
+    Raises BadRequestError if the request is invalid, and ContentTooLargeError if it contains too much text.
+    """
+    if (request.text is UNSET) == (request.texts is UNSET):
+        raise BadRequestError('The request must contain either "text" or "texts", but not both.')
+    texts = [request.text] if isinstance(request.text, str) else request.texts or []
     if len(texts) > settings.max_texts:
-        raise TooLarge(f"there are {len(texts)} texts; the most there may be are {settings.max_texts}")
-    check_texts(texts, settings)
-    for name, given, most in (
-        ("top_k", asked.top_k, settings.max_top_k),
-        ("beam_width", asked.beam_width, settings.max_beam_width),
-    ):
-        if given is not None and given > most:
-            raise BadRequest(f"{name} is {given}; it must be at most {most}")
-    if asked.top_k * len(texts) > settings.max_labels:
-        raise BadRequest(
-            f"top_k is {asked.top_k} for {len(texts)} texts; an answer has at most {settings.max_labels} labels in all"
+        raise ContentTooLargeError(f"A request can have at most {settings.max_texts} texts, got {len(texts)}.")
+    check_text_lengths(texts, settings)
+    check_search_options(request.top_k, request.beam_width, settings)
+    if request.top_k * len(texts) > settings.max_labels:
+        raise BadRequestError(
+            f"A response can have at most {settings.max_labels} labels, but top_k is {request.top_k} for "
+            f"{len(texts)} texts. Decrease top_k or send fewer texts per request."
         )
-    if asked.threshold is not None and not math.isfinite(asked.threshold):
-        raise BadRequest(f"threshold is {asked.threshold}; it must be a finite number")
+    if request.min_score is not None and not math.isfinite(request.min_score):
+        raise BadRequestError(f"min_score must be a finite number, got {request.min_score}.")
     return texts
 
 
-def check_texts(texts: list[str], settings: Settings) -> None:
-    """Refuse texts that are too long."""
+def check_text_lengths(texts: list[str], settings: ServerSettings) -> None:
+    """Raise ContentTooLargeError if a text is too long."""
     longest = max(map(len, texts), default=0)
     if longest > settings.max_text_length:
-        raise TooLarge(f"a text has {longest} characters; the most there may be are {settings.max_text_length}")
+        raise ContentTooLargeError(f"A text can have at most {settings.max_text_length} characters, got {longest}.")
 
 
-def is_short(loaded: Loaded, asked: SuggestRequest, texts: list[str]) -> bool:
-    """Whether a request is answered so soon that it would take longer to hand it to a thread."""
+def check_search_options(top_k: int, beam_width: int | None, settings: ServerSettings) -> None:
+    """Raise BadRequestError if an option exceeds its limit."""
+    if top_k > settings.max_top_k:
+        raise BadRequestError(f"top_k must be at most {settings.max_top_k}, got {top_k}.")
+    if beam_width is not None and beam_width > settings.max_beam_width:
+        raise BadRequestError(f"beam_width must be at most {settings.max_beam_width}, got {beam_width}.")
+
+
+def is_short(model: ServedModel, request: SuggestRequest, texts: list[str]) -> bool:
+    """Return whether a request takes less time to process than to pass to a thread."""
     return (
-        asked.labels is None
-        and sum(map(len, texts)) <= _SHORT_TEXTS
-        and asked.top_k * len(texts) <= _SHORT_ANSWERS
-        and (asked.beam_width or 0) <= _SHORT_BEAM
-        and isinstance(loaded.ranker.model_, XRLinear)  # others take longer
+        request.labels is None
+        and sum(map(len, texts)) <= _SHORT_CHARACTERS
+        and request.top_k * len(texts) <= _SHORT_LABELS
+        and (request.beam_width or 0) <= _SHORT_BEAM_WIDTH
+        and isinstance(model.ranker.model_, XRLinear)  # other models are slower
     )
 
 
-def suggest(loaded: Loaded, asked: SuggestRequest, texts: list[str], settings: Settings) -> SuggestResponse:
-    """The rankings of the texts of a request."""
-    if asked.labels is None:
-        rows = label_filter.found(loaded, texts, asked, asked.top_k)
-    else:
-        rows = label_filter.ranked(loaded, texts, asked, settings)
-    label = loaded.label
-    results = [Ranking([Suggested(*label(number), score) for number, score in row]) for row in rows]
-    calibration = loaded.ranker.calibration_
+def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], settings: ServerSettings) -> SuggestResponse:
+    """Return the suggestions for the texts in a request."""
+    restriction = None
+    if request.labels is not None:
+        restriction = _label_restriction(model, request.labels)
+        _check_pairs(restriction, request.top_k, len(texts), settings)
+    rankings = model.ranker.rank_texts(
+        texts,
+        top_k=request.top_k,
+        beam_width=request.beam_width,
+        min_score=request.min_score,
+        restriction=restriction,
+    )
+    label = model.label
+    results = [
+        TextSuggestions([SuggestedLabel(*label(number), score) for number, score in ranking]) for ranking in rankings
+    ]
+    calibration = model.ranker.calibration_
     if calibration is not None:
-        every = [one for ranking in results for one in ranking.suggestions]
-        for one, chance in zip(every, calibration([one.score for one in every]).tolist(), strict=True):
-            one.chance = chance
-    return SuggestResponse(loaded.name, loaded.version, results)
+        suggestions = [suggestion for result in results for suggestion in result.suggestions]
+        probabilities = calibration([suggestion.score for suggestion in suggestions]).tolist()
+        for suggestion, probability in zip(suggestions, probabilities, strict=True):
+            suggestion.probability = probability
+    return SuggestResponse(model.name, model.version, results)
 
 
-def explain(loaded: Loaded, asked: ExplainRequest) -> ExplainResponse:
-    """Why a text gets a label; raises NotFound for a label there is not, BadRequest where nothing can be explained."""
-    if not hasattr(loaded.ranker.model_, "explain"):
-        raise BadRequest(
-            f"the model {loaded.name!r} does not explain its scores, as it is no single tree: it is of kind "
-            f"{type(loaded.ranker.model_).__name__}"
+def _label_restriction(model: ServedModel, labels: LabelFilter) -> LabelRestriction:
+    """Convert a label filter to a restriction; raise BadRequestError if a label is unknown."""
+    index = model.ranker.label_set_.index
+
+    def find_all(names: list[str], field: str) -> NDArray[np.int32]:
+        numbers = [index.find(name) for name in names]
+        if None in numbers:
+            unknown = names[numbers.index(None)]
+            raise BadRequestError(f"labels.{field} contains the unknown label {unknown[:100]!r}.")
+        return np.unique(np.array(numbers, np.int32))
+
+    allowed = None if labels.allowed is None else find_all(labels.allowed, "allowed")
+    if labels.prefix is not None:
+        matching = index.with_prefix(labels.prefix)
+        allowed = matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
+    return LabelRestriction(allowed, find_all(labels.excluded or [], "excluded"))
+
+
+def _check_pairs(restriction: LabelRestriction, top_k: int, n_texts: int, settings: ServerSettings) -> None:
+    """Raise ContentTooLargeError if a label filter requires scoring too many pairs."""
+    candidates = restriction.candidates
+    if candidates is None:
+        per_text, reason = top_k + restriction.excluded.size, "top_k plus the number of excluded labels"
+    else:
+        per_text, reason = candidates.size, "the number of allowed labels"
+    if per_text * n_texts > settings.max_pairs:
+        raise ContentTooLargeError(
+            f"A request with a label filter can score at most {settings.max_pairs} (text, label) pairs, but {reason} "
+            f"is {per_text} for each of {n_texts} texts. Send fewer texts per request or use a narrower filter."
         )
-    if asked.label is None:
-        best = loaded.ranker.suggest(asked.text, top_k=1)
+
+
+def explain(model: ServedModel, request: ExplainRequest) -> ExplainResponse:
+    """Return the explanation of a label's score.
+
+    Raises NotFoundError if the label is unknown, and BadRequestError if the model's scores cannot be explained.
+    """
+    ranker = model.ranker
+    if not isinstance(ranker.model_, XRLinear):
+        raise BadRequestError(
+            f"The scores of model {model.name!r} ({type(ranker.model_).__name__}) cannot be explained. Use an XRLinear "
+            "model."
+        )
+    if request.label is None:
+        best = ranker.suggest(request.text, top_k=1)
         if not best:
-            raise NotFound("the model knows no term of the text, so no label is the best one: give a label")
+            raise NotFoundError(
+                "The text contains no terms from the model's vocabulary, so there is no best label. Pass a label."
+            )
         label = best[0].label
     else:
-        number = loaded.index.number(asked.label)
-        if number is None:
-            raise NotFound(f"there is no label {asked.label[:100]!r}")
-        label = loaded.label(number)[0]
+        label, _ = model.label(model.find_label(request.label))
     try:
-        why = loaded.ranker.explain(asked.text, label)
-    except (InputError, ParameterError) as error:  # others, as that of a damaged model, name paths
-        raise BadRequest(str(error)) from None
+        explanation = ranker.explain(request.text, label)
+    except (InputError, ParameterError) as error:  # other errors can contain file paths
+        raise BadRequestError(str(error)) from None
 
-    def listed(terms: tuple[TermShare, ...]) -> list[Share]:
-        return [Share(one.term, one.share, list(one.places)) for one in terms]
+    def convert(terms: tuple[TermContribution, ...]) -> list[ExplainedTerm]:
+        return [ExplainedTerm(term.term, term.contribution, list(term.spans)) for term in terms]
 
-    levels = [LevelShares(one.node, one.score, one.base, listed(one.terms)) for one in why.levels]
     return ExplainResponse(
-        loaded.name, loaded.version, why.label, why.name, why.score, why.in_logs, why.base, listed(why.terms), levels
+        model=model.name,
+        version=model.version,
+        label=explanation.label,
+        name=explanation.name,
+        score=explanation.score,
+        log_scale=explanation.log_scale,
+        base=explanation.base,
+        terms=convert(explanation.terms),
+        levels=[
+            ExplainedLevel(level.node, level.score, level.base, convert(level.terms)) for level in explanation.levels
+        ],
     )
 
 
-def about(registry: Registry, loaded: Loaded, settings: Settings) -> ModelAbout:
-    """What a model is."""
-    ranker = loaded.ranker
-    tree = getattr(ranker.model_, "tree_", None)
-    return ModelAbout(
-        name=loaded.name,
-        version=loaded.version,
+def describe_model(registry: ModelRegistry, model: ServedModel, settings: ServerSettings) -> ModelInfo:
+    """Return the properties of a model."""
+    ranker = model.ranker
+    is_tree = isinstance(ranker.model_, XRLinear)
+    return ModelInfo(
+        name=model.name,
+        version=model.version,
         kind=type(ranker.model_).__name__,
-        default=loaded.name == registry.default,
-        labels=len(ranker.labels_),
-        features=int(ranker.vectorizer_.n_features_),
-        levels=[] if tree is None else [len(parents) for parents in tree.parents],
+        is_default=model.name == registry.default,
+        n_labels=len(ranker.labels_),
+        n_features=int(ranker.vectorizer_.n_features_),
+        level_sizes=list(ranker.model_.tree_.level_sizes[1:]) if is_tree else [],
         beam_width=getattr(ranker.model_, "beam_width", None),
-        explains=hasattr(ranker.model_, "explain"),
-        calibrated=ranker.calibration_ is not None,
+        is_explainable=is_tree,
+        is_calibrated=ranker.calibration_ is not None,
         limits={
             "texts": settings.max_texts,
             "text_length": settings.max_text_length,
             "top_k": settings.max_top_k,
             "beam_width": settings.max_beam_width,
         },
-        others=[name for name in registry.names() if name != loaded.name],
+        other_models=[name for name in registry.names() if name != model.name],
     )
 
 
-def labels(loaded: Loaded, start: str, limit: int) -> LabelsResponse:
-    """Labels that begin with something, by name and then by id, whatever their case."""
-    found = loaded.index.search(start)
-    shown = [LabelAbout(*loaded.label(number)) for number in found[:limit].tolist()]
-    return LabelsResponse(loaded.name, loaded.version, shown, int(found.size))
+def search_labels(model: ServedModel, prefix: str, limit: int) -> LabelsResponse:
+    """Return the labels whose names or ids start with a prefix, ignoring case."""
+    matches = model.ranker.label_set_.index.search(prefix)
+    labels = [LabelInfo(*model.label(number)) for number in matches[:limit].tolist()]
+    return LabelsResponse(model.name, model.version, labels, int(matches.size))

@@ -1,86 +1,142 @@
-"""What a server allows: sizes, times, numbers of things at once. Every limit is for one worker process."""
+"""Server settings. All limits apply per worker process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from carya.core.parameters import Parameterised, parameter
+from carya.core.parameters import Parameterized, parameter
 from carya.core.rules import Choice, Integer, Real, Rule
 
+#: Log levels, from the most to the least verbose.
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
-class _Tokens(Rule):
-    """Secrets that can stand in a header."""
 
-    text = "a tuple of strings of visible ASCII characters, or None"
+class BearerTokens(Rule):
+    """A tuple of tokens that can be sent in an Authorization header, or None."""
+
+    text = "a non-empty tuple of strings that consist of visible ASCII characters, or None"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is such a tuple."""
+        """Return whether the value is valid."""
         if value is None:
             return True
-        return (
-            isinstance(value, tuple)
-            and len(value) > 0
-            and all(
-                isinstance(one, str) and one and one.isascii() and one.isprintable() and " " not in one for one in value
-            )
-        )
+        return isinstance(value, tuple) and len(value) > 0 and all(_is_token(token) for token in value)
 
 
-class _Language(Rule):
-    """A code such as en."""
+def _is_token(value: object) -> bool:
+    return isinstance(value, str) and value != "" and value.isascii() and value.isprintable() and " " not in value
 
-    text = "a language code of two or three letters"
+
+class LanguageCode(Rule):
+    """An ISO 639 language code, such as "en"."""
+
+    text = "a two- or three-letter language code"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is such a code."""
+        """Return whether the value is valid."""
         return isinstance(value, str) and value.isascii() and value.isalpha() and len(value) in (2, 3)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Settings(Parameterised):
-    """Limits and options of a server.
+class ServerSettings(Parameterized):
+    """Limits and options of the server.
 
     Examples
     --------
-    >>> Settings(max_texts=100)
-    Settings(max_texts=100)
-    >>> Settings(max_text=100)
+    >>> ServerSettings(max_texts=100)
+    ServerSettings(max_texts=100)
+    >>> ServerSettings(max_text=100)
     Traceback (most recent call last):
-    carya.errors.UnknownParameterError: Settings has no parameter 'max_text'; did you mean 'max_texts'?
+    carya.errors.UnknownParameterError: ServerSettings has no parameter 'max_text'. Did you mean 'max_texts'?
     """
 
-    # Of a request.
-    max_body: int = parameter(8 << 20, Integer(1), "the most bytes of a request's body; more is 413")
-    max_texts: int = parameter(1024, Integer(1), "the most texts of a request; more is 413")
-    max_text_length: int = parameter(200_000, Integer(1), "the most characters of a text; more is 413")
-    max_top_k: int = parameter(1000, Integer(1), "the most labels a text may ask for")
-    max_beam_width: int = parameter(1000, Integer(1), "the widest beam a request may ask for")
+    max_body_bytes: int = parameter(
+        8 << 20, Integer(1), "maximum size of a request body in bytes (413 if exceeded)", group="limits"
+    )
+    max_header_bytes: int = parameter(
+        32 << 10,
+        Integer(1024),
+        "maximum size of the request line and headers in bytes (431 if exceeded)",
+        group="limits",
+    )
+    max_texts: int = parameter(
+        1024, Integer(1), "maximum number of texts per request (413 if exceeded)", group="limits"
+    )
+    max_text_length: int = parameter(
+        200_000, Integer(1), "maximum length of a text in characters (413 if exceeded)", group="limits"
+    )
+    max_top_k: int = parameter(
+        1000, Integer(1), "maximum value of top_k in a request (400 if exceeded)", group="limits"
+    )
+    max_beam_width: int = parameter(
+        1000, Integer(1), "maximum value of beam_width in a request (400 if exceeded)", group="limits"
+    )
+    max_labels: int = parameter(
+        200_000,
+        Integer(1),
+        "maximum number of labels per response, summed over all texts (400 if exceeded)",
+        group="limits",
+    )
     max_pairs: int = parameter(
-        2_000_000, Integer(1), "the most pairs of a text and a label that a request with a label filter may score"
-    )
-    max_labels: int = parameter(200_000, Integer(1), "the most labels of all texts of an answer together")
-    max_header: int = parameter(32 << 10, Integer(1024), "the most bytes of a request's line and headers; more is 431")
-
-    # Of time, in seconds.
-    request_seconds: float = parameter(30.0, Real(0, above=True), "the longest a request may work or wait; then 503")
-    body_seconds: float = parameter(10.0, Real(0, above=True), "the longest a body may take to arrive; then 408")
-    idle_seconds: float = parameter(
-        20.0, Real(0, above=True), "how long a connection may send no request, or half a one, or not read its answer"
-    )
-    watch_seconds: float = parameter(
-        1.0, Real(0), "how often model folders are looked at for a new version; 0 is never"
+        2_000_000,
+        Integer(1),
+        "maximum number of (text, label) pairs scored per request with a label filter (413 if exceeded)",
+        group="limits",
     )
 
-    # Of things at once.
-    max_connections: int = parameter(2000, Integer(1), "the most connections of a worker; more are 503")
-    max_requests: int = parameter(256, Integer(1), "the most requests a worker has begun at once; more are 429")
-    max_waiting: int = parameter(64, Integer(0), "the most long requests waiting for a thread; more are 429")
-    max_held: int = parameter(256 << 20, Integer(1), "the most bytes of bodies a worker holds at once; more are 429")
-    threads: int = parameter(2, Integer(1), "threads of a worker for long requests; short ones need none")
+    max_connections: int = parameter(
+        2000, Integer(1), "maximum number of open connections (503 if exceeded)", group="concurrency"
+    )
+    max_requests: int = parameter(
+        256, Integer(1), "maximum number of concurrent requests (429 if exceeded)", group="concurrency"
+    )
+    max_queued: int = parameter(
+        64, Integer(0), "maximum number of long requests waiting for a thread (429 if exceeded)", group="concurrency"
+    )
+    max_buffered_bytes: int = parameter(
+        256 << 20,
+        Integer(1),
+        "maximum total size of buffered request and response bodies in bytes (429 if exceeded)",
+        group="concurrency",
+    )
+    threads: int = parameter(
+        2,
+        Integer(1),
+        "number of threads for long requests; short requests are processed in the event loop",
+        group="concurrency",
+    )
 
-    # Of what is told.
-    log: str = parameter("info", Choice("debug", "info", "warning", "error"), "what is logged; info has every request")
-    log_texts: bool = parameter(False, Choice(True, False), "write the texts of requests to the log too")
+    request_timeout: float = parameter(
+        30.0,
+        Real(0, open_low=True),
+        "maximum processing time per request in seconds (503 if exceeded)",
+        group="timeouts",
+    )
+    body_timeout: float = parameter(
+        10.0,
+        Real(0, open_low=True),
+        "maximum time for receiving a request body in seconds (408 if exceeded)",
+        group="timeouts",
+    )
+    idle_timeout: float = parameter(
+        20.0,
+        Real(0, open_low=True),
+        "seconds after which a connection is closed if the client has not sent a complete request head or has not read "
+        "a response",
+        group="timeouts",
+    )
+    reload_interval: float = parameter(
+        1.0, Real(0), "seconds between checks for new model versions; 0 disables the checks", group="timeouts"
+    )
 
-    language: str = parameter("en", _Language(), "the language of texts and names of labels, as Annif's API tells it")
-    tokens: tuple[str, ...] | None = parameter(None, _Tokens(), "whoever has one of these may ask; None is everybody")
+    log_level: str = parameter(
+        "info", Choice(*LOG_LEVELS), "minimum level of logged events; info includes every request", group="logging"
+    )
+    log_texts: bool = parameter(False, Choice(True, False), "log the request texts", group="logging")
+
+    tokens: tuple[str, ...] | None = parameter(
+        None, BearerTokens(), "accepted bearer tokens; None disables authentication", group="authentication"
+    )
+    language: str = parameter(
+        "en", LanguageCode(), "language of the texts and label names, as reported by Annif's API", group="annif"
+    )

@@ -1,1 +1,1 @@
-"""Texts: from words to features, and from features to the names of labels."""
+"""Text models: conversion of texts to features, and ranking of named labels."""

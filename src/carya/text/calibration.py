@@ -1,10 +1,11 @@
-"""From scores to chances: how often suggestions of a score are right, learned from texts that no training saw.
+"""Calibration: conversion of scores to probabilities, learned from held-out texts.
 
-A score is comparable between labels of one text, but it is no probability: a hinge form of 0.9 says that margins were
-kept, not that nine of ten are right. Suggestions of held-out texts are sorted by score and cut into bins of equal
-size; the share of right ones in each bin, made monotone (isotonic regression, Zadrozny and Elkan 2002), is what a score
-is worth. Between the bins it is interpolated. One right and one wrong suggestion are added to each bin, so that no
-bin claims to be certain.
+The scores of different labels for the same text are comparable, but they are not probabilities: a hinge score of 0.9
+does not mean that nine out of ten suggestions with this score are correct. Suggestions for held-out texts are sorted by
+score and divided into bins of equal size. The fraction of correct suggestions in each bin, made monotonic by isotonic
+regression (Zadrozny and Elkan, 2002), is the probability at the bin's mean score. Probabilities between bins are
+interpolated linearly. One correct and one incorrect suggestion are added to each bin, so that no bin has a probability
+of 0 or 1.
 """
 
 from __future__ import annotations
@@ -18,92 +19,93 @@ from numpy.typing import ArrayLike, NDArray
 
 from carya.errors import InputError
 
-_MOST_BINS = 100
-_LEAST_IN_A_BIN = 50
+_MAX_BINS = 100
+_MIN_BIN_SIZE = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What scores are worth.
+    """Monotonic map from scores to probabilities.
 
     Attributes
     ----------
     scores : ndarray of float32
-        Some scores, ascending.
-    chances : ndarray of float32
-        Which share of suggestions with such a score is right; never falls.
+        Scores in ascending order.
+    probabilities : ndarray of float32
+        The probability at each score, in non-decreasing order.
 
     Examples
     --------
     >>> import numpy as np
-    >>> scores, luck = np.random.default_rng(0).random((2, 20_000))
-    >>> known = Calibration.learn(scores, luck < scores**2)  # suggestions are right by the square of their score
-    >>> known([0.2, 0.5, 0.9]).round(1).tolist()
+    >>> scores, uniform = np.random.default_rng(0).random((2, 20_000))
+    >>> calibration = Calibration.learn(scores, uniform < scores**2)  # P(correct) is the square of the score
+    >>> calibration([0.2, 0.5, 0.9]).round(1).tolist()
     [0.0, 0.2, 0.8]
     """
 
     scores: NDArray[np.float32]
-    chances: NDArray[np.float32]
+    probabilities: NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        for array in (self.scores, self.chances):
+        for array in (self.scores, self.probabilities):
             if array.dtype != np.float32 or array.shape != self.scores.shape or array.ndim != 1 or not array.size:
-                raise InputError("a calibration needs as many chances as scores, at least one")
+                raise InputError("scores and probabilities must be non-empty float32 vectors of the same length.")
             if not np.isfinite(array).all():
-                raise InputError("a calibration has a number that is not finite")
-        ascending = (np.diff(self.scores) > 0).all() and (np.diff(self.chances) >= 0).all()
-        if not ascending or self.chances[0] < 0 or self.chances[-1] > 1:
-            raise InputError("the scores of a calibration must ascend, and its chances too, between 0 and 1")
+                raise InputError("scores and probabilities must be finite.")
+        ascending = (np.diff(self.scores) > 0).all() and (np.diff(self.probabilities) >= 0).all()
+        if not ascending or self.probabilities[0] < 0 or self.probabilities[-1] > 1:
+            raise InputError(
+                "scores must be strictly increasing; probabilities must be non-decreasing and between 0 and 1."
+            )
 
     @classmethod
-    def learn(cls, scores: ArrayLike, right: ArrayLike) -> Self:
-        """From the scores of suggestions, and whether each was right."""
+    def learn(cls, scores: ArrayLike, correct: ArrayLike) -> Self:
+        """Learn a calibration from the scores of suggestions and whether each suggestion is correct."""
         from sklearn.isotonic import isotonic_regression
 
-        given = np.asarray(scores, np.float32).ravel()
-        hits = np.asarray(right).astype(bool).ravel()
-        if given.size != hits.size or given.size == 0:
+        values = np.asarray(scores, np.float32).ravel()
+        hits = np.asarray(correct).astype(bool).ravel()
+        if values.size != hits.size or values.size == 0:
             raise InputError(
-                f"there are {given.size} scores, and {hits.size} are right or wrong: give as many, and some"
+                f"scores and correct must have the same nonzero length, got {values.size} and {hits.size}."
             )
-        order = np.argsort(given, kind="stable")
-        given, hits = given[order], hits[order]
-        means, shares, sizes = [], [], []
-        for begin, end in _bins(given):
-            means.append(given[begin:end].astype(np.float64).mean())
-            shares.append((hits[begin:end].sum() + 1) / (end - begin + 2))
+        order = np.argsort(values, kind="stable")
+        values, hits = values[order], hits[order]
+        means, fractions, sizes = [], [], []
+        for begin, end in _bins(values):
+            means.append(values[begin:end].astype(np.float64).mean())
+            fractions.append((hits[begin:end].sum() + 1) / (end - begin + 2))
             sizes.append(end - begin)
-        chances = isotonic_regression(np.array(shares), sample_weight=np.array(sizes, np.float64))
+        monotone = isotonic_regression(np.array(fractions), sample_weight=np.array(sizes, np.float64))
         knots, first = np.unique(np.array(means, np.float32), return_index=True)
-        return cls(knots, np.clip(np.maximum.accumulate(chances[first].astype(np.float32)), 0, 1))
+        return cls(knots, np.clip(np.maximum.accumulate(monotone[first].astype(np.float32)), 0, 1))
 
     def __call__(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """The chance of each score."""
-        chances: NDArray[np.float64] = np.interp(np.asarray(scores, np.float64), self.scores, self.chances)
-        return chances
+        """Return the probability at each score."""
+        probabilities: NDArray[np.float64] = np.interp(np.asarray(scores, np.float64), self.scores, self.probabilities)
+        return probabilities
 
 
 def _bins(ascending: NDArray[np.float32]) -> Iterator[tuple[int, int]]:
-    """Where bins begin and end; equal scores share one."""
-    size = max(_LEAST_IN_A_BIN, -(-ascending.size // _MOST_BINS))
+    """Yield the start and end of each bin; equal scores are assigned to the same bin."""
+    size = max(_MIN_BIN_SIZE, -(-ascending.size // _MAX_BINS))
     begin = 0
     while begin < ascending.size:
         end = min(begin + size, ascending.size)
         end = int(np.searchsorted(ascending, ascending[end - 1], side="right"))
-        if ascending.size - end < _LEAST_IN_A_BIN:
+        if ascending.size - end < _MIN_BIN_SIZE:
             end = ascending.size
         yield begin, end
         begin = end
 
 
-def error(chances: NDArray[np.float64], right: NDArray[np.bool_], bins: int = 10) -> float:
-    """The expected calibration error: how far chances are from the shares that were right, over bins of equal size.
+def expected_calibration_error(probabilities: NDArray[np.float64], correct: NDArray[np.bool_], bins: int = 10) -> float:
+    """Return the mean absolute difference between probabilities and observed fractions in bins of equal size.
 
-    >>> error(np.array([0.5, 0.5, 0.5, 0.5]), np.array([True, False, True, False]), bins=1)
+    >>> expected_calibration_error(np.array([0.5, 0.5, 0.5, 0.5]), np.array([True, False, True, False]), bins=1)
     0.0
     """
-    order = np.argsort(chances, kind="stable")
-    parts = np.array_split(order, min(bins, max(order.size, 1)))
-    return float(sum(abs(chances[some].mean() - right[some].mean()) * some.size for some in parts if some.size)) / max(
-        order.size, 1
-    )
+    order = np.argsort(probabilities, kind="stable")
+    parts = [part for part in np.array_split(order, min(bins, max(order.size, 1))) if part.size]
+    differences = (abs(probabilities[part].mean() - correct[part].mean()) * part.size for part in parts)
+    return float(sum(differences)) / max(order.size, 1)

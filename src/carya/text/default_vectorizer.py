@@ -1,4 +1,4 @@
-"""Which features of texts suit which model."""
+"""Default text features for each type of model."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from carya.models.reranked.model import Reranked
 from carya.text.tfidf import Tfidf
 
 
-def suited(model: object, **given: Any) -> Tfidf:
-    """An untrained Tfidf with the features that a model ranks best with, and settings of one's own.
+def default_vectorizer(model: object, **settings: Any) -> Tfidf:
+    """Return an unfitted Tfidf with the default features for a model; `settings` are passed to Tfidf.
 
-    A :class:`carya.Reranked` gets characters behind the words, to find the names of labels in texts: its trees see the
-    words, see :func:`about_columns`. Other models get words.
+    For :class:`carya.Reranked`, the features include character n-grams in addition to words, so that label names can be
+    found in texts; the trees use only the words (see :func:`name_columns`). For other models, the features are words.
 
     Examples
     --------
     >>> import carya
-    >>> suited(carya.XRLinear())
+    >>> default_vectorizer(carya.XRLinear())
     Tfidf()
-    >>> suited(carya.Reranked()).analyzer
+    >>> default_vectorizer(carya.Reranked()).analyzer
     ['word', 'char_wb']
-    >>> suited(carya.Reranked(), analyzer="word")
+    >>> default_vectorizer(carya.Reranked(), analyzer="word")
     Tfidf()
     """
-    if isinstance(model, Reranked) and not {"analyzer", "ngram_range"} & given.keys():
-        return Tfidf(analyzer=["word", "char_wb"], ngram_range=[(1, 2), (3, 5)], **given)
-    return Tfidf(**given)
+    if isinstance(model, Reranked) and not {"analyzer", "ngram_range"} & settings.keys():
+        return Tfidf(analyzer=["word", "char_wb"], ngram_range=[(1, 2), (3, 5)], **settings)
+    return Tfidf(**settings)
 
 
-def about_columns(model: object, vectorizer: Tfidf) -> dict[str, Any]:
-    """What `fit` is to be told of the features of a trained vectorizer: which of several analyzers is for trees."""
-    columns = vectorizer.widths_[0]
-    several = 0 < columns < vectorizer.n_features_
-    return {"columns": columns} if isinstance(model, Reranked) and several else {}
+def name_columns(model: object, vectorizer: Tfidf) -> int | None:
+    """Return the number of feature columns that are used only for label names, or None if there are none."""
+    count = vectorizer.n_features_ - vectorizer.widths_[0]
+    return count if isinstance(model, Reranked) and 0 < count < vectorizer.n_features_ else None

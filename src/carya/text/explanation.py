@@ -1,4 +1,4 @@
-"""Why a text gets a label, in words."""
+"""Explanations of label scores: the contribution of each term in a text."""
 
 from __future__ import annotations
 
@@ -15,109 +15,113 @@ from carya.text.tfidf import Term
 
 
 @dataclass(frozen=True)
-class TermShare:
-    """What a term adds.
+class TermContribution:
+    """Contribution of a term to a score.
 
     Attributes
     ----------
     term : str
-    share : float
-        What it adds to the score, or to its logarithm.
-    places : tuple of (int, int)
-        Where it stands in the text, by characters.
+    contribution : float
+        The contribution to the score or to its logarithm.
+    spans : tuple of (int, int)
+        The character ranges of the term in the text.
     """
 
     term: str
-    share: float
-    places: tuple[tuple[int, int], ...]
+    contribution: float
+    spans: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class LevelExplanation:
-    """What terms add at one level of the tree.
+class TextLevelExplanation:
+    """Contributions of the terms at one level of the tree.
 
     Attributes
     ----------
     node : int
-        The cluster that the label lies in, or, at the last level, the label.
+        The cluster that contains the label or, at the last level, the label itself.
     score : float
-        The level's own score; those of all levels multiplied are the label's.
+        The score of this level. If `log_scale` is True, the label's score is the product of the level scores.
     base : float
-        What an empty text has.
-    terms : tuple of TermShare
-        Largest first, those that add nothing left out.
+        The score of an empty text, on the same scale as the contributions.
+    terms : tuple of TermContribution
+        Nonzero contributions, largest first.
     """
 
     node: int
     score: float
     base: float
-    terms: tuple[TermShare, ...]
+    terms: tuple[TermContribution, ...]
 
 
 @dataclass(frozen=True)
 class TextExplanation:
-    """Why a text gets a label.
+    """Explanation of a label's score for a text.
 
-    `base` and the shares of `terms` add up to the score or, if `in_logs`, to its logarithm; so do those of the levels.
+    `base` and the contributions in `terms` add up to the score, or to its logarithm if `log_scale` is True. The bases
+    and contributions of the individual levels have the same sum.
 
     Attributes
     ----------
     label, name : str
     score : float
-    in_logs : bool
+    log_scale : bool
     base : float
-    terms : tuple of TermShare
-        Over all levels, largest first.
-    levels : tuple of LevelExplanation
-        From the root down.
+    terms : tuple of TermContribution
+        Contributions summed over all levels, largest first.
+    levels : tuple of TextLevelExplanation
+        The levels of the tree, from the root down.
     """
 
     label: str
     name: str
     score: float
-    in_logs: bool
+    log_scale: bool
     base: float
-    terms: tuple[TermShare, ...]
-    levels: tuple[LevelExplanation, ...]
+    terms: tuple[TermContribution, ...]
+    levels: tuple[TextLevelExplanation, ...]
 
     @classmethod
-    def of(cls, why: Explanation, found: Sequence[Term], label: str, name: str) -> TextExplanation:
-        """The explanation of a text's features in terms of what was found in it."""
-        said: defaultdict[int, dict[str, None]] = defaultdict(dict)
-        places: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    def of(cls, explanation: Explanation, found: Sequence[Term], label: str, name: str) -> TextExplanation:
+        """Convert an explanation in terms of features to one in terms of the text's terms."""
+        texts: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        spans: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for term in found:
-            said[term.feature][term.text] = None
-            places[term.feature].append((term.begin, term.end))
-        terms = {feature: " / ".join(some) for feature, some in said.items()}  # several only if they share a bucket
+            texts[term.feature][term.text] = None
+            spans[term.feature].append((term.begin, term.end))
+        # Hashed terms can share a feature; its name then lists all of them.
+        names = {feature: " / ".join(variants) for feature, variants in texts.items()}
 
-        def listed(shares: NDArray[np.float64]) -> tuple[TermShare, ...]:
-            told = [
-                TermShare(terms[feature], float(share), tuple(places[feature]))
-                for feature, share in zip(why.features.tolist(), shares, strict=True)
-                if share != 0
+        def by_size(contributions: NDArray[np.float64]) -> tuple[TermContribution, ...]:
+            terms = [
+                TermContribution(names[feature], float(contribution), tuple(spans[feature]))
+                for feature, contribution in zip(explanation.features.tolist(), contributions, strict=True)
+                if contribution != 0
             ]
-            return tuple(sorted(told, key=lambda one: -abs(one.share)))
+            return tuple(sorted(terms, key=lambda term: -abs(term.contribution)))
 
         levels = tuple(
-            LevelExplanation(level.node, level.score, level.base, listed(level.shares)) for level in why.levels
+            TextLevelExplanation(level.node, level.score, level.base, by_size(level.contributions))
+            for level in explanation.levels
         )
-        return cls(label, name, why.score, why.in_logs, why.base, listed(why.shares), levels)
+        terms = by_size(explanation.contributions)
+        return cls(label, name, explanation.score, explanation.log_scale, explanation.base, terms, levels)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Return the explanation as a JSON-serializable dictionary."""
 
-        def listed(terms: tuple[TermShare, ...]) -> list[dict[str, Any]]:
-            return [{"term": one.term, "share": one.share, "places": one.places} for one in terms]
+        def to_list(terms: tuple[TermContribution, ...]) -> list[dict[str, Any]]:
+            return [{"term": term.term, "contribution": term.contribution, "spans": term.spans} for term in terms]
 
         return {
             "label": self.label,
             "name": self.name,
             "score": self.score,
-            "in_logs": self.in_logs,
+            "log_scale": self.log_scale,
             "base": self.base,
-            "terms": listed(self.terms),
+            "terms": to_list(self.terms),
             "levels": [
-                {"node": level.node, "score": level.score, "base": level.base, "terms": listed(level.terms)}
+                {"node": level.node, "score": level.score, "base": level.base, "terms": to_list(level.terms)}
                 for level in self.levels
             ],
         }

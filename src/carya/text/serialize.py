@@ -1,4 +1,4 @@
-"""What of a text ranker goes into a saved folder, beside what its model puts there. docs/format.md specifies it."""
+"""Serialize text rankers: the vectorizer, the labels and the calibration. See docs/format.md for the arrays."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.core.parameters import from_json, to_json
-from carya.core.storage import Saved
-from carya.core.strings import Strings
-from carya.errors import ModelFormatError
-from carya.models.xr_linear.serialize import KIND as MODEL_KIND
+from carya.core.parameters import to_json
+from carya.core.storage import SavedModel, fitting_parts
+from carya.core.strings import StringArray
+from carya.models.xr_linear.serialize import KIND as TREE_KIND
 from carya.text.calibration import Calibration
 from carya.text.labels import LabelSet
 from carya.text.tfidf import Tfidf
@@ -23,17 +22,19 @@ _TERMS = ("bytes", "ends", "slots")
 _LABELS = ("ids", "names", "texts")
 _COUNTS = "labels.counts"
 _TEXTS = "texts"
-_CALIBRATION = ("scores", "chances")
+_CALIBRATION = ("scores", "probabilities")
+#: Array names in models saved by earlier versions, with their current names.
+_FORMER_ARRAYS = {"calibration.chances": "calibration.probabilities"}
 
 
-def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved, calibration: Calibration | None = None) -> Saved:
-    """The content of the folder."""
+def pack(vectorizer: Tfidf, labels: LabelSet, model: SavedModel, calibration: Calibration | None = None) -> SavedModel:
+    """Return a serialized text ranker; `model` is its serialized underlying model."""
     arrays: dict[str, NDArray[Any]] = dict(model.arrays)
     for part, terms in enumerate(vectorizer.terms_):
         arrays |= {f"text.{part}.{name}": array for name, array in zip(_TERMS, terms, strict=True)}
     arrays["text.idf"] = vectorizer.idf_
     for name in _LABELS:
-        strings: Strings | None = getattr(labels, name)
+        strings: StringArray | None = getattr(labels, name)
         if strings is not None:
             arrays |= {f"labels.{name}.bytes": strings.data, f"labels.{name}.ends": strings.ends}
     shape = dict(model.shape)
@@ -42,64 +43,66 @@ def pack(vectorizer: Tfidf, labels: LabelSet, model: Saved, calibration: Calibra
         shape[_TEXTS] = labels.n_texts
     if calibration is not None:
         arrays |= {f"calibration.{name}": getattr(calibration, name) for name in _CALIBRATION}
-    how = {"n_jobs": vectorizer.n_jobs, "verbose": vectorizer.verbose}  # may be set otherwise after training
-    parameters = {name: to_json(value) for name, value in (vectorizer.learned_with_ | how).items()}
-    own: dict[str, Any] = {"model": model.parameters, "text": parameters}
-    if model.kind != MODEL_KIND:
-        own["model_kind"] = model.kind
-    return Saved(KIND, own, shape, arrays)
+    changeable = {"n_jobs": vectorizer.n_jobs, "verbose": vectorizer.verbose}  # may have changed since training
+    text_parameters = {name: to_json(value) for name, value in (vectorizer.fitted_parameters_ | changeable).items()}
+    parameters: dict[str, Any] = {"model": model.parameters, "text": text_parameters}
+    if model.kind != TREE_KIND:
+        parameters["model_kind"] = model.kind
+    return SavedModel(KIND, parameters, shape, arrays)
 
 
-def unpack(saved: Saved) -> tuple[Tfidf, LabelSet, Calibration | None, Saved]:
-    """The parts, and what the model is to be made of; raises ModelFormatError if they do not fit together."""
-    try:
-        parameters = {name: from_json(value) for name, value in saved.parameters["text"].items()}
-        vectorizer = Tfidf(**parameters)
-        vectorizer.check_parameters()
+def unpack(saved: SavedModel) -> tuple[Tfidf, LabelSet, Calibration | None, SavedModel]:
+    """Return the vectorizer, the labels, the calibration and the serialized underlying model.
+
+    Raises
+    ------
+    ModelFormatError
+        If the parts are inconsistent.
+    """
+    arrays = {_FORMER_ARRAYS.get(name, name): array for name, array in saved.arrays.items()}
+    with fitting_parts():
+        vectorizer = Tfidf.from_saved_parameters(saved.parameters["text"])
         parts = 1 if isinstance(vectorizer.analyzer, str) else len(vectorizer.analyzer)
-        terms = [tuple(saved.arrays[f"text.{part}.{name}"] for name in _TERMS) for part in range(parts)]
-        vectorizer.set_learned(terms, saved.arrays["text.idf"])  # type: ignore[arg-type]
+        terms = [tuple(arrays[f"text.{part}.{name}"] for name in _TERMS) for part in range(parts)]
+        vectorizer.set_fitted(terms, arrays["text.idf"])  # type: ignore[arg-type]
         if not np.isfinite(vectorizer.idf_).all():
-            raise ValueError("an idf is not finite")
+            raise ValueError("The idf weights must be finite.")
         for data, _, _ in vectorizer.terms_:
-            data.tobytes().decode()  # UnicodeDecodeError is a ValueError
+            data.tobytes().decode()  # raises UnicodeDecodeError, which is a ValueError, if the UTF-8 is invalid
         strings = {
-            name: Strings(saved.arrays[f"labels.{name}.bytes"], saved.arrays[f"labels.{name}.ends"])
+            name: StringArray(arrays[f"labels.{name}.bytes"], arrays[f"labels.{name}.ends"])
             for name in _LABELS
-            if name == "ids" or f"labels.{name}.ends" in saved.arrays
+            if name == "ids" or f"labels.{name}.ends" in arrays
         }
-        if len({len(one) for one in strings.values()}) != 1:
-            raise ValueError("there are more labels than names, or fewer")
-        counts, n_texts = _counts(saved, len(strings["ids"]))
+        if len({len(array) for array in strings.values()}) != 1:
+            raise ValueError("The numbers of label ids, names and texts differ.")
+        counts, n_texts = _unpack_counts(arrays, saved.shape, len(strings["ids"]))
         calibration = None
-        if f"calibration.{_CALIBRATION[0]}" in saved.arrays:
-            calibration = Calibration(*(saved.arrays[f"calibration.{name}"] for name in _CALIBRATION))
-        kind = saved.parameters.get("model_kind", MODEL_KIND)
-        mine = [name for name in saved.arrays if name.startswith(("text.", "labels.", "calibration."))]
-        extras = (counts is not None) + len(_CALIBRATION) * (calibration is not None)
-        if len(mine) != len(_TERMS) * parts + 1 + 2 * len(strings) + extras:
-            raise ValueError("there are arrays that no part knows")
+        if f"calibration.{_CALIBRATION[0]}" in arrays:
+            calibration = Calibration(*(arrays[f"calibration.{name}"] for name in _CALIBRATION))
+        own = [name for name in arrays if name.startswith(("text.", "labels.", "calibration."))]
+        optional = (counts is not None) + len(_CALIBRATION) * (calibration is not None)
+        if len(own) != len(_TERMS) * parts + 1 + 2 * len(strings) + optional:
+            raise ValueError("The model contains unknown arrays.")
         model = replace(
             saved,
-            kind=kind,
+            kind=saved.parameters.get("model_kind", TREE_KIND),
             parameters=dict(saved.parameters["model"]),
-            arrays={name: array for name, array in saved.arrays.items() if name not in mine},
+            arrays={name: array for name, array in arrays.items() if name not in own},
         )
-    except KeyError as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
-    return vectorizer, LabelSet(**strings, counts=counts, n_texts=n_texts), calibration, model
+        return vectorizer, LabelSet(**strings, counts=counts, n_texts=n_texts), calibration, model
 
 
-def _counts(saved: Saved, labels: int) -> tuple[NDArray[np.int64] | None, int | None]:
-    """How often labels were given, and to how many texts; folders of earlier versions do not say."""
-    counts = saved.arrays.get(_COUNTS)
+def _unpack_counts(
+    arrays: dict[str, NDArray[Any]], shape: dict[str, Any], n_labels: int
+) -> tuple[NDArray[np.int64] | None, int | None]:
+    """Return the label counts and the number of texts, or None for models from early versions, which lack both."""
+    counts = arrays.get(_COUNTS)
     if counts is None:
         return None, None
-    texts = saved.shape[_TEXTS]
-    if counts.dtype != np.int64 or counts.shape != (labels,) or type(texts) is not int:
-        raise ValueError("there are counts of other labels")
-    if counts.min(initial=0) < 0 or counts.max(initial=0) > texts:
-        raise ValueError("a label has more texts than there are, or less than none")
-    return counts, texts
+    n_texts = shape[_TEXTS]
+    if counts.dtype != np.int64 or counts.shape != (n_labels,) or type(n_texts) is not int:
+        raise ValueError("The label counts do not match the labels.")
+    if counts.min(initial=0) < 0 or counts.max(initial=0) > n_texts:
+        raise ValueError("A label count is negative or exceeds the number of texts.")
+    return counts, n_texts

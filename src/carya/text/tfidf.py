@@ -1,4 +1,4 @@
-"""Texts to rows of weighted terms, by the native core, with the numbers of scikit-learn's `TfidfVectorizer`."""
+"""TF-IDF features computed by the native core, equal to those of scikit-learn's `TfidfVectorizer`."""
 
 from __future__ import annotations
 
@@ -12,71 +12,71 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import lazy_sparse as sp
-from carya.core.parameters import Parameterised, parameter
-from carya.core.prefetch import read_ahead
-from carya.core.progress import Bars, Progress
+from carya.core.parameters import Parameterized, parameter
+from carya.core.prefetch import prefetch
 from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.errors import InputError, NotFittedError, ParameterError
 
 ANALYZERS = ("word", "char", "char_wb")
 
-_BATCH = 4096  # texts of an iterator that are taken at once; some such batches are held
+_BATCH = 4096  # number of texts read from an iterator at a time
 
 
 class _OneOrMore(Rule):
-    """One of some values, or a list of them."""
+    """Rule that allows one of several values or a list of them."""
 
     def __init__(self, *values: str) -> None:
         self.values = values
         self.text = f"one of {', '.join(map(repr, values))}, or a list of them"
 
     def allows(self, value: object) -> bool:
-        """Whether the value, or each of its items, is known."""
-        several = isinstance(value, (list, tuple)) and len(value) > 0
-        return all(one in self.values for one in value) if several else value in self.values  # type: ignore[attr-defined]
+        """Return whether the value or, for a list, every item is allowed."""
+        if isinstance(value, (list, tuple)):
+            return len(value) > 0 and all(item in self.values for item in value)
+        return value in self.values
 
 
 class _Ranges(Rule):
-    """A pair of whole numbers, or a list of pairs."""
+    """Rule that allows a pair of integers or a list of pairs."""
 
-    text = "a pair of integers (least, most) with 1 <= least <= most <= 100, or a list of such pairs, one an analyzer"
+    text = "a pair of integers (min, max) with 1 <= min <= max <= 100, or a list of pairs, one per analyzer"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is such a pair, or a list of them."""
+        """Return whether the value is a valid pair or a list of valid pairs."""
         if not isinstance(value, (list, tuple)) or not value:
             return False
         if all(isinstance(item, (list, tuple)) for item in value):
-            return all(self._pair(item) for item in value)
-        return self._pair(value)
+            return all(self._is_pair(item) for item in value)
+        return self._is_pair(value)
 
     @staticmethod
-    def _pair(value: Any) -> bool:
-        whole = Integer(1, 100)
-        return len(value) == 2 and all(whole.allows(item) for item in value) and value[0] <= value[1]
+    def _is_pair(value: Any) -> bool:
+        size = Integer(1, 100)
+        return len(value) == 2 and all(size.allows(item) for item in value) and value[0] <= value[1]
 
 
 class _StopWords(Rule):
-    """Words."""
+    """Rule that allows a list of words or the name of a predefined list."""
 
     text = "a list of words, 'english' or None"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is a list of strings, or names one."""
+        """Return whether the value is a list of strings, the name of a predefined list, or None."""
         if isinstance(value, str) or value is None:
             return value in (None, "english")
         return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(word, str) for word in value)
 
 
 class Term(NamedTuple):
-    """A term of a text that is a feature.
+    """An occurrence of a known term in a text.
 
     Attributes
     ----------
     feature : int
     begin, end : int
-        Which characters of the text it was made of.
+        The character range of the term in the text.
     text : str
-        As it is known: lower case, without accents if so asked.
+        The normalized term: in lower case or without accents, depending on the parameters.
     """
 
     feature: int
@@ -86,13 +86,14 @@ class Term(NamedTuple):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Tfidf(Parameterised):
-    """Turns texts into sparse rows: how often each term is in a text, weighted by how rare it is.
+class Tfidf(Parameterized):
+    """Vectorizer that converts texts to sparse TF-IDF features.
 
-    With equal settings the numbers are those of scikit-learn's ``TfidfVectorizer``; the defaults are other ones, which
-    rank better: words and pairs of words, terms of at least two texts, and the logarithm of counts.
+    With the same settings, the features are equal to those of scikit-learn's ``TfidfVectorizer``. The defaults differ
+    and give better rankings: word unigrams and bigrams, a minimum document frequency of 2, and sublinear term
+    frequencies.
 
-    Several analyzers stand side by side, each with features of its own, in rows that are normalised as a whole.
+    Several analyzers can be combined; their features are concatenated, and each row is normalized as a whole.
 
     Examples
     --------
@@ -109,93 +110,123 @@ class Tfidf(Parameterised):
     43
     """
 
-    names_elsewhere: ClassVar[Mapping[str, str]] = {
-        "token_pattern": "min_length, the least characters of a word",
-        "n_features": "buckets",
+    foreign_names: ClassVar[Mapping[str, str]] = {
+        "token_pattern": "min_word_length",
+        "n_features": "n_buckets",
         "ngram": "ngram_range",
         "sublinear": "sublinear_tf",
     }
 
+    former_names: ClassVar[Mapping[str, str]] = {"min_length": "min_word_length", "buckets": "n_buckets"}
+
     analyzer: str | Sequence[str] = parameter(
         "word",
         _OneOrMore(*ANALYZERS),
-        "what terms are made of: word; char, any characters; char_wb, characters within words; or several of them",
+        "unit of the n-grams: word, char (characters), char_wb (characters within words), or a list of these",
+        group="text features",
     )
-    ngram_range: Any = parameter((1, 2), _Ranges(), "least and most units in a term; one pair, or one an analyzer")
-    lowercase: bool = parameter(True, Choice(True, False), "make texts lower case")
+    ngram_range: Any = parameter(
+        (1, 2), _Ranges(), "n-gram sizes, as min,max; one pair, or one pair per analyzer", group="text features"
+    )
+    lowercase: bool = parameter(True, Choice(True, False), "convert texts to lower case", group="text features")
     strip_accents: str | None = parameter(
-        None, Choice("unicode", "ascii", None), "take accents off letters; ascii also drops what is not ASCII then"
+        None,
+        Choice("unicode", "ascii", None),
+        "remove accents; ascii also removes characters without an ASCII equivalent",
+        group="text features",
     )
-    min_length: int = parameter(2, Integer(1), "the least characters of a word")
-    stop_words: Any = parameter(None, _StopWords(), "words to leave out; 'english' is scikit-learn's list")
+    min_word_length: int = parameter(2, Integer(1), "minimum number of characters per word", group="text features")
+    stop_words: Any = parameter(
+        None, _StopWords(), "words to remove; english means scikit-learn's list", group="text features"
+    )
     min_df: int | float = parameter(
-        2, Either(Integer(1), Real(0, most=1)), "the least texts a term is in; a number below 1 is a share of them"
+        2,
+        Either(Integer(1), Real(0, 1)),
+        "minimum document frequency of a term: a count, or a fraction of the texts",
+        group="text features",
     )
     max_df: int | float = parameter(
-        1.0, Either(Integer(1), Real(0, most=1)), "the most texts a term is in; 1.0 is all, 1 is one"
+        1.0,
+        Either(Integer(1), Real(0, 1)),
+        "maximum document frequency of a term: a count, or a fraction of the texts",
+        group="text features",
     )
     max_features: int | None = parameter(
-        None, Either(Integer(1), Choice(None)), "keep only so many terms of an analyzer, the most frequent"
+        None,
+        Either(Integer(1), Choice(None)),
+        "maximum number of terms per analyzer; the most frequent terms are kept",
+        group="text features",
     )
-    buckets: int | None = parameter(
-        None, Either(Integer(1), Choice(None)), "hash terms to so many features instead of learning them"
+    n_buckets: int | None = parameter(
+        None,
+        Either(Integer(1), Choice(None)),
+        "hash terms to this number of features instead of learning a vocabulary",
+        group="text features",
     )
-    binary: bool = parameter(False, Choice(True, False), "count a term once a text")
-    use_idf: bool = parameter(True, Choice(True, False), "weight terms by how few texts have them")
-    smooth_idf: bool = parameter(True, Choice(True, False), "as if one more text had every term")
-    sublinear_tf: bool = parameter(True, Choice(True, False), "1 + log(count) instead of the count")
-    norm: str | None = parameter("l2", Choice("l1", "l2", None), "make rows of equal length")
-    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads; -1 is all cores")
-    verbose: bool = parameter(False, Choice(True, False), "progress bars on standard error")
+    binary: bool = parameter(False, Choice(True, False), "use binary term frequencies", group="text features")
+    use_idf: bool = parameter(
+        True, Choice(True, False), "weight terms by inverse document frequency", group="text features"
+    )
+    smooth_idf: bool = parameter(
+        True, Choice(True, False), "add one to document frequencies, as in scikit-learn", group="text features"
+    )
+    sublinear_tf: bool = parameter(
+        True, Choice(True, False), "use 1 + log(tf) instead of the term frequency", group="text features"
+    )
+    norm: str | None = parameter("l2", Choice("l1", "l2", None), "norm used to scale each row", group="text features")
+    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
+    verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
 
     def fit(self, texts: Iterable[str], y: object = None) -> Self:
-        """Learn the terms. Texts may come from an iterator of any length: few are held at once.
+        """Learn the vocabulary.
+
+        The texts can come from an iterator of any length; only a few batches are kept in memory at a time.
 
         Raises
         ------
         InputError
-            If a text is no string or has a lone surrogate, or if no term is left.
+            If a text is not a string or contains a lone surrogate, or if no term satisfies the frequency limits.
         """
         self._fit(texts, keep_rows=False)
         return self
 
     def fit_transform(self, texts: Iterable[str], y: object = None) -> sp.csr_array:
-        """Learn the terms and give the rows of the texts, n x features, float32."""
+        """Learn the vocabulary and return the features as a float32 matrix of shape (texts, features)."""
         return _matrix(self._fit(texts, keep_rows=True), self.n_features_)
 
     def fit_rows(self, texts: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """The same as three arrays: row offsets, features and values."""
+        """Return the result of :meth:`fit_transform` as three arrays: row offsets, features and values."""
         arrays: tuple[Any, Any, Any] = self._fit(texts, keep_rows=True)
         return arrays
 
     def transform(self, texts: Iterable[str]) -> sp.csr_array:
-        """The rows of texts, n x features, float32. Terms that were not learned are left out."""
+        """Return the features as a float32 matrix of shape (texts, features); unknown terms are ignored."""
         return _matrix(self.rows(texts), self.n_features_)
 
     def rows(self, texts: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """The same as three arrays: row offsets, features and values."""
-        vectorizer = self._ready()
-        with self._progress() as progress, progress.stage("read texts") as report:
-            arrays: tuple[Any, Any, Any] = _refusing(
-                vectorizer.transform, _several(texts), _core.thread_count(self.n_jobs), report
+        """Return the result of :meth:`transform` as three arrays: row offsets, features and values."""
+        vectorizer = self._check_fitted()
+        with self.progress() as progress, progress.stage("read texts") as report:
+            arrays: tuple[Any, Any, Any] = _as_input_error(
+                vectorizer.transform, _check_texts(texts), _core.thread_count(self.n_jobs), report
             )
         return arrays
 
     def row(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The features of one text and their values; takes microseconds."""
-        _, features, values = _refusing(self._ready().transform, (text,), 1, None)
+        """Return the features of a single text and their values; this takes microseconds."""
+        _, features, values = _as_input_error(self._check_fitted().transform, (text,), 1, None)
         return features, values
 
     def terms_in(self, text: str) -> list[Term]:
-        """Every term of a text that is a feature, and where it stands."""
-        return [Term(*found) for found in _refusing(self._ready().trace, text)]
+        """Return all occurrences of known terms in a text."""
+        return [Term(*fields) for fields in _as_input_error(self._check_fitted().locate_terms, text)]
 
     def term(self, feature: int) -> str | None:
-        """The term of a feature, as in :meth:`get_feature_names_out`; None if terms are hashed, and so not kept."""
-        self._ready()
+        """Return the name of a feature, as in :meth:`get_feature_names_out`, or None if terms are hashed."""
+        self._check_fitted()
         if not 0 <= feature < self.n_features_:
-            raise InputError(f"feature must be between 0 and {self.n_features_ - 1}, got {feature!r}")
-        if self.buckets is not None:
+            raise InputError(f"feature must be between 0 and {self.n_features_ - 1}, got {feature!r}.")
+        if self.n_buckets is not None:
             return None
         for analyzer, (data, ends, _) in zip(self._analyzers(), self.terms_, strict=True):
             if feature < ends.size:
@@ -206,13 +237,13 @@ class Tfidf(Parameterised):
         return None
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
-        """The terms in the order of the features; of several analyzers with the analyzer's name and a colon before."""
-        self._ready()
+        """Return the terms in feature order; with several analyzers, each term is prefixed with ``analyzer:``."""
+        self._check_fitted()
         names: list[str] = []
         for analyzer, (data, ends, _) in zip(self._analyzers(), self.terms_, strict=True):
             prefix = f"{analyzer}:" if len(self.terms_) > 1 else ""
-            if self.buckets is not None:
-                names += [f"{prefix}bucket {number}" for number in range(self.buckets)]
+            if self.n_buckets is not None:
+                names += [f"{prefix}bucket {number}" for number in range(self.n_buckets)]
                 continue
             raw = data.tobytes()
             names += [prefix + raw[begin:end].decode() for begin, end in itertools.pairwise([0, *ends.tolist()])]
@@ -220,33 +251,34 @@ class Tfidf(Parameterised):
 
     @property
     def widths_(self) -> list[int]:
-        """How many features each analyzer has; they stand side by side in that order."""
-        self._ready()
-        return [self.buckets or ends.size for _, ends, _ in self.terms_]
+        """The number of features per analyzer."""
+        self._check_fitted()
+        return [self.n_buckets or ends.size for _, ends, _ in self.terms_]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "terms_")
 
     def _fit(self, texts: Iterable[str], *, keep_rows: bool) -> Any:
-        """The rows as three arrays, empty ones unless `keep_rows`."""
+        """Learn the vocabulary and return the rows as three arrays, which are empty if `keep_rows` is False."""
         self.check_parameters()
         threads = _core.thread_count(self.n_jobs)
-        counter = _core.TermCounter(self._parts(), keep_rows, threads)
-        with self._progress() as progress:
+        counter = _core.TermCounter(self._native_analyzers(), keep_rows, threads)
+        with self.progress() as progress:
             for batch in _batches(texts):
                 with progress.stage("read texts") as report:
-                    _refusing(counter.add, batch, report)
-            if counter.texts == 0:
-                raise InputError("there are no texts to learn from")
-            least, most = (self._texts(limit, counter.texts) for limit in (self.min_df, self.max_df))
-            if most < least and self.buckets is None and self.max_df != 1.0:
+                    _as_input_error(counter.add, batch, report)
+            if counter.n_texts == 0:
+                raise InputError("texts is empty. At least one text is required.")
+            lowest, highest = (self._document_count(limit, counter.n_texts) for limit in (self.min_df, self.max_df))
+            if highest < lowest and self.n_buckets is None and self.max_df != 1.0:
                 raise ParameterError(
-                    f"max_df={self.max_df!r} allows fewer texts than min_df={self.min_df!r} of {counter.texts}"
+                    f"max_df must not be less than min_df, got max_df={self.max_df!r} and min_df={self.min_df!r} for "
+                    f"{counter.n_texts} texts."
                 )
-            with progress.stage("choose terms"):
-                terms, idf, features, rows = counter.learn(
-                    least,
-                    most,
+            with progress.stage("select terms"):
+                terms, idf, features, rows = counter.fit(
+                    lowest,
+                    highest,
                     self.max_features or 0,
                     self.use_idf,
                     self.smooth_idf,
@@ -255,35 +287,37 @@ class Tfidf(Parameterised):
                 )
         if features == 0:
             raise InputError(
-                f"no term is in at least {least:g} and at most {most:g} of the {counter.texts} texts: lower min_df "
-                f"(now {self.min_df!r}) or raise max_df (now {self.max_df!r}), or give longer texts"
+                f"No term occurs in at least {lowest:g} and at most {highest:g} of the {counter.n_texts} texts. "
+                f"Decrease min_df (now {self.min_df!r}), increase max_df (now {self.max_df!r}), or pass longer texts."
             )
-        self.set_learned(terms, idf)
+        self.set_fitted(terms, idf)
         return rows
 
-    def set_learned(self, terms: list[tuple[Any, Any, Any]], idf: NDArray[np.float32]) -> None:
-        """Take over what was learned: for each analyzer the bytes, ends and slots of its terms; and the idf."""
+    def set_fitted(self, terms: list[tuple[Any, Any, Any]], idf: NDArray[np.float32]) -> None:
+        """Set the fitted state: the bytes, ends and hash slots of each analyzer's terms, and the idf weights."""
         arrays = [*itertools.chain.from_iterable(terms), idf]
-        kinds = ["uint8", "int64", "uint64"] * len(terms) + ["float32"]
-        if any(array.ndim != 1 or str(array.dtype) != kind for array, kind in zip(arrays, kinds, strict=True)):
-            raise InputError("the terms do not fit together: an array has another type or shape than it should")
+        dtypes = ["uint8", "int64", "uint64"] * len(terms) + ["float32"]
+        if any(array.ndim != 1 or str(array.dtype) != dtype for array, dtype in zip(arrays, dtypes, strict=True)):
+            raise InputError("An array of the vocabulary has the wrong type or shape.")
         for array in arrays:
-            array.setflags(write=False)  # the core has looked at what is in them
+            array.setflags(write=False)  # read-only, because the native core validates them only once
         try:
-            vectorizer = _core.Vectorizer(self._parts(), terms, idf, self._weighting())
+            vectorizer = _core.Vectorizer(self._native_analyzers(), terms, idf, self._weighting())
         except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(f"the terms do not fit together: {error}") from None
-        if idf.size != (vectorizer.features if self.use_idf else 0):
-            raise InputError(f"there must be an idf for each of {vectorizer.features} features, or use_idf be False")
+            raise InputError(f"The vocabulary is inconsistent: {error}") from None
+        if idf.size != (vectorizer.n_features if self.use_idf else 0):
+            raise InputError(
+                f"idf must have one weight per feature if use_idf is True, and none otherwise, got {idf.size}."
+            )
         self.terms_ = terms
         self.idf_ = idf
-        self.learned_with_ = self.get_params() | {"stop_words": self._stop_words() or None}
-        self.n_features_ = vectorizer.features
+        self.fitted_parameters_ = self.get_params() | {"stop_words": self._stop_words() or None}
+        self.n_features_ = vectorizer.n_features
         self._vectorizer = vectorizer
 
-    def _ready(self) -> _core.Vectorizer:
+    def _check_fitted(self) -> _core.Vectorizer:
         if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this Tfidf is not fitted yet: call fit first")
+            raise NotFittedError("This Tfidf is not fitted yet. Call fit first.")
         return self._vectorizer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -292,10 +326,10 @@ class Tfidf(Parameterised):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if "terms_" in state:
-            now = self.get_params()
-            self.set_params(**state["learned_with_"])
-            self.set_learned(state["terms_"], state["idf_"])
-            self.set_params(**now)
+            current = self.get_params()
+            self.set_params(**state["fitted_parameters_"])
+            self.set_fitted(state["terms_"], state["idf_"])
+            self.set_params(**current)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -306,25 +340,27 @@ class Tfidf(Parameterised):
     def _analyzers(self) -> list[str]:
         return [self.analyzer] if isinstance(self.analyzer, str) else list(self.analyzer)
 
-    def _parts(self) -> list[_core.TextPart]:
+    def _native_analyzers(self) -> list[_core.TextAnalyzer]:
         analyzers = self._analyzers()
         ranges = list(self.ngram_range)
         if not isinstance(ranges[0], (list, tuple)):
             ranges = [tuple(ranges)] * len(analyzers)
         if len(ranges) != len(analyzers):
-            raise ParameterError(f"ngram_range has {len(ranges)} pairs, there are {len(analyzers)} analyzers")
+            raise ParameterError(
+                f"ngram_range must have one pair per analyzer, got {len(ranges)} pairs for {len(analyzers)} analyzers."
+            )
         return [
-            _core.TextPart(
-                getattr(_core.Unit, analyzer),
-                int(least),
-                int(most),
+            _core.TextAnalyzer(
+                getattr(_core.TokenUnit, analyzer),
+                int(lowest),
+                int(highest),
                 bool(self.lowercase),
                 getattr(_core.Accents, self.strip_accents or "keep"),
-                int(self.min_length),
+                int(self.min_word_length),
                 self._stop_words() if analyzer == "word" else [],
-                int(self.buckets or 0),
+                int(self.n_buckets or 0),
             )
-            for analyzer, (least, most) in zip(analyzers, ranges, strict=True)
+            for analyzer, (lowest, highest) in zip(analyzers, ranges, strict=True)
         ]
 
     def _stop_words(self) -> list[str]:
@@ -338,39 +374,38 @@ class Tfidf(Parameterised):
         try:
             return sorted(set(words), key=str.encode)
         except UnicodeEncodeError as error:
-            raise ParameterError(f"stop_words has {error.object!r}, a lone surrogate: it is no word") from None
+            raise ParameterError(f"stop_words contains {error.object!r}, which contains a lone surrogate.") from None
 
     def _weighting(self) -> _core.Weighting:
         return _core.Weighting(bool(self.binary), bool(self.sublinear_tf), getattr(_core.Norm, self.norm or "none"))
 
     @staticmethod
-    def _texts(limit: int | float, texts: int) -> float:
-        """How many texts a limit stands for."""
-        return float(limit) if isinstance(limit, (int, np.integer)) else float(limit) * texts
-
-    def _progress(self) -> Progress:
-        return Bars() if self.verbose else Progress()
+    def _document_count(limit: int | float, n_texts: int) -> float:
+        """Convert a document frequency limit to a number of texts."""
+        return float(limit) if isinstance(limit, (int, np.integer)) else float(limit) * n_texts
 
 
-def _several(texts: Iterable[str]) -> Iterable[str]:
+def _check_texts(texts: Iterable[str]) -> Iterable[str]:
     if isinstance(texts, (str, bytes)):
-        raise InputError(f"texts must be several strings, got one {type(texts).__name__}: put it in a list")
+        raise InputError(
+            f"texts must be a list of strings, got a single {type(texts).__name__}. Pass [text] for one text."
+        )
     if not isinstance(texts, Iterable):
-        raise InputError(f"texts must be several strings, got {type(texts).__name__}")
+        raise InputError(f"texts must be a list of strings, got {type(texts).__name__}.")
     return texts
 
 
 def _batches(texts: Iterable[str]) -> Iterator[Iterable[str]]:
-    texts = _several(texts)
+    texts = _check_texts(texts)
     if isinstance(texts, Sequence):
         yield texts
         return
-    rest = iter(texts)
-    yield from read_ahead(iter(lambda: list(itertools.islice(rest, _BATCH)), []))
+    remaining = iter(texts)
+    yield from prefetch(iter(lambda: list(itertools.islice(remaining, _BATCH)), []))
 
 
-def _refusing(call: Any, *arguments: Any) -> Any:
-    """What a call gives; what it refuses is the user's input."""
+def _as_input_error(call: Any, *arguments: Any) -> Any:
+    """Call a native function; convert a ValueError, which the user's input caused, to InputError."""
     try:
         return call(*arguments)
     except ValueError as error:

@@ -1,109 +1,180 @@
-"""What a user gives to transformer models: texts, labels by name or as a matrix, and texts to choose by."""
+"""Input validation for transformer models: texts, labels as lists or as a matrix, and validation data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya.core import lazy_sparse as sp
 from carya.core import validation
-from carya.core.matrices import Csr
+from carya.core.matrices import Csr, Features
+from carya.core.progress import Progress
 from carya.errors import InputError
 from carya.text.labels import label_matrix
 
-#: Labels of each text by name, or a matrix of texts x labels.
+#: One list of labels per text, or a sparse matrix of shape (texts, labels).
 Labels = Iterable[Iterable[str]] | Any
 
 
-@dataclass(frozen=True, eq=False)
-class Texts:
-    """Texts and their labels, and others to choose by."""
+class LabeledTexts(NamedTuple):
+    """Texts and their label matrix, of shape (texts, labels)."""
 
     texts: list[str]
     labels: Csr
-    dev: tuple[list[str], Csr] | None
-    about: LabelTexts | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class LabelTexts:
-    """What is written about labels.
+    """Texts that describe labels.
 
     Attributes
     ----------
-    columns : ndarray of int32
-        Which labels, ascending.
+    labels : ndarray of int32
+        The labels that have a text, in ascending order.
     texts : list of str
+        The text of each label in `labels`.
     n_labels : int
+        The total number of labels, with or without a text.
     """
 
-    columns: NDArray[np.int32]
+    labels: NDArray[np.int32]
     texts: list[str]
     n_labels: int
 
     @classmethod
     def of(cls, texts: Mapping[str, str] | None, ids: Sequence[str]) -> LabelTexts | None:
-        """Those of known labels that say something; None if there are none."""
-        known = {} if texts is None else texts
-        found = [(at, known[label]) for at, label in enumerate(ids) if known.get(label, "").strip()]
-        if not found:
+        """Create an instance from the non-empty texts of known labels; return None if there are none."""
+        by_id = {} if texts is None else texts
+        selected = [(number, by_id[label]) for number, label in enumerate(ids) if by_id.get(label, "").strip()]
+        if not selected:
             return None
-        columns, written = zip(*found, strict=True)
-        return cls(np.array(columns, np.int32), list(written), len(ids))
+        labels, label_texts = zip(*selected, strict=True)
+        return cls(np.array(labels, np.int32), list(label_texts), len(ids))
 
-    def targets(self, passes: int) -> Csr:
-        """Each text, several times over, with its own label."""
-        columns = np.tile(self.columns, passes)
+    def targets(self, repeats: int) -> Csr:
+        """Return the label matrix of the repeated texts, with one label per text."""
+        labels = np.tile(self.labels, repeats)
         return Csr.of(
-            np.arange(columns.size + 1, dtype=np.int64), columns, np.ones(columns.size, np.float32), self.n_labels
+            np.arange(labels.size + 1, dtype=np.int64), labels, np.ones(labels.size, np.float32), self.n_labels
         )
 
 
-def checked(texts: Iterable[str], labels: Labels) -> tuple[list[str], Csr, list[str]]:
-    """Texts, their labels as a matrix, and what the labels are called."""
-    if isinstance(texts, str):
-        raise InputError("texts is one string, it must be a list of them")
-    gathered = list(texts)
-    for row, text in enumerate(gathered):
+@dataclass(frozen=True, eq=False)
+class TrainingTexts:
+    """Validated input of `fit`.
+
+    Attributes
+    ----------
+    texts : list of str
+    labels : Csr of shape (n_texts, n_labels)
+    validation : LabeledTexts or None
+        Texts that are held out from training.
+    label_texts : LabelTexts or None
+    """
+
+    texts: list[str]
+    labels: Csr
+    validation: LabeledTexts | None = None
+    label_texts: LabelTexts | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """One training run in `fit`: the first may hold texts out for validation, the second uses all texts.
+
+    Attributes
+    ----------
+    name : str
+        The name of the run, which distinguishes the checkpoints of the two runs.
+    data : TrainingTexts
+    features : Features
+        The TF-IDF features of the texts.
+    stop_after : sequence of int, optional
+        The number of epochs per stage, if a previous run determined it.
+    progress : Progress
+    """
+
+    name: str
+    data: TrainingTexts
+    features: Features
+    stop_after: Sequence[int] | None
+    progress: Progress
+
+
+def check_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
+    """Return the texts as a list; raise InputError if they are not strings."""
+    if isinstance(texts, (str, bytes)):
+        raise InputError(
+            f"{name} must be a list of strings, got a single {type(texts).__name__}. Pass [text] for one text."
+        )
+    if not isinstance(texts, Iterable):
+        raise InputError(f"{name} must be a list of strings, got {type(texts).__name__}.")
+    checked = list(texts)
+    for row, text in enumerate(checked):
         if not isinstance(text, str):
-            raise InputError(f"text {row} must be a string, got {type(text).__name__}")
+            raise InputError(f"{name} must be a list of strings, but item {row} has type {type(text).__name__}.")
+    return checked
+
+
+def check_labeled_texts(texts: Iterable[str], labels: Labels) -> tuple[LabeledTexts, list[str]]:
+    """Validate training texts and their labels; return them with the label ids."""
+    checked = check_texts(texts)
     if sp.issparse(labels):
-        Y = validation.labels(labels, "labels")
+        Y = validation.check_labels(labels, "labels")
         ids = [str(number) for number in range(Y.cols)]
     else:
         matrix, ids = label_matrix(labels)
         Y = Csr.of_scipy(matrix)
-    if len(gathered) != Y.rows:
-        raise InputError(f"there are {len(gathered)} texts but labels for {Y.rows}")
-    if not gathered or Y.values.size == 0:
-        raise InputError("no text has a label: there is nothing to learn")
-    return gathered, Y, ids
+    if len(checked) != Y.rows:
+        raise InputError(f"texts and labels must have the same length, got {len(checked)} and {Y.rows}.")
+    if not checked or Y.values.size == 0:
+        raise InputError("labels is empty for every text. At least one label is required.")
+    return LabeledTexts(checked, Y), ids
 
 
-def checked_dev(dev: Any, ids: list[str], rows: int) -> tuple[list[str], Csr] | NDArray[np.int64] | None:
-    """Dev texts and their labels, or numbers of the training texts that are to be such."""
-    if dev is None:
+def check_validation_data(
+    validation_data: Any, ids: Sequence[str], n_texts: int
+) -> LabeledTexts | NDArray[np.int64] | None:
+    """Validate the validation texts and their labels, or the numbers of the training texts to hold out."""
+    if validation_data is None:
         return None
-    if isinstance(dev, np.ndarray):
-        unique = np.unique(dev) if dev.dtype.kind in "iu" and dev.ndim == 1 else np.zeros(0, np.int64)
-        if unique.size != dev.size or not 0 < unique.size < rows or unique[0] < 0 or unique[-1] >= rows:
-            raise InputError(f"dev must be different numbers of texts, between 0 and {rows - 1}, and not all of them")
-        return unique.astype(np.int64)
-    if not isinstance(dev, tuple) or len(dev) != 2:
-        raise InputError("dev must be a pair of texts and labels, or an array of numbers of texts")
-    texts = list(dev[0])
-    if sp.issparse(dev[1]):
-        Y = validation.labels(dev[1], "the labels of dev")
+    if isinstance(validation_data, np.ndarray):
+        return _check_held_out_rows(validation_data, n_texts)
+    if not isinstance(validation_data, tuple) or len(validation_data) != 2:
+        raise InputError("validation_data must be a pair (texts, labels) or an array of text numbers.")
+    texts = check_texts(validation_data[0], "The texts in validation_data")
+    if sp.issparse(validation_data[1]):
+        Y = validation.check_labels(validation_data[1], "The label matrix in validation_data")
         if Y.cols != len(ids):
-            raise InputError(f"the labels of dev have {Y.cols} columns, those of training {len(ids)}")
+            raise InputError(
+                f"The label matrix in validation_data must have {len(ids)} columns, like the training labels, got "
+                f"{Y.cols}."
+            )
     else:
-        Y = Csr.of_scipy(label_matrix(dev[1], ids)[0])
-    if not texts or len(texts) != Y.rows:
-        raise InputError(f"dev has {len(texts)} texts and labels for {Y.rows}; they must be as many, and at least one")
+        Y = Csr.of_scipy(label_matrix(validation_data[1], ids)[0])
+    if not texts:
+        raise InputError("validation_data contains no texts. At least one text is required.")
+    if len(texts) != Y.rows:
+        raise InputError(
+            f"The texts and labels in validation_data must have the same length, got {len(texts)} and {Y.rows}."
+        )
     if not Y.values.size:
-        raise InputError("no dev text has a label that a training text has: nothing can be chosen by them")
-    return texts, Y
+        raise InputError("validation_data contains no labels of the training texts. At least one is required.")
+    return LabeledTexts(texts, Y)
+
+
+def _check_held_out_rows(rows: NDArray[Any], n_texts: int) -> NDArray[np.int64]:
+    """Return the numbers of the held-out texts in ascending order."""
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise InputError("validation_data must be a pair (texts, labels) or a one-dimensional array of integers.")
+    unique: NDArray[np.int64] = np.unique(rows).astype(np.int64)
+    if unique.size != rows.size or not 0 < unique.size < n_texts or unique[0] < 0 or unique[-1] >= n_texts:
+        raise InputError(
+            f"validation_data must contain some, but not all, of the text numbers from 0 to {n_texts - 1}, without "
+            "duplicates."
+        )
+    return unique

@@ -1,118 +1,152 @@
-"""What of a transformer model goes into a saved folder, beside its encoder. docs/format.md specifies it."""
+"""Serialize transformer models: vectorizer, labels, rankers and mixture; the encoder is saved in a subfolder.
+
+The format is specified in docs/format.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.core.parameters import from_json, to_json
-from carya.core.storage import Saved
-from carya.errors import CaryaError, ModelFormatError
-from carya.models.neighbors.model import NearestNeighbours
-from carya.models.neighbors.serialize import KIND as NEIGHBOURS_KIND
+from carya.core.parameters import to_json
+from carya.core.storage import SavedModel, fitting_parts, prefixed
+from carya.errors import InputError
+from carya.models.neighbors.model import NearestNeighbors
+from carya.models.neighbors.serialize import KIND as NEIGHBORS_KIND
 from carya.models.xr_linear.model import XRLinear
-from carya.models.xr_linear.serialize import KIND as MODEL_KIND
+from carya.models.xr_linear.serialize import KIND as TREE_KIND
 from carya.ranking.neural import NeuralRanker
 from carya.text.serialize import pack as pack_texts
 from carya.text.serialize import unpack as unpack_texts
-from carya.transformer.encoder.encoder import Encoder
+from carya.transformer.fitted import FittedTransformer
 from carya.transformer.rankers.mixture import Mixture, feature_names
-from carya.transformer.rankers.rankers import NAMES, Model, Rankers
+from carya.transformer.rankers.rankers import RANKER_NAMES, CombinedRankers, RankerModel
+from carya.transformer.settings import TransformerSettings
 
-if TYPE_CHECKING:
-    from carya.transformer.base import Fitted, TransformerRanker
+#: Name of the encoder's subfolder in the model folder.
+ENCODER_FOLDER = "encoder"
 
-#: Parameters that say how a model was to be trained here, not what it is.
-_OF_THE_WORK = ("checkpoints", "cache", "device", "verbose")
+_MIXTURE = "mixture"
+#: Ranker names and feature name suffixes in models saved by earlier versions, with their current names.
+_FORMER_RANKERS = {"neighbours": "neighbors"}
+_FORMER_FEATURES = {"share": "relative", "place": "rank"}
+
+Settings = TypeVar("Settings", bound=TransformerSettings)
 
 
-def pack(fitted: Fitted, model: TransformerRanker, *, precision: str | None) -> Saved:
-    """The content of the folder but for the encoder."""
-    parts = {
-        # What heads learned is kept as it is: there is no threshold on it, and it is small.
-        name: one.to_saved(precision=precision if name in ("concatenated", "linear") else None)
-        for name, one in fitted.rankers.models.items()
+def pack(
+    fitted: FittedTransformer, settings: TransformerSettings, kind: str, *, weight_dtype: str | None
+) -> SavedModel:
+    """Return a serialized transformer model without the encoder."""
+    rankers = {
+        # The other rankers have few, dense weights and keep their data type.
+        name: model.to_saved(weight_dtype=weight_dtype if name in ("concatenated", "linear") else None)
+        for name, model in fitted.rankers.models.items()
     }
-    own = {name: to_json(value) for name, value in model.plain_parameters().items() if name not in _OF_THE_WORK}
-    mixture, kept = _pack_mixture(fitted.rankers.mixture)
-    members = Saved(
-        MODEL_KIND,
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, ranker in rankers.items():
+        arrays |= prefixed(name, ranker.arrays)
+    mixture, mixture_arrays = _pack_mixture(fitted.rankers.mixture)
+    model = SavedModel(
+        TREE_KIND,
         {
-            "own": own,
+            "own": {name: to_json(value) for name, value in settings.parameters_to_save().items()},
             "mixture": mixture,
             "pooling": fitted.encoder.pooling,
             "weights": dict(fitted.rankers.weights),
-            "rankers": {name: part.parameters for name, part in parts.items()},
+            "rankers": {name: ranker.parameters for name, ranker in rankers.items()},
         },
-        {name: part.shape for name, part in parts.items()},
-        {f"{name}/{key}": array for name, part in parts.items() for key, array in part.arrays.items()} | kept,
+        {name: ranker.shape for name, ranker in rankers.items()},
+        arrays | mixture_arrays,
     )
-    return replace(pack_texts(fitted.vectorizer, fitted.labels, members), kind=model.kind)
+    return replace(pack_texts(fitted.vectorizer, fitted.labels, model), kind=kind)
 
 
-def unpack(saved: Saved, cls: type[TransformerRanker]) -> tuple[Fitted, dict[str, Any]]:
-    """What was learned, and the parameters; raises ModelFormatError if the parts do not fit together."""
-    from carya.transformer.base import Fitted
+def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTransformer]:
+    """Return the parameters, as an instance of `cls`, and the fitted state.
 
-    vectorizer, labels, _, rest = unpack_texts(saved)
-    try:
-        weights = {name: float(value) for name, value in rest.parameters["weights"].items()}
-        models: dict[str, Model] = {}
-        for name, own in rest.parameters["rankers"].items():
-            near = name == "neighbours"
-            part = rest.part(name, NEIGHBOURS_KIND if near else MODEL_KIND, own, rest.shape[name])
-            models[name] = NearestNeighbours.from_saved(part) if near else XRLinear.from_saved(part)
-        parameters = {name: from_json(value) for name, value in rest.parameters["own"].items()}
-        made = cls(**parameters)
-        made.check_parameters()
-        if not models or set(models) != set(weights) or not set(models) <= set(NAMES) or not sum(weights.values()) > 0:
-            raise ValueError(f"the rankers are {sorted(models)}, with weights for {sorted(weights)}")
-        if any(model.n_labels_ != len(labels) for model in models.values()):
-            raise ValueError("rankers and labels differ in size")
-        mixture = _unpack_mixture(rest.parameters["mixture"], rest.arrays_of("mixture"), models, len(labels))
-        if saved.place is None:
-            raise ValueError("there is no encoder")
-        pooling = str(rest.parameters["pooling"])
-        encoder = Encoder.load(saved.place / "encoder", pooling=pooling, layers=made.layers)
-        expected = {
-            "head": (0, encoder.width),
-            "concatenated": (vectorizer.n_features_, encoder.width),
-            "linear": (vectorizer.n_features_, 0),
-            "neighbours": (0, encoder.width),
-            "label_texts": (0, encoder.width),
-        }
-        if any(model.widths_ != expected[name] for name, model in models.items()):
-            raise ValueError("rankers, terms and the encoder differ in size")
-    except ModelFormatError:
-        raise
-    except KeyError as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
-    except (CaryaError, TypeError, ValueError, AttributeError) as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
-    return Fitted(encoder, vectorizer, Rankers(models, weights, mixture), labels), parameters
+    Raises
+    ------
+    ModelFormatError
+        If the parts are inconsistent.
+    """
+    from carya.transformer.encoder.encoder import Encoder
+
+    vectorizer, labels, _, model = unpack_texts(saved)
+    model = model.with_former_parts(_FORMER_RANKERS)
+    with fitting_parts():
+        settings = cls.from_saved_parameters(model.parameters["own"])
+        weights = {name: float(weight) for name, weight in _renamed(model.parameters["weights"]).items()}
+        models = _unpack_rankers(model)
+        if not models or set(models) != set(weights) or not sum(weights.values()) > 0:
+            raise InputError(f"The rankers {sorted(models)} do not match the ranker weights {sorted(weights)}.")
+        if any(ranker.n_labels_ != len(labels) for ranker in models.values()):
+            raise InputError("The rankers and the label set have different numbers of labels.")
+        mixture = _unpack_mixture(model, models, len(labels))
+        if saved.path is None:
+            raise InputError("The encoder is missing.")
+        encoder = Encoder.load(
+            saved.path / ENCODER_FOLDER,
+            pooling=str(model.parameters["pooling"]),
+            pooled_layers=settings.pooled_layers,
+        )
+        n_terms, width = vectorizer.n_features_, encoder.width
+        widths = {"linear": (n_terms, 0), "concatenated": (n_terms, width)}
+        if any(ranker.widths_ != widths.get(name, (0, width)) for name, ranker in models.items()):
+            raise InputError("The rankers, the terms and the encoder have different numbers of features.")
+    return settings, FittedTransformer(encoder, vectorizer, CombinedRankers(models, weights, mixture), labels)
+
+
+def _unpack_rankers(saved: SavedModel) -> dict[str, RankerModel]:
+    """Return the rankers by name."""
+    models: dict[str, RankerModel] = {}
+    shapes = _renamed(saved.shape)
+    for name, parameters in _renamed(saved.parameters["rankers"]).items():
+        if name not in RANKER_NAMES:
+            raise InputError(f"Unknown ranker {name!r}.")
+        if name == "neighbors":
+            models[name] = NearestNeighbors.from_saved(saved.part(name, NEIGHBORS_KIND, parameters, shapes[name]))
+        else:
+            models[name] = XRLinear.from_saved(saved.part(name, TREE_KIND, parameters, shapes[name]))
+    return models
 
 
 def _pack_mixture(mixture: Mixture | None) -> tuple[dict[str, Any] | None, dict[str, NDArray[Any]]]:
-    """Its parameters, and its arrays by their names in the folder."""
+    """Return the parameters and the arrays of a mixture."""
     if mixture is None:
         return None, {}
     parameters, arrays = mixture.ranker.to_saved()
-    return parameters, {f"mixture/{key}": array for key, array in (arrays | {"frequency": mixture.frequency}).items()}
+    return parameters, prefixed(_MIXTURE, arrays | {"frequency": mixture.log_frequency})
 
 
-def _unpack_mixture(
-    parameters: dict[str, Any] | None, arrays: dict[str, NDArray[Any]], models: Mapping[str, Model], n_labels: int
-) -> Mixture | None:
+def _unpack_mixture(saved: SavedModel, models: Mapping[str, RankerModel], n_labels: int) -> Mixture | None:
+    parameters, arrays = saved.parameters["mixture"], saved.arrays_of(_MIXTURE)
     if parameters is None:
         return None
-    frequency = arrays.pop("frequency")
-    if frequency.shape != (n_labels,) or frequency.dtype != np.float32 or not np.isfinite(frequency).all():
-        raise ValueError("the mixture does not know the labels")
-    ranker = NeuralRanker.from_saved(dict(parameters), arrays)
+    log_frequency = arrays.pop("frequency")
+    if log_frequency.shape != (n_labels,) or log_frequency.dtype != np.float32 or not np.isfinite(log_frequency).all():
+        raise InputError("The label frequencies of the mixture do not match the labels.")
+    names = [_current_feature(str(name)) for name in parameters["names"]]
+    ranker = NeuralRanker.from_saved(parameters | {"names": names}, arrays)
     if ranker.names_ != feature_names(list(models)):
-        raise ValueError("the mixture knows other rankers")
-    return Mixture(ranker, frequency)
+        raise InputError("The features of the mixture do not match the rankers.")
+    return Mixture(ranker, log_frequency)
+
+
+def _renamed(by_ranker: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace former ranker names in the keys of a dictionary."""
+    return {_FORMER_RANKERS.get(name, name): value for name, value in by_ranker.items()}
+
+
+def _current_feature(name: str) -> str:
+    """Replace a former ranker name and a former suffix in a feature name.
+
+    >>> _current_feature("neighbours.place"), _current_feature("head.log")
+    ('neighbors.rank', 'head.log')
+    """
+    ranker, separator, suffix = name.partition(".")
+    return _FORMER_RANKERS.get(ranker, ranker) + separator + _FORMER_FEATURES.get(suffix, suffix)

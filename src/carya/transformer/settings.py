@@ -1,175 +1,320 @@
-"""What X-Transformer and XR-Transformer have in common: their parameters, and the parts that these describe."""
+"""Parameters of X-Transformer and XR-Transformer. This module can be imported without PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from carya.core.parameters import Parameterised, parameter
+from carya.core.extras import require
+from carya.core.parameters import Parameterized, parameter
 from carya.core.rules import Choice, Either, Instance, Integer, PerLayer, Real
-from carya.errors import InputError
 from carya.models.xr_linear.model import XRLinear
 from carya.text.tfidf import Tfidf
-from carya.transformer.constants import LOSSES, POOLINGS
 
-_PLACE = Either(Instance((str,), "a path"), Choice(None))
+#: Loss functions of the heads, defined in :mod:`carya.transformer.training.losses`.
+LOSSES = ("bce", "squared-hinge", "hinge", "softmax")
+#: Methods for pooling token embeddings into a text embedding.
+POOLINGS = ("first", "mean", "last")
+
+_PATH = Either(Instance((str,), "a path"), Choice(None))
+_PARTS = ("vectorizer", "ranker")
+_MACHINE_SETTINGS = ("checkpoint_dir", "cache_dir", "device", "verbose")
+_NOT_FOR_FINE_TUNING = (
+    *_MACHINE_SETTINGS,
+    "checkpoint_steps",
+    "compile",
+    "n_jobs",
+    "validation_fraction",
+    "refit",
+)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class TransformerParameters(Parameterised):
-    """The parameters."""
+class TransformerSettings(Parameterized):
+    """Parameters shared by X-Transformer and XR-Transformer."""
 
-    # The encoder.
+    foreign_names: ClassVar[Mapping[str, str]] = {
+        "model_shortcut": "encoder",
+        "init_model_dir": "encoder",
+        "truncate_length": "max_length",
+        "num_train_epochs": "epochs",
+        "batch_size": "batch_tokens",
+        "warmup_steps": "warmup_ratio",
+        "loss_function": "head_loss",
+        "negative_sampling": "head_negatives",
+        "bootstrap_method": "bootstrap",
+        "cost_sensitive_ranker": "cost_sensitive",
+        "hidden_dropout_prob": "head_dropout",
+        "max_no_improve_cnt": "patience",
+        "save_steps": "checkpoint_steps",
+        "threads": "n_jobs",
+    }
+    former_names: ClassVar[Mapping[str, str]] = {
+        "layers": "pooled_layers",
+        "shorter_first": "progressive_length",
+        "matcher_leaf": "matcher_leaf_size",
+        "objective": "head_loss",
+        "head": "head_mode",
+        "head_beam": "head_beam_width",
+        "dropout": "head_dropout",
+        "label_text_passes": "label_text_repeats",
+        "warmup": "warmup_ratio",
+        "accumulate": "gradient_accumulation_steps",
+        "recompute": "gradient_checkpointing",
+        "vector_weight": "embedding_weight",
+        "neighbours": "n_neighbors",
+        "held_out": "validation_fraction",
+        "checkpoints": "checkpoint_dir",
+        "cache": "cache_dir",
+        "compiled": "compile",
+    }
+
+    # Encoder
     encoder: str = parameter(
         "sentence-transformers/all-MiniLM-L6-v2",
-        Instance((str,), "a folder, or a name on the Hugging Face hub"),
-        "what makes texts vectors: anything transformers.AutoModel can load",
+        Instance((str,), "a folder or the name of a model on the Hugging Face Hub"),
+        "text encoder: a folder or the name of a model on the Hugging Face Hub; any model that transformers.AutoModel "
+        "can load",
+        group="transformer",
     )
     pooling: str = parameter(
         "auto",
         Choice("auto", *POOLINGS),
-        "which tokens a text's vector is taken from; auto goes by the encoder's folder and kind",
+        "how token embeddings are pooled: first (the first token), mean (the mean of all tokens), last (the last "
+        "token), or auto (as configured in the encoder's folder, or the usual method for its architecture)",
+        group="transformer",
     )
-    layers: int = parameter(1, Integer(1), "how many of the encoder's last layers make up a vector, side by side")
-    max_length: int = parameter(128, Integer(8), "the most tokens of a text that are read")
+    pooled_layers: int = parameter(
+        1, Integer(1), "number of last encoder layers whose embeddings are concatenated", group="transformer"
+    )
+    max_length: int = parameter(
+        128, Integer(8), "maximum number of tokens per text; longer texts are truncated", group="transformer"
+    )
     fine_tune: bool = parameter(
-        True, Choice(True, False), "train the encoder; if not, its vectors are used as they are, beside TF-IDF"
+        True,
+        Choice(True, False),
+        "fine-tune the encoder; otherwise, the embeddings of the pretrained encoder are used in addition to TF-IDF",
+        group="transformer",
     )
 
-    # The curriculum.
+    # Curriculum
     epochs: int | Sequence[int] = parameter(
         (2, 3, 10),
         PerLayer(Integer(0)),
-        "passes over the texts at each trained level of the tree, coarse to fine; the last counts back from the labels",
+        "number of epochs at each trained tree level, from coarse to fine, the last of which is the label level; a "
+        "single number applies to the last three levels",
+        group="transformer",
     )
-    shorter_first: bool = parameter(
-        True, Choice(True, False), "read half as many tokens at each level above the last, down to 32"
+    progressive_length: bool = parameter(
+        True,
+        Choice(True, False),
+        "train upper levels on shorter texts: the maximum length is halved at each level above the last, but not below "
+        "32 tokens",
+        group="transformer",
     )
-    matcher_branching: int = parameter(16, Integer(2), "the most children of a cluster in the tree that is trained on")
-    matcher_leaf: int = parameter(16, Integer(1), "the most labels in a last cluster of that tree")
+    matcher_branching: int = parameter(
+        16,
+        Integer(2),
+        "maximum number of children per cluster in the tree that the encoder is trained on",
+        group="transformer",
+    )
+    matcher_leaf_size: int = parameter(
+        16,
+        Integer(1),
+        "maximum number of labels per leaf cluster in the tree that the encoder is trained on",
+        group="transformer",
+    )
 
-    # The heads.
-    objective: str = parameter("bce", Choice(*LOSSES), "the loss of the heads")
-    head: str = parameter(
+    # Heads
+    head_loss: str = parameter("bce", Choice(*LOSSES), "loss function of the heads", group="transformer")
+    head_mode: str = parameter(
         "auto",
         Choice("auto", "all", "shortlist"),
-        "what a text is compared with: all nodes of a level, or a shortlist; auto is all while that fits in memory",
+        "nodes that a text is compared with during training: all (all nodes of the level), shortlist (the children of "
+        "head_beam_width clusters), or auto (all if the weights of the level fit into memory)",
+        group="transformer",
     )
     head_negatives: str = parameter(
         "both",
         Choice("both", "teacher", "matcher"),
-        "what a shortlist has besides a text's own nodes: their siblings (teacher), or the children of what the heads "
-        "above rank highest (matcher)",
+        "negatives in a shortlist: teacher (siblings of the positive nodes), matcher (children of the clusters that "
+        "the heads of the levels above rank highest), or both",
+        group="transformer",
     )
-    head_beam: int = parameter(20, Integer(1), "how many clusters a shortlist is made of")
+    head_beam_width: int = parameter(
+        20, Integer(1), "number of clusters per shortlist, and the beam width of the trained heads", group="transformer"
+    )
     bootstrap: str = parameter(
         "parent",
         Choice("parent", "linear", "random"),
-        "how the head of a level begins: as that of its parents, as linear rankers solved for the vectors there are, "
-        "or at random",
+        "initial weights of a head: parent (the weights of the parent clusters), linear (the weights of linear rankers "
+        "trained on the current embeddings), or random",
+        group="transformer",
     )
     cost_sensitive: bool = parameter(
-        False, Choice(True, False), "values of the labels are what it costs to miss them, summed up the tree"
+        False,
+        Choice(True, False),
+        "use the label values as misclassification costs; the cost of a cluster is the sum of its children's costs",
+        group="transformer",
     )
-    dropout: float = parameter(
-        0.1, Real(0, most=0.9), "the share of a vector's entries the heads do without in training"
+    head_dropout: float = parameter(
+        0.1, Real(0, high=0.9), "dropout probability applied to the embeddings before the heads", group="transformer"
     )
 
-    # What is written about labels.
-    label_text_passes: int = parameter(
-        2, Integer(0), "how often an epoch reads what is written about each label, as a text that has this label alone"
+    # Label texts
+    label_text_repeats: int = parameter(
+        2,
+        Integer(0),
+        "number of times per epoch that each label text is used as a training text with only this label",
+        group="transformer",
     )
     label_text_weight: float = parameter(
         4.0,
         Real(0),
-        "what the head's score gains if the vectors of a text and of a label's text are the same: this times their "
-        "cosine",
+        "weight of the cosine similarity between a text and the label texts in the scores of the head",
+        group="transformer",
     )
 
-    # The optimiser.
-    learning_rate: float = parameter(2e-4, Real(0, above=True), "of the encoder, at its highest")
-    head_learning_rate: float = parameter(1e-3, Real(0, above=True), "of the heads")
-    weight_decay: float = parameter(0.01, Real(0), "of the encoder's matrices")
-    warmup: float = parameter(0.1, Real(0, above=True, most=0.9), "the share of training in which the rate rises")
-    batch_tokens: int = parameter(8192, Integer(1), "tokens of a batch")
-    accumulate: int = parameter(1, Integer(1), "batches whose gradients are added before a step")
-    recompute: bool = parameter(
-        False, Choice(True, False), "make the encoder's inner values again for the gradient, instead of keeping them"
+    # Optimizer
+    learning_rate: float = parameter(
+        2e-4, Real(0, open_low=True), "peak learning rate of the encoder", group="transformer"
+    )
+    head_learning_rate: float = parameter(
+        1e-3, Real(0, open_low=True), "peak learning rate of the heads", group="transformer"
+    )
+    weight_decay: float = parameter(0.01, Real(0), "weight decay of the encoder's weight matrices", group="transformer")
+    warmup_ratio: float = parameter(
+        0.1,
+        Real(0, open_low=True, high=0.9),
+        "fraction of the training steps at each level during which the learning rate increases; afterwards, it "
+        "decreases linearly",
+        group="transformer",
+    )
+    batch_tokens: int = parameter(8192, Integer(1), "number of tokens per batch", group="transformer")
+    gradient_accumulation_steps: int = parameter(
+        1,
+        Integer(1),
+        "number of batches whose gradients are accumulated before an optimizer step",
+        group="transformer",
+    )
+    gradient_checkpointing: bool = parameter(
+        False,
+        Choice(True, False),
+        "recompute the encoder's activations in the backward pass instead of storing them, to save memory",
+        group="transformer",
     )
     patience: int | None = parameter(
-        None, Either(Integer(1), Choice(None)), "stop a level after so many epochs without a gain on dev texts"
+        None,
+        Either(Integer(1), Choice(None)),
+        "number of epochs without improvement on the validation texts after which the training of a level stops; None "
+        "disables early stopping",
+        group="transformer",
     )
 
-    # The rankers.
+    # Rankers
     vectorizer: Tfidf | None = parameter(
-        None, Either(Instance(Tfidf, "a Tfidf"), Choice(None)), "how texts become sparse features; None is Tfidf()"
+        None,
+        Either(Instance(Tfidf, "a Tfidf"), Choice(None)),
+        "the vectorizer; None means Tfidf()",
+        group="transformer",
     )
     ranker: XRLinear | None = parameter(
         None,
         Either(Instance(XRLinear, "an XRLinear"), Choice(None)),
-        "the ranker on TF-IDF and vectors, and the one on TF-IDF alone; None is XRLinear()",
+        "the parameters of both linear rankers (on TF-IDF with embeddings, and on TF-IDF alone); None means XRLinear()",
+        group="transformer",
     )
-    vector_weight: float = parameter(
+    embedding_weight: float = parameter(
         0.5,
-        Real(0, above=True),
-        "the length of vectors beside TF-IDF of length 1; less, as those of training texts tell more than others' do",
+        Real(0, open_low=True),
+        "norm of the embeddings when they are concatenated with TF-IDF features of norm 1; the default is below 1 "
+        "because the embeddings of training texts fit their labels better than the embeddings of new texts",
+        group="transformer",
     )
-    neighbours: int = parameter(
-        50, Integer(0), "training texts with the nearest vectors that vote for their labels; 0 is no such ranker"
+    n_neighbors: int = parameter(
+        50,
+        Integer(0),
+        "number of nearest training texts, by embedding, that vote for their labels; 0 disables this ranker",
+        group="transformer",
     )
     mixture: str = parameter(
         "auto",
         Choice("auto", "learned", "weights"),
-        "how rankers are mixed: by a small network learned from dev texts, or by weights; auto is what proves better, "
-        "and weights for fewer than 500 texts",
+        "how the rankers are combined: learned (by a small neural network trained on the validation texts), weights "
+        "(by a weighted sum), or auto (the better of the two; weights if there are fewer than 500 validation texts)",
+        group="transformer",
     )
-    held_out: float = parameter(
-        0.1, Real(0, most=0.9), "the share of texts that rankers are mixed by, if fit is given no dev texts; 0 is none"
+    validation_fraction: float = parameter(
+        0.1,
+        Real(0, high=0.9),
+        "fraction of the texts held out for validation if validation_data is not passed to fit; 0 disables validation",
+        group="transformer",
     )
     refit: bool = parameter(
         True,
         Choice(True, False),
-        "after that, train again on all texts with the epochs and the mixture that were found",
+        "train again on all texts, with the number of epochs and the combination of rankers determined in validation",
+        group="transformer",
     )
 
-    # The work.
-    checkpoints: str | None = parameter(None, _PLACE, "a folder for the state of training, which goes on from there")
-    checkpoint_steps: int = parameter(500, Integer(1), "steps between two writings of that state")
-    cache: str | None = parameter(None, _PLACE, "a folder for the vectors of encoders that are not trained")
+    # Machine
+    checkpoint_dir: str | None = parameter(
+        None, _PATH, "folder for training checkpoints; fit resumes from the latest checkpoint", group="transformer"
+    )
+    checkpoint_steps: int = parameter(
+        500, Integer(1), "number of optimizer steps between checkpoints", group="transformer"
+    )
+    cache_dir: str | None = parameter(
+        None, _PATH, "cache folder for the embeddings of encoders that are not fine-tuned", group="transformer"
+    )
     device: str = parameter(
-        "auto", Instance((str,), "a device of PyTorch"), "where to train: auto, cpu, cuda, cuda:1, …"
+        "auto",
+        Instance((str,), "the name of a PyTorch device"),
+        "PyTorch device: auto, cpu, cuda, cuda:1, …; auto means the GPU if one is available",
+        group="transformer",
     )
-    compiled: bool | None = parameter(
-        None, Choice(None, True, False), "compile training on a GPU; None is for levels of more than 50 million tokens"
+    compile: bool | None = parameter(
+        None,
+        Choice(None, True, False),
+        "compile the training steps on a GPU; None means only at levels with more than 50 million tokens",
+        group="transformer",
     )
-    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads of the rankers; -1 is all cores")
-    seed: int = parameter(0, Integer(0, 2**31 - 1), "same seed, same model, on the same CPU")
-    verbose: bool = parameter(False, Choice(True, False), "progress bars on standard error")
+    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads for the rankers; -1 means all cores")
+    seed: int = parameter(
+        0, Integer(0, 2**31 - 1), "random seed; on a CPU, the same seed gives the same model", group="transformer"
+    )
+    verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
+
+    def check_parameters(self) -> None:
+        """Raise ParameterError if a parameter of the model, the vectorizer or the ranker is invalid."""
+        super().check_parameters()
+        for part in (self.vectorizer, self.ranker):
+            if part is not None:
+                part.check_parameters()
 
     def make_vectorizer(self) -> Tfidf:
-        """An unfitted vectorizer."""
-        return Tfidf(n_jobs=self.n_jobs) if self.vectorizer is None else Tfidf(**self.vectorizer.get_params(deep=False))
+        """Return an unfitted vectorizer."""
+        return Tfidf(n_jobs=self.n_jobs) if self.vectorizer is None else self.vectorizer.clone()
 
     def make_ranker(self, **changes: Any) -> XRLinear:
-        """An unfitted ranker."""
-        given = (
-            {"n_jobs": self.n_jobs, "seed": self.seed} if self.ranker is None else self.ranker.get_params(deep=False)
-        )
-        return XRLinear(**(given | changes))
+        """Return an unfitted linear ranker; `changes` override its parameters."""
+        ranker = XRLinear(n_jobs=self.n_jobs, seed=self.seed) if self.ranker is None else self.ranker
+        return ranker.clone(**changes)
 
-    def plain_parameters(self) -> dict[str, Any]:
-        """The parameters that are not parts."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("vectorizer", "ranker")}
+    def parameters_to_save(self) -> dict[str, Any]:
+        """Return the parameters to save, without machine settings and without the parts, which are saved separately."""
+        return self._without(*_PARTS, *_MACHINE_SETTINGS)
+
+    def fine_tuning_parameters(self) -> dict[str, Any]:
+        """Return the parameters that identify a fine-tuning run; changing one of them invalidates the checkpoints."""
+        return self._without(*_PARTS, *_NOT_FOR_FINE_TUNING)
+
+    def _without(self, *excluded: str) -> dict[str, Any]:
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in excluded}
 
 
-def need_torch() -> None:
-    """Raise InputError with the line that installs what transformers need."""
-    try:
-        import safetensors
-        import torch
-        import transformers
-
-        del safetensors, torch, transformers
-    except ImportError as error:
-        raise InputError(f"transformer models need {error.name}; pip install 'carya[transformer]'") from None
+def require_transformer_packages(purpose: str) -> None:
+    """Raise MissingExtraError if a package from the ``transformer`` extra is not installed."""
+    for package in ("torch", "transformers", "safetensors"):
+        require(package, extra="transformer", purpose=purpose)

@@ -1,8 +1,8 @@
-"""X-Transformer (paper, section 4; Chang et al. 2020): an encoder finds clusters, linear rankers labels in them.
+"""X-Transformer (section 4 of the paper; Chang et al., 2020): an encoder selects clusters, linear rankers rank labels.
 
-Not recursive: the encoder is trained once, on the last clusters of the tree, and its head brings texts to them. Labels
-of a cluster are ranked by linear rankers on TF-IDF and vectors, trained on the texts of the cluster's labels (teacher)
-and those the head brings there (matcher).
+Unlike XR-Transformer, the model is not recursive: the encoder is trained once, on the leaf clusters of the tree, and
+its head selects the clusters for a text. Linear rankers on TF-IDF features and embeddings rank the labels in a cluster.
+They are trained on texts with these labels (teacher) and on texts for which the head selects the cluster (matcher).
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from carya import matching
+from carya import _core
 from carya.core import lazy_sparse as sp
 from carya.core import validation
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress
-from carya.core.rules import per_layer, plain
+from carya.core.rules import expand_per_layer, to_python_scalar
 from carya.errors import InputError
-from carya.models.ensemble.combine import combine_rankings, ranking_of
+from carya.matching import level_targets, union_shortlists
+from carya.models.base import TrainingData
+from carya.models.ensemble.combine import combine_rankings, matrix_to_native
 from carya.models.xr_linear.model import XRLinear
-from carya.ranking import Problem
+from carya.ranking import LayerProblem
 from carya.transformer.base import TransformerRanker
-from carya.transformer.inputs import Texts
-from carya.transformer.rankers.rankers import threads_of
-from carya.transformer.xr_transformer import matcher_tree
-from carya.trees.beam_search import Searcher
+from carya.transformer.inputs import TrainingRun, check_texts
+from carya.transformer.rankers.rankers import RankerModel
+from carya.transformer.xr_transformer import build_matcher_tree
+from carya.trees.beam_search import BeamSearcher
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import Layer, Weights
-from carya.trees.trained_tree import Learned
+from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 
 if TYPE_CHECKING:
@@ -39,115 +41,110 @@ if TYPE_CHECKING:
 
 KIND = "x-transformer"
 
+_POOL_SIZE = 50  # number of labels per text and model that predict_ensemble combines
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class XTransformer(TransformerRanker):
-    """Ranks labels of texts: an encoder finds clusters of labels, linear rankers find labels in them.
+    """X-Transformer model: an encoder selects clusters of labels, and linear rankers rank the labels in the clusters.
 
-    The same verbs and parameters as :class:`carya.XRTransformer`, which is quicker to train to the same precision;
-    of `epochs` the last counts.
+    The methods and parameters are the same as in :class:`carya.XRTransformer`, which reaches the same precision with
+    less training. If `epochs` contains several numbers, only the last one is used.
 
     Examples
     --------
     >>> import carya
     >>> model = carya.XTransformer(encoder="google-bert/bert-base-uncased", epochs=5)
-    >>> nine = carya.XTransformer.recipe(["google-bert/bert-base-uncased", "FacebookAI/roberta-base"], trees=3)
-    >>> len(nine)
+    >>> encoders = ["google-bert/bert-base-uncased", "FacebookAI/roberta-base"]
+    >>> members = carya.XTransformer.ensemble_members(encoders, n_trees=3)
+    >>> len(members)
     6
     """
 
     kind: ClassVar[str] = KIND
 
     @classmethod
-    def recipe(cls, encoders: Sequence[str], *, trees: int = 3, **parameters: Any) -> list[XTransformer]:
-        """The models of the paper's ensemble: each encoder with each of some trees; three and three are its nine.
+    def ensemble_members(cls, encoders: Sequence[str], *, n_trees: int = 3, **parameters: Any) -> list[XTransformer]:
+        """Return the unfitted models of an ensemble, one for each combination of encoder and tree.
 
-        The trees differ by their seeds. Fit each, and let :func:`together` ask them.
+        The trees have different seeds. Three encoders and three trees give the nine models used in the paper. Fit each
+        model, then combine their predictions with :func:`predict_ensemble`.
         """
         seed = parameters.pop("seed", 0)
-        return [cls(encoder=encoder, seed=seed + tree, **parameters) for encoder in encoders for tree in range(trees)]
+        return [cls(encoder=encoder, seed=seed + tree, **parameters) for encoder in encoders for tree in range(n_trees)]
 
-    def _train(
-        self, data: Texts, X: sp.csr_array, stop_after: Sequence[int] | None, progress: Progress, purpose: str
-    ) -> tuple[Matcher, dict[str, Any]]:
-        from carya.transformer.training.fine_tuning import fine_tuned
+    def _train(self, run: TrainingRun) -> tuple[Matcher, dict[str, RankerModel]]:
+        from carya.transformer.training.fine_tuning import fine_tune
 
         if not self.fine_tune:
-            raise InputError("X-Transformer is its trained matcher: for an encoder as it is use XRTransformer")
-        features, labels = validation.training_pair(X, data.labels.to_scipy())
-        tree = matcher_tree(self, features, labels, progress)
+            raise InputError("fine_tune must be True for XTransformer, got False. Use XRTransformer instead.")
+        features, labels = run.features, run.data.labels
+        tree = build_matcher_tree(self, run)
         if tree.depth < 2:
-            raise InputError(f"{labels.cols} labels need no clusters: lower matcher_leaf, or use XRTransformer")
-        epochs = self.epochs if isinstance(self.epochs, int) else self.epochs[-1]
-        last = type(self)(**(self.get_params(deep=False) | {"epochs": epochs, "head": "all"}))
-        matcher = fine_tuned(
-            last,
-            data.texts,
-            labels,
-            tree,
-            [tree.depth - 1],
-            dev=data.dev if self.patience is not None else None,
-            stop_after=stop_after,
-            about=data.about,
-            progress=progress,
-            purpose=purpose,
-        )
-        weight = np.float32(self.vector_weight)
-        both = Features.of(features.sparse, matcher.vectors * weight)
+            raise InputError(
+                f"matcher_leaf_size must be small enough for at least two clusters, but all {labels.cols} labels fit "
+                "into one. Decrease it, or use XRTransformer."
+            )
+        epochs = self.epochs[-1] if isinstance(self.epochs, Sequence) else self.epochs
+        matcher = fine_tune(self.clone(epochs=epochs, head_mode="all"), run, tree, [tree.depth - 1])
         assert matcher.head is not None  # it was trained
+        weight = np.float32(self.embedding_weight)
+        concatenated = Features.of(features.sparse, matcher.embeddings * weight)
         head = matcher.head.layers_[0]
-        head = dataclasses.replace(head, dense=head.dense / weight)  # as it is asked with vectors of that length
-        models = {
-            "concatenated": under_a_matcher(self.make_ranker(), head, tree, both, labels, progress),
-            "linear": self.make_ranker().fit_checked(features, labels),
+        head = dataclasses.replace(head, dense=head.dense / weight)  # compensates for the scaled embeddings
+        models: dict[str, RankerModel] = {
+            "concatenated": train_cluster_rankers(self.make_ranker(), head, tree, concatenated, labels, run.progress),
+            "linear": self.make_ranker().fit_data(TrainingData(features, labels)),
         }
         return matcher, models
 
 
-def under_a_matcher(
+def train_cluster_rankers(
     ranker: XRLinear, head: Layer, tree: LabelTree, features: Features, labels: Csr, progress: Progress
 ) -> XRLinear:
-    """A model of two layers: clusters are found by a head that is given, labels by linear rankers.
+    """Train a two-layer model: the given head selects clusters, and linear rankers rank the labels in the clusters.
 
     Parameters
     ----------
     ranker : XRLinear
-        The parameters.
+        An unfitted model with the parameters of the rankers.
     head : Layer
-        Ranks the last clusters of the tree, by dense features.
+        The layer that ranks the leaf clusters of the tree by dense features.
     """
-    two = LabelTree([np.zeros(tree.level_sizes[-2], np.int32), tree.parents[-1]])
-    threads = threads_of(ranker.n_jobs)
-    nothing = Csr.of(
+    two_levels = LabelTree([np.zeros(tree.level_sizes[-2], np.int32), tree.parents[-1]])
+    threads = _core.thread_count(ranker.n_jobs)
+    no_weights = Csr.of(
         np.zeros(features.widths[0] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), head.order.size
     )
-    above = dataclasses.replace(head, weights=Weights.pack(nothing, head.chunks, "float32"))
+    matcher = dataclasses.replace(head, weights=Weights.pack(no_weights, head.chunks, "float32"))
     with progress.stage("match") as report:
-        found = Searcher([above]).shortlist(
-            features, beam_width=ranker.beam_in_training, threads=threads, report=report
+        matched = BeamSearcher([matcher]).shortlist(
+            features, beam_width=ranker.effective_training_beam_width, threads=threads, report=report
         )
-    targets = matching.level_targets(labels, two)
-    order, chunks = two.children(2)
-    transform = Transform.named(per_layer(ranker.transform, 2, "transform")[1])
-    shortlist = matching.union([targets[0], found]).transpose()
-    problem = Problem(2, plain(ranker.seed), targets[1], shortlist, order, chunks, transform)
-    solver = dataclasses.replace(ranker.rankers(), own_costs=False)
-    with progress.stage("train the rankers") as report:
-        layers = [above, *solver.train(features, [problem], threads=threads, report=report)]
-    learned = Learned(two, layers, features.widths, features.sparse.values.size / features.rows)
-    return XRLinear.from_learned(learned, **{k: v for k, v in ranker.get_params(deep=False).items() if k != "tree"})
+    targets = level_targets(labels, two_levels)
+    order, chunks = two_levels.children(2)
+    transform = Transform.from_name(expand_per_layer(ranker.transform, 2, "transform")[1])
+    shortlist = union_shortlists([targets[0], matched]).transpose()
+    problem = LayerProblem(2, to_python_scalar(ranker.seed), targets[1], shortlist, order, chunks, transform)
+    solver = dataclasses.replace(ranker.linear_solver(), use_target_costs=False)
+    with progress.stage("train rankers") as report:
+        layers = [matcher, *solver.train(features, [problem], threads=threads, report=report)]
+    trained = TrainedTree(two_levels, layers, features.widths, features.sparse.values.size / features.rows)
+    parameters = ranker.get_params(deep=False) | {"tree": None}
+    return XRLinear.from_trained_tree(trained, **parameters)
 
 
-def together(models: Sequence[TransformerRanker], texts: Iterable[str], *, top_k: int = 10) -> sp.csr_array:
-    """What several fitted models rank together: the mean of their scores, texts x labels, best first."""
+def predict_ensemble(models: Sequence[TransformerRanker], texts: Iterable[str], *, top_k: int = 10) -> sp.csr_array:
+    """Return the mean scores of fitted models as a (texts, labels) matrix; each row is sorted by descending score."""
     if not models:
-        raise InputError("models is empty: give at least one")
+        raise InputError("models is empty. Pass at least one model.")
     if len({tuple(model.labels_) for model in models}) != 1:
-        raise InputError("the models have different labels")
-    count = validation.positive_int(top_k, "top_k")
-    gathered = list(texts)
-    found = [ranking_of(model.predict(gathered, top_k=max(50, count))) for model in models]
+        raise InputError("models must have the same labels. Train all models on the same labels.")
+    count = validation.check_positive_int(top_k, "top_k")
+    checked = check_texts(texts)
+    rankings = [matrix_to_native(model.predict(checked, top_k=max(_POOL_SIZE, count))) for model in models]
+    weights = np.ones(len(rankings), np.float32)
     indptr, labels, scores = combine_rankings(
-        found, combine="mean", weights=np.ones(len(found), np.float32), top_k=count, threads=threads_of(-1)
+        rankings, combine="mean", weights=weights, top_k=count, threads=_core.thread_count(-1)
     )
     return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, len(models[0].labels_)))

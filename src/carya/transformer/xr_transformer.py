@@ -1,21 +1,21 @@
-"""XR-Transformer (Zhang et al. 2021): one encoder fine-tuned down the levels of a label tree, then linear rankers."""
+"""XR-Transformer (Zhang et al., 2021): an encoder fine-tuned level by level along a label tree, and linear rankers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from carya.core import lazy_sparse as sp
-from carya.core import validation
-from carya.core.matrices import Csr, Features
-from carya.core.progress import Progress
+from carya import _core
+from carya.core.matrices import Features
 from carya.indexing import Indexer
+from carya.models.base import TrainingData
 from carya.transformer.base import TransformerRanker
-from carya.transformer.inputs import Texts
-from carya.transformer.rankers.rankers import by_neighbours, threads_of
+from carya.transformer.inputs import TrainingRun
+from carya.transformer.rankers.rankers import RankerModel, neighbor_ranker
+from carya.transformer.settings import TransformerSettings
 from carya.trees.label_tree import LabelTree
 
 if TYPE_CHECKING:
@@ -23,17 +23,20 @@ if TYPE_CHECKING:
 
 KIND = "xr-transformer"
 
+_DEFAULT_LEVELS = 3  # number of trained levels if `epochs` is a single number
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class XRTransformer(TransformerRanker):
-    """Ranks labels of texts by what an encoder reads, and by their terms.
+    """XR-Transformer model: ranks labels with a fine-tuned encoder and with TF-IDF features.
 
-    The encoder learns to find clusters of labels, then smaller ones, then labels: easy tasks first, on short pieces of
-    the texts. Then the label tree is built anew on TF-IDF and the encoder's vectors side by side, and a linear ranker
-    trained on them. The model's answer is a mixture of the encoder's own head, that ranker, one on TF-IDF alone and the
-    votes of near texts, learned from dev texts. With `label_texts` the encoder learns from the names of labels too.
+    The encoder is trained to predict large clusters of labels, then smaller clusters, and finally labels, so that
+    training starts with easy tasks on truncated texts. The label tree is then rebuilt from TF-IDF features concatenated
+    with embeddings, and a linear ranker is trained on them. The model combines the encoder's head, this ranker, a
+    linear ranker on TF-IDF features alone, and the votes of similar texts. The combination is learned from validation
+    texts. If `fit` is called with `label_texts`, the encoder is also trained on the descriptions of the labels.
 
-    It needs ``pip install 'carya[transformer]'``; docs/transformers.md is the guide.
+    Requires ``pip install 'carya[transformer]'``. See docs/transformers.md.
 
     Examples
     --------
@@ -42,61 +45,45 @@ class XRTransformer(TransformerRanker):
     >>> model
     XRTransformer(epochs=(1, 2, 10))
 
-    ``model.fit(texts, labels)`` trains it, on a GPU if there is one; ``model.suggest(text)``, ``predict``, ``save`` and
-    :func:`carya.load` are those of :class:`carya.TextRanker`, and ``model.encode(texts)`` gives the learned vectors.
-    ``XRTransformer(fine_tune=False)`` leaves the encoder as it is, which a CPU can do.
+    ``model.fit(texts, labels)`` trains the model, on a GPU if available. ``suggest``, ``predict``, ``save`` and
+    :func:`carya.load` work as they do for :class:`carya.TextRanker`. ``model.encode(texts)`` returns the embeddings.
+    ``XRTransformer(fine_tune=False)`` uses the encoder without fine-tuning, which is feasible on a CPU.
     """
 
     kind: ClassVar[str] = KIND
 
-    def _train(
-        self, data: Texts, X: sp.csr_array, stop_after: Sequence[int] | None, progress: Progress, purpose: str
-    ) -> tuple[Matcher, dict[str, Any]]:
-        from carya.transformer.training.fine_tuning import fine_tuned, frozen
+    def _train(self, run: TrainingRun) -> tuple[Matcher, dict[str, RankerModel]]:
+        from carya.transformer.training.fine_tuning import fine_tune, use_frozen
 
-        features, labels = validation.training_pair(X, data.labels.to_scipy())
-        models: dict[str, Any] = {}
+        features, labels = run.features, run.data.labels
+        models: dict[str, RankerModel] = {}
         if self.fine_tune:
-            tree = matcher_tree(self, features, labels, progress)
-            levels = range(max(1, tree.depth - _stages(self.epochs) + 1), tree.depth + 1)
-            matcher = fine_tuned(
-                self,
-                data.texts,
-                labels,
-                tree,
-                levels,
-                dev=data.dev if self.patience is not None else None,
-                stop_after=stop_after,
-                about=data.about,
-                progress=progress,
-                purpose=purpose,
-            )
+            tree = build_matcher_tree(self, run)
+            n_levels = len(self.epochs) if isinstance(self.epochs, Sequence) else _DEFAULT_LEVELS
+            matcher = fine_tune(self, run, tree, range(max(1, tree.depth - n_levels + 1), tree.depth + 1))
+            assert matcher.head is not None  # it was trained
             models["head"] = matcher.head
         else:
-            matcher = frozen(self, data.texts, progress=progress)
-        both = Features.of(features.sparse, matcher.vectors * np.float32(self.vector_weight))
-        costs = {"relevance": "induce"} if self.cost_sensitive else {}
-        models["concatenated"] = self.make_ranker(**costs).fit_checked(both, labels)
-        models["linear"] = self.make_ranker(**costs).fit_checked(features, labels)
-        if self.neighbours:
-            models["neighbours"] = by_neighbours(
-                matcher.vectors, labels, neighbours=self.neighbours, n_jobs=self.n_jobs
+            matcher = use_frozen(self, run)
+        embeddings = matcher.embeddings * np.float32(self.embedding_weight)
+        changes = {"relevance": "induce"} if self.cost_sensitive else {}
+        concatenated = TrainingData(Features.of(features.sparse, embeddings), labels)
+        models["concatenated"] = self.make_ranker(**changes).fit_data(concatenated)
+        models["linear"] = self.make_ranker(**changes).fit_data(TrainingData(features, labels))
+        if self.n_neighbors:
+            models["neighbors"] = neighbor_ranker(
+                matcher.embeddings, labels, n_neighbors=self.n_neighbors, n_jobs=self.n_jobs
             )
-        if matcher.about is not None:
-            models["label_texts"] = matcher.about
+        if matcher.label_texts is not None:
+            models["label_texts"] = matcher.label_texts
         return matcher, models
 
 
-def _stages(epochs: int | Sequence[int]) -> int:
-    """How many levels are trained: one for each number of epochs, three if there is one number for all."""
-    return 3 if isinstance(epochs, int) else len(epochs)
-
-
-def matcher_tree(settings: TransformerRanker, features: Features, labels: Csr, progress: Progress) -> LabelTree:
-    """The tree that the encoder is trained on, from TF-IDF alone."""
+def build_matcher_tree(settings: TransformerSettings, run: TrainingRun) -> LabelTree:
+    """Build the tree on which the encoder is trained; labels are clustered by TF-IDF features."""
     indexer = Indexer(
         branching=settings.matcher_branching,
-        max_leaf=settings.matcher_leaf,
+        max_leaf_size=settings.matcher_leaf_size,
         max_depth=None,
         representation="pifa",
         alpha=0.5,
@@ -106,4 +93,5 @@ def matcher_tree(settings: TransformerRanker, features: Features, labels: Csr, p
         bisect=True,
         seed=settings.seed,
     )
-    return indexer.build(features, labels.with_values(1), None, threads=threads_of(settings.n_jobs), progress=progress)
+    threads = _core.thread_count(settings.n_jobs)
+    return indexer.build(run.features, run.data.labels.with_values(1), None, threads=threads, progress=run.progress)

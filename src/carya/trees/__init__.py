@@ -1,1 +1,1 @@
-"""A trained label tree: its structure, its layers, and beam search over them."""
+"""Trained label trees: structure, layers, and beam search."""

@@ -1,4 +1,4 @@
-"""Beam search over any list of layers: in batch, one query at a time, or for given pairs only."""
+"""Beam search through a list of layers, for batches, single queries, or given (query, label) pairs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
 from carya.trees.layer import Layer
 
+#: Row offsets, labels and scores of rankings, each row sorted best first.
+Rankings = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
-class Searcher:
-    """Finds the best nodes of the last of some layers.
 
-    `layouts` says how weights are kept while searching (:mod:`carya.trees.layouts`), for all layers or for each;
-    `leaf_labels` which label each node of the last layer stands for, if that is not the label itself.
+class BeamSearcher:
+    """Beam search for the best-scoring labels or nodes of the last layer.
 
-    The number of threads never changes a result, ties go to the lower node, and other Python threads run meanwhile.
+    Results do not depend on the number of threads, ties are broken in favor of the lower node, and the GIL is released
+    during a search.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+    layouts : str or sequence of str
+        The memory layout of the weights (:mod:`carya.trees.layouts`), for all layers or per layer.
+    leaf_labels : ndarray of int32, optional
+        The label of each node in the last layer, if clusters overlap.
     """
 
     def __init__(
@@ -32,7 +41,7 @@ class Searcher:
     ) -> None:
         names = [layouts] if isinstance(layouts, str) else list(layouts)
         labels = np.zeros(0, np.int32) if leaf_labels is None else leaf_labels
-        self._search = _core.BeamSearch([layer.native for layer in layers], names, labels)
+        self.native = _core.BeamSearch([layer.native for layer in layers], names, labels)
         self.n_labels = layers[-1].n_nodes if leaf_labels is None else int(leaf_labels[-1]) + 1
 
     def predict(
@@ -44,15 +53,12 @@ class Searcher:
         min_score: float = -math.inf,
         threads: int,
         report: Report = None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """Row offsets, labels and scores of the best `top_k` labels of every query, best first in each row.
-
-        A query without features gets no labels.
-        """
-        return self._search.predict(queries.native, top_k, beam_width, min_score, threads, report)
+    ) -> Rankings:
+        """Return the `top_k` best labels of each query, or none for a query without features."""
+        return self.native.predict(queries.native, top_k, beam_width, min_score, threads, report)
 
     def shortlist(self, queries: Features, *, beam_width: int, threads: int, report: Report = None) -> Csr:
-        """What the beam holds after the last layer, queries x nodes."""
+        """Return the contents of the beam after the last layer as a matrix of shape (queries, nodes)."""
         indptr, nodes, scores = self.predict(
             queries, top_k=beam_width, beam_width=beam_width, threads=threads, report=report
         )
@@ -70,12 +76,12 @@ class Searcher:
         beam_width: int,
         min_score: float = -math.inf,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
-        """Labels and scores of one query, best first; None if the arrays are not those of a query of this model."""
-        answer = self._search.rank(indices, values, dense, top_k, beam_width, min_score)
-        return cast(tuple[NDArray[np.int32], NDArray[np.float32]] | None, answer)
+        """Return the labels and scores of one query, best first, or None if the arrays are not a valid query."""
+        ranking = self.native.rank(indices, values, dense, top_k, beam_width, min_score)
+        return cast(tuple[NDArray[np.int32], NDArray[np.float32]] | None, ranking)
 
-    def selected(
+    def score_pairs(
         self, queries: Features, candidates: Csr, *, threads: int, report: Report = None
     ) -> NDArray[np.float32]:
-        """The score of every candidate, whether a beam would have reached it or not."""
-        return self._search.selected(queries.native, candidates.native, threads, report)
+        """Return the score of every candidate pair, including pairs that beam search would not reach."""
+        return self.native.score_pairs(queries.native, candidates.native, threads, report)

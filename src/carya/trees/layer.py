@@ -1,4 +1,4 @@
-"""One level's ranker: its weights, whose children it scores, and how its scores join those of the level above."""
+"""Linear ranker of one tree level: its weights, its nodes grouped by parent, and its score transform."""
 
 from __future__ import annotations
 
@@ -12,154 +12,195 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr
-from carya.errors import ModelFormatError
+from carya.errors import ModelFormatError, ParameterError
 from carya.trees.transforms import Transform
 
-#: How weights can be kept: exactly, in half the bytes, or in a quarter with one scale for each cluster.
-PRECISIONS = ("float32", "float16", "int8")
+#: Storage types for weights: exact; half the size; or a quarter of the size, with one scale per cluster.
+WEIGHT_DTYPES = ("float32", "float16", "int8")
+
+
+def check_weight_dtype(weight_dtype: str) -> str:
+    """Return the data type; raise ParameterError if it is not supported for weights."""
+    if weight_dtype not in WEIGHT_DTYPES:
+        raise ParameterError(
+            f"weight_dtype must be one of {', '.join(map(repr, WEIGHT_DTYPES))}, got {weight_dtype!r}."
+        )
+    return weight_dtype
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The weights of one level's sparse features, packed as they are searched and saved (docs/format.md).
+    """Weights of the sparse features of one level, in the packed format used for search and storage (docs/format.md).
 
     Attributes
     ----------
     starts : ndarray of uint16, shape (sparse features // 28 + 1, 32)
-        Where the blocks of every 28 features begin in the data.
+        The start offsets of the blocks, in groups of 28 features.
     data : ndarray of uint8
         The blocks.
     scales : ndarray of float32
-        One for each cluster with precision int8, else none.
-    precision : {"float32", "float16", "int8"}
+        One scale per cluster for int8, otherwise empty.
+    dtype : {"float32", "float16", "int8"}
     n_features : int
         The number of sparse features.
     n_weights : int
-        How many weights there are.
+        The number of weights.
     n_used : int
-        How many features have any.
+        The number of features that have at least one weight.
     """
 
     starts: NDArray[np.uint16] = field(repr=False)
     data: NDArray[np.uint8] = field(repr=False)
     scales: NDArray[np.float32] = field(repr=False)
-    precision: str
+    dtype: str
     n_features: int
     n_weights: int
     n_used: int
 
     @classmethod
-    def pack(cls, weights: Csr, chunks: NDArray[np.int64], precision: str, *, threads: int = 1) -> Self:
-        """Weights of sparse features x positions."""
-        kept = getattr(_core.Precision, precision)
-        starts, data, scales = _core.pack(weights.native, chunks, kept, threads)
+    def pack(cls, weights: Csr, chunks: NDArray[np.int64], dtype: str, *, threads: int = 1) -> Self:
+        """Pack a weight matrix of shape (sparse features, positions)."""
+        starts, data, scales = _core.pack(weights.native, chunks, getattr(_core.WeightDtype, dtype), threads)
         used = int(np.count_nonzero(np.diff(weights.indptr)))
-        return cls(starts, data, scales, precision, weights.rows, n_weights=weights.values.size, n_used=used)
+        return cls(starts, data, scales, dtype, weights.rows, n_weights=weights.values.size, n_used=used)
+
+    @classmethod
+    def empty(cls, n_features: int, n_positions: int, chunks: NDArray[np.int64]) -> Self:
+        """Return packed weights without entries."""
+        nothing = Csr.of(
+            np.zeros(n_features + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), n_positions
+        )
+        return cls.pack(nothing, chunks, "float32")
 
     @property
     def n_bytes(self) -> int:
-        """The memory they take."""
+        """The memory used by the weights, in bytes."""
         return self.starts.nbytes + self.data.nbytes + self.scales.nbytes
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The linear ranker of one level.
+    """Linear ranker of one level.
 
-    Nodes are kept by *position*: children of the same parent side by side, parents in order. ``order[position]`` is
-    the node. Weights are kept feature by feature, since a query brings few features and a beam many nodes.
+    Nodes are ordered by *position*: children of the same parent are adjacent, and parents are in order.
+    ``order[position]`` is the node. Weights are stored by feature because a query has few features but a beam contains
+    many nodes.
 
     Attributes
     ----------
     weights : Weights
-        Of the sparse features.
+        The weights of the sparse features.
     dense : ndarray of float32, shape (positions, dense features)
-    offsets : ndarray of float32, shape (positions,)
-        The bias as it is added to a score.
+        The weights of the dense features.
+    biases : ndarray of float32, shape (positions,)
+        The constant added to each score.
     chunks : ndarray of int64, shape (parents + 1,)
-        Where the children of each parent begin.
+        The first position of each parent's children.
     order : ndarray of int32, shape (positions,)
     transform : Transform
-    folder : the opened folder that some of the arrays lie in, unless all are in memory
-        Weights are verified when they are first used, so that a model opens at once whatever its size.
+    folder : _core.ModelFolder, optional
+        The open folder that contains the memory-mapped arrays; None if all arrays are in memory. Weights are verified
+        on first use, so that models of any size load instantly.
     """
 
     weights: Weights
     dense: NDArray[np.float32] = field(repr=False)
-    offsets: NDArray[np.float32] = field(repr=False)
+    biases: NDArray[np.float32] = field(repr=False)
     chunks: NDArray[np.int64] = field(repr=False)
     order: NDArray[np.int32] = field(repr=False)
     transform: Transform
-    folder: _core.Folder | None = field(default=None, repr=False)
+    folder: _core.ModelFolder | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         self.verify()
-        made = ("native", "positions")
-        return {name: value for name, value in self.__dict__.items() if name not in made} | {"folder": None}
+        cached = ("native", "positions")
+        return {name: value for name, value in self.__dict__.items() if name not in cached} | {"folder": None}
 
     def verify(self) -> None:
-        """Raise ModelFormatError if the file that the weights lie in has been altered."""
+        """Raise ModelFormatError if the file that contains the weights was modified."""
         if self.folder is not None:
             self.folder.verify(self.weights.data)
             self.folder.verify(self.dense)
 
     @property
     def n_nodes(self) -> int:
-        """The number of nodes it scores."""
+        """The number of nodes."""
         return self.order.size
 
     @cached_property
     def positions(self) -> NDArray[np.int32]:
-        """The position of every node."""
+        """The position of each node, the inverse of `order`."""
         positions = np.empty_like(self.order)
         positions[self.order] = np.arange(self.order.size, dtype=np.int32)
         return positions
 
     def unpacked(self, positions: NDArray[np.int32] | None = None) -> Csr:
-        """The weights as sparse features x positions, or x some of them, ascending; raises ModelFormatError if damaged.
+        """Return the weights as a matrix of shape (sparse features, positions).
 
-        For some positions it takes the time to pass over all weights, but only the memory of the answer.
+        If `positions` is given, in ascending order, only these columns are returned; all weights are still read, but
+        memory is allocated only for the result. Raises ModelFormatError if the weights are damaged.
         """
         try:
             if positions is None:
                 return Csr.of_triple(self.native.unpack(), self.order.size)
             return Csr.of_triple(self.native.unpack_at(positions), positions.size)
         except ValueError as error:
-            raise ModelFormatError(f"the weights are damaged: {error}") from None
+            raise ModelFormatError(f"The weights are damaged: {error}") from None
 
     def weights_at(self, features: NDArray[np.int32], position: int) -> NDArray[np.float32]:
-        """The weights of some sparse features at one position; raises ModelFormatError if they are damaged."""
+        """Return the weights of sparse features at one position; raise ModelFormatError if they are damaged."""
         try:
             return self.native.weights_at(features, position)
         except ValueError as error:
-            raise ModelFormatError(f"the weights are damaged: {error}") from None
+            raise ModelFormatError(f"The weights are damaged: {error}") from None
 
     def matrix(self) -> sp.csc_array:
-        """All weights as one matrix, features x nodes, the sparse features first and the offsets in the last row."""
+        """Return all weights as one matrix of shape (features + 1, nodes); the last row contains the biases."""
         self.verify()
-        blocks = [self.unpacked().to_scipy(), sp.csr_array(self.dense.T), sp.csr_array(self.offsets[None, :])]
+        blocks = [self.unpacked().to_scipy(), sp.csr_array(self.dense.T), sp.csr_array(self.biases[None, :])]
         return sp.csc_array(sp.vstack(blocks, format="csc")[:, self.positions])
 
-    def with_precision(self, precision: str, *, threads: int = 1) -> Layer:
-        """The same ranker with its weights kept otherwise."""
-        if precision == self.weights.precision:
+    def with_weight_dtype(self, weight_dtype: str, *, threads: int = 1) -> Layer:
+        """Return a copy of the ranker that stores its weights in a different data type."""
+        if weight_dtype == self.weights.dtype:
             return self
-        return replace(self, weights=Weights.pack(self.unpacked(), self.chunks, precision, threads=threads))
+        return replace(self, weights=Weights.pack(self.unpacked(), self.chunks, weight_dtype, threads=threads))
 
     @cached_property
     def native(self) -> _core.SearchLayer:
-        """The same arrays for the search."""
+        """The C++ layer, which shares all arrays."""
         return _core.SearchLayer(
             self.weights.starts,
             self.weights.n_features,
             self.weights.data,
             self.weights.scales,
-            getattr(_core.Precision, self.weights.precision),
+            getattr(_core.WeightDtype, self.weights.dtype),
             self.dense,
-            self.offsets,
+            self.biases,
             self.chunks,
             self.order,
             getattr(_core.TransformKind, self.transform.kind),
             self.transform.power,
             self.folder,
         )
+
+
+def flat_layer(vectors: Csr, dense: NDArray[np.float32], *, weight_dtype: str, threads: int = 1) -> Layer:
+    """Return a layer below the root whose scores are the inner products of a query with the given vectors.
+
+    Parameters
+    ----------
+    vectors : Csr of shape (items, sparse features)
+        The sparse block of the vectors.
+    dense : ndarray of float32, shape (items, dense features)
+        The dense block of the vectors.
+    """
+    chunks = np.array([0, vectors.rows], np.int64)
+    return Layer(
+        weights=Weights.pack(vectors.transpose(), chunks, weight_dtype, threads=threads),
+        dense=dense,
+        biases=np.zeros(vectors.rows, np.float32),
+        chunks=chunks,
+        order=np.arange(vectors.rows, dtype=np.int32),
+        transform=Transform.from_name("noop"),
+    )

@@ -1,9 +1,9 @@
-"""Which way of keeping a layer's weights searches it fastest.
+"""Choose the memory layout of a layer's weights that is fastest to search.
 
-``packed`` is how models are saved: it is searched straight from the mapped file and takes no memory of its own. The
-others (the paper's, section 3.1) are built from it when a model is opened. Which one wins depends on how many features
-a query has, how many weights a feature and a label have, and how many clusters the beam holds; the constants below were
-measured with ``benchmarks/run_layouts.py``.
+Models are saved in the ``packed`` layout, which is searched directly in the memory-mapped file. The other layouts
+(section 3.1 of the paper) are built when a model is loaded. Which layout is fastest depends on the number of features
+per query, the number of weights per feature and per label, and the number of clusters in the beam. The constants below
+were measured with ``benchmarks/run_layouts.py``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 from carya.trees.layer import Layer
 
-#: How weights can be kept while searching: the paper's four ways behind the one models are saved in.
+#: The packed layout and the four layouts from the paper.
 LAYOUTS = ("packed", "by-label", "by-feature", "hash", "search")
 
-#: Features of a query where nothing is known of the rows a model was trained on: a short text.
+#: Assumed number of features per query, as in a short text, if the training rows are unknown.
 TYPICAL_FEATURES = 50.0
 
-# Nanoseconds. Another layout than packed must be this much faster: it has to be built, and takes memory.
-_WORTH_BUILDING = 2.0
+# Other layouts must be this many times as fast as packed, because building them takes time and memory.
+_MIN_SPEEDUP = 2.0
+# Costs in nanoseconds.
 _FEATURE, _BLOCK, _SCANNED_CHUNK, _PACKED_ADD = 6.0, 60.0, 0.3, 0.6
 _LABEL_ADD, _SPREAD_FEATURE = 1.9, 5.0
 _HASH_PROBE, _SEARCH_STEP, _ADD = 100.0, 11.0, 1.2
@@ -28,15 +29,15 @@ _HASH_PROBE, _SEARCH_STEP, _ADD = 100.0, 11.0, 1.2
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """A layout for a layer, and why.
+    """Layout of a layer, and the reason for choosing it.
 
     Attributes
     ----------
     layout : str
     reason : str
-        In words.
+        A description of the reason.
     costs : dict of str to float
-        The estimated nanoseconds that a query spends on the layer with each layout.
+        The estimated time per query on this layer for each layout, in nanoseconds.
     """
 
     layout: str
@@ -44,39 +45,39 @@ class LayoutChoice:
     costs: dict[str, float]
 
 
-def choose(layer: Layer, *, beam_width: int, query_features: float = TYPICAL_FEATURES) -> LayoutChoice:
-    """The layout for a layer of a model.
+def choose_layout(layer: Layer, *, beam_width: int, query_features: float = TYPICAL_FEATURES) -> LayoutChoice:
+    """Choose the layout of a layer.
 
     Parameters
     ----------
     query_features : float
-        How many sparse features a query has on average.
+        The mean number of sparse features per query.
     """
     clusters, nodes = layer.chunks.size - 1, max(layer.n_nodes, 1)
     weights, used = layer.weights.n_weights, max(layer.weights.n_used, 1)
-    held = min(beam_width, clusters)  # clusters that a query looks into
-    asked = query_features * used / max(layer.weights.n_features, 1)  # features of a query that have weights at all
-    each = weights / used  # weights of a feature
-    adds = asked * each * held / clusters
-    features_a_cluster = max(weights / clusters, 2.0)
+    visited = min(beam_width, clusters)  # number of clusters searched per query
+    effective = query_features * used / max(layer.weights.n_features, 1)  # number of query features with weights
+    per_feature = weights / used
+    adds = effective * per_feature * visited / clusters
+    per_cluster = max(weights / clusters, 2.0)
     costs = {
         "packed": query_features * _FEATURE
-        + asked * (_BLOCK + _SCANNED_CHUNK * min(each, clusters))
+        + effective * (_BLOCK + _SCANNED_CHUNK * min(per_feature, clusters))
         + adds * _PACKED_ADD,
-        "by-label": query_features * _SPREAD_FEATURE + held / clusters * weights * _LABEL_ADD,
+        "by-label": query_features * _SPREAD_FEATURE + visited / clusters * weights * _LABEL_ADD,
         "by-feature": query_features * _FEATURE
-        + asked * (_BLOCK + held * _SEARCH_STEP * math.log2(each + 2))
+        + effective * (_BLOCK + visited * _SEARCH_STEP * math.log2(per_feature + 2))
         + adds * _ADD,
-        "hash": query_features * held * _HASH_PROBE + adds * _ADD,
-        "search": query_features * held * _SEARCH_STEP * math.log2(features_a_cluster) + adds * _ADD,
+        "hash": query_features * visited * _HASH_PROBE + adds * _ADD,
+        "search": query_features * visited * _SEARCH_STEP * math.log2(per_cluster) + adds * _ADD,
     }
     best = min(LAYOUTS, key=lambda name: costs[name])
-    about = (
-        f"{held} of {clusters:,} clusters, {query_features:.0f} features a query, {each:.1f} weights a feature, "
-        f"{weights / nodes:.1f} a node"
+    details = (
+        f"{visited} of {clusters:,} clusters, {query_features:.0f} features per query, {per_feature:.1f} weights per "
+        f"feature, {weights / nodes:.1f} weights per node"
     )
-    if best == "packed" or costs["packed"] < _WORTH_BUILDING * costs[best]:
+    if best == "packed" or costs["packed"] < _MIN_SPEEDUP * costs[best]:
         other = min((name for name in LAYOUTS if name != "packed"), key=lambda name: costs[name])
-        told = f"mapped from the file; {other} would take {costs[other] / max(costs['packed'], 1e-9):.1f} times as long"
-        return LayoutChoice("packed", f"{told} ({about})", costs)
-    return LayoutChoice(best, f"{costs['packed'] / costs[best]:.1f} times as fast as packed ({about})", costs)
+        ratio = costs[other] / max(costs["packed"], 1e-9)
+        return LayoutChoice("packed", f"memory-mapped; {other} would take {ratio:.1f} times as long ({details})", costs)
+    return LayoutChoice(best, f"{costs['packed'] / costs[best]:.1f} times as fast as packed ({details})", costs)

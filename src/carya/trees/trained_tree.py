@@ -1,4 +1,4 @@
-"""A trained label tree: the tree, one layer per level, and the width of its input."""
+"""Trained label trees: the tree, one layer per level, and the numbers of sparse and dense features."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from carya.trees.layouts import TYPICAL_FEATURES
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
-    """All that training an XR-Linear model finds out.
+class TrainedTree:
+    """Result of training an XR-Linear model.
 
     Attributes
     ----------
     tree : LabelTree
     layers : list of Layer
     widths : tuple of int
-        How many features are sparse, how many dense.
+        The numbers of sparse and dense features.
     row_features : float
-        How many sparse features a training row had on average.
+        The mean number of sparse features per training row.
     """
 
     tree: LabelTree
@@ -29,6 +29,6 @@ class Learned:
     widths: tuple[int, int]
     row_features: float = TYPICAL_FEATURES
 
-    def with_precision(self, precision: str, *, threads: int = 1) -> Learned:
-        """The same with weights kept otherwise."""
-        return replace(self, layers=[layer.with_precision(precision, threads=threads) for layer in self.layers])
+    def with_weight_dtype(self, weight_dtype: str, *, threads: int = 1) -> TrainedTree:
+        """Return a copy of the tree that stores its weights in a different data type."""
+        return replace(self, layers=[layer.with_weight_dtype(weight_dtype, threads=threads) for layer in self.layers])

@@ -1,111 +1,99 @@
-"""Command-line flags from the parameters of estimators.
-
-The estimators take longer to import than most commands run, so only a command that needs their parameters loads them.
-"""
+"""Options generated from the parameters of estimators."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
-from typing import Annotated, Any
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-import typer
+import click
+from click.core import ParameterSource
 
-from carya.core.parameters import Parameterised
-from carya.core.rules import Choice, Integer, Real, Rule
-from carya.errors import ParameterError
+from carya.cli.commands import Option
+from carya.cli.options.rule_type import RuleType, placeholder
+from carya.core.parameters import Parameterized
+from carya.core.rules import Choice, Rule
 
-#: Parameters that the command line has its own way of giving, or none.
-NOT_FLAGS = frozenset({"tree", "verbose", "n_jobs", "tokens", "vectorizer", "ranker"})
+#: Parameters that cannot be given as text, or that commands set themselves.
+_NOT_OPTIONS = frozenset({"tree", "verbose", "tokens", "vectorizer", "ranker"})
+#: Further spellings of options, besides the aliases of the estimators.
+_SPELLINGS = {"n_jobs": ["--threads"]}
 
 
-def flags_of(**kinds: type[Parameterised]) -> list[inspect.Parameter]:
-    """A flag for each parameter of some estimators, by the names that are shown.
+def flag(name: str) -> str:
+    """Return the option of a parameter.
 
-    A flag that is not given is None, and one that several have is of all.
+    >>> flag("beam_width")
+    '--beam-width'
     """
-    made: list[inspect.Parameter] = []
-    for called, kind in kinds.items():
-        for field in kind.parameters():
-            if field.name in NOT_FLAGS or field.name in {one.name for one in made}:
-                continue
-            rule: Rule = field.metadata["rule"]
-            switch = isinstance(rule, Choice) and set(rule.values) == {True, False}
-            name = "--" + field.name.replace("_", "-")
-            about = f"{field.metadata['doc']} [{called}; default: {_shown(field.default)}]"
-            option = typer.Option(
-                f"{name}/--no-{name[2:]}" if switch else name,
-                help=about,
-                show_default=False,
-                metavar=None if switch else _metavar(rule),
-            )
-            annotation = Annotated[bool | None if switch else str | None, option]  # type: ignore[valid-type]
-            made.append(
-                inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-            )
-    return made
+    return "--" + name.replace("_", "-")
 
 
-def values_of(kind: type[Parameterised], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What flags say of an estimator's parameters; raises ParameterError for what a parameter cannot be."""
-    rules = {field.name: field.metadata["rule"] for field in kind.parameters()}
+def parameter_options(estimators: Iterable[type[Parameterized]], headings: Mapping[str, str]) -> list[Option]:
+    """Return one option per parameter of some estimators; a parameter that several of them have is listed once.
+
+    Parameters
+    ----------
+    estimators : iterable of type
+    headings : mapping of str to str
+        The headings of parameter groups, in the order of the help; the heading of other groups is their name.
+    """
+    fields: dict[str, tuple[dataclasses.Field[Any], type[Parameterized]]] = {}
+    for estimator in estimators:
+        for field in estimator.parameters():
+            if field.name not in _NOT_OPTIONS:
+                fields.setdefault(field.name, (field, estimator))
+    options = []
+    for field, estimator in fields.values():
+        group = field.metadata["group"]
+        heading = headings.get(group, group.capitalize())
+        options.append(_option(field, _spellings(field.name, estimator), heading))
+    order = list(headings.values())
+    return sorted(options, key=lambda option: order.index(option.heading) if option.heading in order else len(order))
+
+
+def given_parameters(context: click.Context, estimator: type[Parameterized]) -> dict[str, Any]:
+    """Return the parameters of an estimator that the user passed on the command line."""
     return {
-        name: value if isinstance(value, bool) else parsed(value, rules[name], "--" + name.replace("_", "-"))
-        for name, value in given.items()
-        if name in rules and value is not None
+        name: context.params[name]
+        for name in estimator.parameter_names()
+        if name not in _NOT_OPTIONS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
 
 
-def parsed(text: str, rule: Rule, flag: str) -> Any:
-    """The value that a text stands for: the first reading of it that the rule allows.
+def _option(field: dataclasses.Field[Any], spellings: list[str], heading: str) -> Option:
+    rule: Rule = field.metadata["rule"]
+    settings: dict[str, Any] = {
+        "default": None,  # the estimator has the default; `given_parameters` finds out which options were passed
+        "heading": heading,
+        "help": f"{_sentence(field.metadata['doc'])}  [default: {_format(field.default)}]",
+    }
+    if isinstance(rule, Choice) and set(rule.values) <= {True, False, None}:
+        on, off = spellings[0], f"--no-{spellings[0][2:]}"
+        default = "" if field.default is None else f"  [default: {on if field.default else off}]"
+        settings["help"] = _sentence(field.metadata["doc"]) + default
+        return Option([f"{on}/{off}", field.name], **settings)
+    return Option([*spellings, field.name], type=RuleType(rule), metavar=placeholder(rule), **settings)
 
-    >>> parsed("2", Integer(1), "--branching"), parsed("0.5", Real(0), "--cost")
-    (2, 0.5)
+
+def _sentence(description: str) -> str:
+    """Return a description as a sentence; symbols of the paper keep their case, and None is spelled as it is typed.
+
+    >>> _sentence("maximum number of terms; None means all"), _sentence("b, number of nodes per level")
+    ('Maximum number of terms; none means all.', 'b, number of nodes per level.')
     """
-    for read in (_number, _nothing, _pairs, _list, str):
-        try:
-            value = read(text)
-        except ValueError:
-            continue
-        if rule.allows(value):
-            return value
-    raise ParameterError(f"{flag} is {text!r}; it must be {rule.text}")
+    text = re.sub(r"\bNone\b", "none", description)
+    is_symbol = re.match(r"\w[,-]", text)
+    return f"{text if is_symbol else text[0].upper() + text[1:]}."
 
 
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+def _spellings(name: str, estimator: type[Parameterized]) -> list[str]:
+    aliases = [flag(alias) for alias, target in estimator.aliases.items() if target == name]
+    return [flag(name), *aliases, *_SPELLINGS.get(name, [])]
 
 
-def _nothing(text: str) -> None:
-    if text.lower() != "none":
-        raise ValueError(text)
-
-
-def _list(text: str) -> tuple[Any, ...]:
-    if "," not in text:
-        raise ValueError(text)
-    items = [item.strip() for item in text.split(",")]
-    try:
-        return tuple(_number(item) for item in items)
-    except ValueError:
-        return tuple(items)
-
-
-def _pairs(text: str) -> tuple[Any, ...]:
-    """Lists of a list, as in 1,2/3,5."""
-    if "/" not in text:
-        raise ValueError(text)
-    return tuple(_list(item) for item in text.split("/"))
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _metavar(rule: Rule) -> str:
-    return "INTEGER" if isinstance(rule, Integer) else "NUMBER" if isinstance(rule, Real) else "VALUE"
+def _format(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(_format, value))
+    return "none" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""A real data set from a machine's Debian package index: description to dependencies, or to debtags."""
+"""A real data set from a Debian package index: descriptions labeled with dependencies or debtags."""
 
 from __future__ import annotations
 
@@ -6,34 +6,61 @@ import hashlib
 from collections import Counter
 
 from carya.core.progress import Progress
-from carya.data.debian.deb822 import Problem
-from carya.data.debian.index import FETCH, LISTS, STATUS, Index, Package, find_index, packages
-from carya.data.io.text_dataset import Row, TextSet
+from carya.data.debian.deb822 import SkippedStanza
+from carya.data.debian.index import (
+    APT_LISTS,
+    DPKG_STATUS,
+    FETCH_COMMAND,
+    Package,
+    PackageIndex,
+    find_index,
+    read_packages,
+)
+from carya.data.io.text_dataset import LabeledText, TextDataset
 from carya.errors import ParameterError
 
-__all__ = ["FETCH", "LISTS", "STATUS", "Index", "Package", "dataset", "find_index", "is_test", "packages"]
+__all__ = [
+    "APT_LISTS",
+    "DPKG_STATUS",
+    "FETCH_COMMAND",
+    "Package",
+    "PackageIndex",
+    "find_index",
+    "is_test",
+    "read_dataset",
+    "read_packages",
+]
 
-_TEST = 5  # one source package in so many is tested
+_TEST_SHARE = 5  # one of this many source packages is in the test set
 
 
-def dataset(
+def read_dataset(
     kind: str = "deps",
     *,
-    index: Index | None = None,
+    index: PackageIndex | None = None,
     min_rows: int = 2,
-    problems: list[Problem] | None = None,
+    skipped: list[SkippedStanza] | None = None,
     progress: Progress | None = None,
-) -> TextSet:
-    r"""Texts and labels of a package index, split by source package: texts of one source are much alike.
+) -> TextDataset:
+    r"""Read a data set from a package index, split by source package, because texts of the same source are similar.
 
     Parameters
     ----------
     kind : {"deps", "tags"}
-        Labels are the packages it depends on or recommends (of alternatives the first), or its debtags.
-    index : Index, optional
-        By default what :func:`find_index` finds on this machine.
+        The labels of a package: the packages that it depends on or recommends (the first of alternatives), or its
+        debtags.
+    index : PackageIndex, optional
+        The result of :func:`find_index` by default.
     min_rows : int
-        Labels of fewer packages are left out, and packages without labels too.
+        Labels of fewer packages are omitted, and so are packages without labels.
+    skipped : list of SkippedStanza, optional
+        A list to which skipped stanzas are appended.
+    progress : Progress, optional
+
+    Raises
+    ------
+    MissingExtraError
+        If the lists are LZ4-compressed and lz4 is not installed.
 
     Examples
     --------
@@ -42,34 +69,36 @@ def dataset(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     stanzas = (f"Package: p{i}\nDepends: libc6\nDescription: tool {i}\n\n" for i in range(10))
     ...     _ = (Path(folder) / "x_Packages").write_text("".join(stanzas))
-    ...     data = dataset("deps", index=find_index(folder))
+    ...     data = read_dataset("deps", index=find_index(folder))
     >>> data.train[0], data.label_names
     (('tool 0', ('libc6',)), ['libc6'])
     """
     if kind not in ("deps", "tags"):
-        raise ParameterError(f"kind is {kind!r}; it must be 'deps' or 'tags'")
+        raise ParameterError(f"kind must be 'deps' or 'tags', got {kind!r}.")
     if min_rows < 1:
-        raise ParameterError(f"min_rows is {min_rows}; it must be at least 1")
-    found = packages(index, problems=problems, progress=progress)
-    return _split([(one.source, one.text, one.depends if kind == "deps" else one.tags) for one in found], min_rows)
+        raise ParameterError(f"min_rows must be an integer >= 1, got {min_rows}.")
+    packages = read_packages(index, skipped=skipped, progress=progress)
+    rows = [(package.source, package.text, package.depends if kind == "deps" else package.tags) for package in packages]
+    return _split(rows, min_rows)
 
 
 def is_test(source: str) -> bool:
-    """Whether packages of a source are tested: of five sources one, by a hash of its name.
+    """Return whether the packages of a source are in the test set: one source in five, by a hash of its name.
 
     >>> [name for name in ("glibc", "bash", "gcc-12", "hello", "zlib", "perl", "vim") if is_test(name)]
     ['gcc-12']
     """
-    return int.from_bytes(hashlib.sha256(source.encode()).digest()[:8], "big") % _TEST == 0
+    return int.from_bytes(hashlib.sha256(source.encode()).digest()[:8], "big") % _TEST_SHARE == 0
 
 
-def _split(rows: list[tuple[str, str, tuple[str, ...]]], min_rows: int) -> TextSet:
-    count = Counter(label for _, _, labels in rows for label in labels)
-    train: list[Row] = []
-    test: list[Row] = []
+def _split(rows: list[tuple[str, str, tuple[str, ...]]], min_rows: int) -> TextDataset:
+    """Split rows (source, text, labels) by source, without rare labels."""
+    counts = Counter(label for _, _, labels in rows for label in labels)
+    train: list[LabeledText] = []
+    test: list[LabeledText] = []
     for source, text, labels in rows:
-        kept = tuple(label for label in labels if count[label] >= min_rows)
-        if kept and text:
-            (test if is_test(source) else train).append((text, kept))
+        frequent = tuple(label for label in labels if counts[label] >= min_rows)
+        if frequent and text:
+            (test if is_test(source) else train).append((text, frequent))
     names = {label for part in (train, test) for _, labels in part for label in labels}
-    return TextSet(train, test, sorted(names))
+    return TextDataset(train, test, sorted(names))

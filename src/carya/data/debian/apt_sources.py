@@ -1,4 +1,4 @@
-"""Where apt fetches packages from: its sources and proxies, read from its own files."""
+"""The archives and proxies that apt is configured with, from its configuration files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from carya.data.debian.deb822 import Problem, read_stanzas
+from carya.data.debian.deb822 import SkippedStanza, read_stanzas
 
-APT = Path("/etc/apt")
+APT_CONFIGURATION = Path("/etc/apt")
 
-_WANTED = frozenset(("types", "uris", "suites", "components", "architectures", "enabled"))
-_MACHINES = {
+_SOURCE_FIELDS = frozenset(("types", "uris", "suites", "components", "architectures", "enabled"))
+_ARCHITECTURES = {
     "x86_64": "amd64",
     "aarch64": "arm64",
     "armv7l": "armhf",
@@ -25,10 +25,10 @@ _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|#[^\n]*|"([^"\n]*)"|([{};])|([^\s{};"]+
 
 
 @dataclass(frozen=True)
-class Source:
+class AptSource:
     """One suite of an archive.
 
-    >>> Source("http://deb.debian.org/debian", "sid", ("main",)).release
+    >>> AptSource("http://deb.debian.org/debian", "sid", ("main",)).suite_url
     'http://deb.debian.org/debian/dists/sid'
     """
 
@@ -37,58 +37,62 @@ class Source:
     components: tuple[str, ...]
 
     @property
-    def release(self) -> str:
-        """The folder of the suite."""
+    def suite_url(self) -> str:
+        """The URL of the suite's folder."""
         return f"{self.uri.rstrip('/')}/dists/{self.suite}"
 
 
-def sources(folder: Path = APT) -> list[Source]:
-    """The suites of binary packages for this machine that apt is set up with.
+def read_sources(folder: Path = APT_CONFIGURATION) -> list[AptSource]:
+    """Return the configured suites of binary packages for this machine.
 
-    What is not fetched by http or https, and archives without components, are left out.
+    Archives without components are omitted, and so are those that are not accessed by HTTP or HTTPS.
 
-    >>> sources(Path("/nowhere"))
+    >>> read_sources(Path("/nonexistent"))
     []
     """
-    found: list[Source] = []
-    parts = folder / "sources.list.d"
-    for path in [folder / "sources.list", *sorted(parts.glob("*.list"))]:
+    sources: list[AptSource] = []
+    source_folder = folder / "sources.list.d"
+    for path in [folder / "sources.list", *sorted(source_folder.glob("*.list"))]:
         if path.is_file():
-            found += _one_line(_text(path))
-    for path in sorted(parts.glob("*.sources")):
-        found += _deb822(path)
-    return [one for one in dict.fromkeys(found) if one.uri.startswith(("http://", "https://")) and one.components]
+            sources += _parse_one_line_style(_read_text(path))
+    for path in sorted(source_folder.glob("*.sources")):
+        sources += _read_deb822_style(path)
+    return [
+        source
+        for source in dict.fromkeys(sources)
+        if source.uri.startswith(("http://", "https://")) and source.components
+    ]
 
 
 def architecture() -> str:
-    """Debian's name for this machine's processors.
+    """Return Debian's name for the architecture of this machine.
 
     >>> architecture() != ""
     True
     """
-    return _MACHINES.get(platform.machine(), platform.machine())
+    return _ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
-def proxies(folder: Path = APT) -> dict[str, str]:
-    """Proxies that apt is set up with, by scheme, or by scheme and host as ``http::example.org``.
+def read_proxies(folder: Path = APT_CONFIGURATION) -> dict[str, str]:
+    """Return the configured proxies by scheme, or by scheme and host, such as ``http::example.org``.
 
-    >>> proxies(Path("/nowhere"))
+    >>> read_proxies(Path("/nonexistent"))
     {}
     """
-    found: dict[str, str] = {}
+    proxies: dict[str, str] = {}
     for path in [*sorted((folder / "apt.conf.d").glob("*")), folder / "apt.conf"]:
         if path.is_file():
-            for key, value in settings(_text(path)):
+            for key, value in parse_apt_conf(_read_text(path)):
                 match = re.fullmatch(r"acquire::(https?)::proxy(::.+)?", key)
                 if match and value:
-                    found[match[1] + (match[2] or "")] = value
-    return found
+                    proxies[match[1] + (match[2] or "")] = value
+    return proxies
 
 
-def settings(text: str) -> Iterator[tuple[str, str]]:
-    """The settings of an apt.conf file: full names in small letters, and values.
+def parse_apt_conf(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings of an apt.conf file: full names in lower case, and values.
 
-    >>> list(settings('Acquire::Retries "3"; Acquire { http { Proxy "http://proxy:3128"; }; }; // end'))
+    >>> list(parse_apt_conf('Acquire::Retries "3"; Acquire { http { Proxy "http://proxy:3128"; }; }; // end'))
     [('acquire::retries', '3'), ('acquire::http::proxy', 'http://proxy:3128')]
     """
     scopes: list[str] = []
@@ -108,39 +112,41 @@ def settings(text: str) -> Iterator[tuple[str, str]]:
             words = []
 
 
-def _text(path: Path) -> str:
-    """What is in a file; nothing of one that only root may read, as those with passwords are."""
+def _read_text(path: Path) -> str:
+    """Return the content of a file, or nothing if only root may read it, as is usual for files with passwords."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except PermissionError:
         return ""
 
 
-def _one_line(text: str) -> Iterator[Source]:
-    """``deb [options] uri suite component ...``"""
+def _parse_one_line_style(text: str) -> Iterator[AptSource]:
+    """Yield the sources of ``deb [options] uri suite component …`` lines."""
     for line in io.StringIO(text):
         match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)\s*([^#]*)", line)
         if not match:
             continue
         options, uri, suite, components = match.groups()
-        only = re.search(r"\barch=(\S+)", options or "")
-        if only is None or architecture() in only[1].split(","):
-            yield from _source(uri, suite, components.split())
+        architectures = re.search(r"\barch=(\S+)", options or "")
+        if architectures is None or architecture() in architectures[1].split(","):
+            yield from _make_source(uri, suite, components.split())
 
 
-def _deb822(path: Path) -> Iterator[Source]:
-    ignored: list[Problem] = []
-    for stanza in read_stanzas(path, _WANTED, ignored):
-        only = stanza.get("architectures", "").split()
-        off = stanza.get("enabled", "yes").lower() in ("no", "false", "0")
-        if off or "deb" not in stanza.get("types", "").split() or (only and architecture() not in only):
+def _read_deb822_style(path: Path) -> Iterator[AptSource]:
+    skipped: list[SkippedStanza] = []
+    for stanza in read_stanzas(path, _SOURCE_FIELDS, skipped):
+        architectures = stanza.get("architectures", "").split()
+        is_disabled = stanza.get("enabled", "yes").lower() in ("no", "false", "0")
+        has_binaries = "deb" in stanza.get("types", "").split()
+        if is_disabled or not has_binaries or (architectures and architecture() not in architectures):
             continue
         for uri in stanza.get("uris", "").split():
             for suite in stanza.get("suites", "").split():
-                yield from _source(uri, suite, stanza.get("components", "").split())
+                yield from _make_source(uri, suite, stanza.get("components", "").split())
 
 
-def _source(uri: str, suite: str, components: list[str]) -> Iterator[Source]:
+def _make_source(uri: str, suite: str, components: list[str]) -> Iterator[AptSource]:
+    """Yield a source, unless its suite is a path, which means an archive without components."""
     suite = suite.replace("$(ARCH)", architecture())
     if not suite.endswith("/"):
-        yield Source(uri.rstrip("/"), suite, tuple(components))
+        yield AptSource(uri.rstrip("/"), suite, tuple(components))

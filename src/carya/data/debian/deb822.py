@@ -1,6 +1,6 @@
-"""Stanzas of Debian control files: fields with continuation lines, blank lines between stanzas.
+"""Parse Debian control files: stanzas of fields with continuation lines, separated by blank lines.
 
-Files are streamed, plain or compressed. What cannot be understood is skipped and noted, never an end of the work.
+Files are streamed, compressed or not. A malformed stanza is skipped and recorded; it does not end the parsing.
 """
 
 from __future__ import annotations
@@ -14,141 +14,157 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from carya.data.debian.lz4_frames import open_lz4
+from carya.core.extras import require
 from carya.errors import InputError
 
-#: A stanza of more bytes than that is none.
-_MOST = 8 << 20
-_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {
-    "": lambda file: file,
-    ".gz": lambda file: gzip.GzipFile(fileobj=file),
-    ".xz": lzma.LZMAFile,
-    ".bz2": bz2.BZ2File,
-    ".lz4": open_lz4,
-}
-#: The ends of the names of files that can be read.
-ENDINGS = tuple(_OPENERS)
+#: The suffixes of files that can be read, with and without compression. LZ4 requires the extra `debian`.
+SUFFIXES = ("", ".gz", ".xz", ".bz2", ".lz4")
+
+_MAX_STANZA_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Where a stanza was skipped, and why.
+class SkippedStanza:
+    """The location of a stanza that was skipped, and the reason.
 
-    >>> print(Problem("Packages", 7, "a line without a colon"))
-    Packages:7: a line without a colon
+    >>> print(SkippedStanza("Packages", 7, "line without a field name"))
+    Packages, line 7: line without a field name
     """
 
     file: str
     line: int
-    what: str
+    reason: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what}"
+        return f"{self.file}, line {self.line}: {self.reason}"
 
 
 def read_stanzas(
     path: Path,
-    wanted: Container[str],
-    problems: list[Problem],
+    fields: Container[str],
+    skipped: list[SkippedStanza],
     report: Callable[[int], None] | None = None,
 ) -> Iterator[dict[str, str]]:
-    """The stanzas of a file, as :func:`stanzas` gives them.
+    """Yield the stanzas of a file; see :func:`parse_stanzas`.
 
     Parameters
     ----------
     path : Path
         A plain file, or one that ends in .gz, .xz, .bz2 or .lz4.
-    wanted : container of str
-        The names of fields to keep, in small letters.
-    problems : list of Problem
-        Takes a note of every stanza that was skipped.
+    fields : container of str
+        The names of the fields to keep, in lower case.
+    skipped : list of SkippedStanza
+        A list to which skipped stanzas are appended.
     report : callable, optional
-        Called now and then with the number of bytes of the file that have been read.
+        Called regularly with the number of bytes that were read from the file.
+
+    Raises
+    ------
+    MissingExtraError
+        If the file is LZ4-compressed and lz4 is not installed.
     """
     try:
-        with path.open("rb") as raw:
-            opened = _OPENERS[path.suffix if path.suffix in _OPENERS else ""](raw)
-            for number, stanza in enumerate(stanzas(opened, wanted, str(path), problems)):
+        with path.open("rb") as file:
+            stream = _decompress(path, file)
+            for number, stanza in enumerate(parse_stanzas(stream, fields, str(path), skipped)):
                 if report is not None and number % 1024 == 0:
-                    report(raw.tell())
+                    report(file.tell())
                 yield stanza
-    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except InputError:
+        raise
+    except (OSError, EOFError, ValueError, RuntimeError, lzma.LZMAError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def stanzas(file: Any, wanted: Container[str], name: str, problems: list[Problem]) -> Iterator[dict[str, str]]:
-    r"""The wanted fields of each stanza, by their names in small letters; continuation lines follow after newlines.
+def parse_stanzas(
+    stream: Any, fields: Container[str], name: str, skipped: list[SkippedStanza]
+) -> Iterator[dict[str, str]]:
+    r"""Yield the selected fields of each stanza by lower-case name; continuation lines follow after newlines.
 
     Examples
     --------
     >>> import io
     >>> text = b"Package: hello\nTag: a,\n b\nSize: 3\n\nno colon\n\nPackage: world\n"
-    >>> problems = []
-    >>> list(stanzas(io.BytesIO(text), {"package", "tag"}, "Packages", problems))
+    >>> skipped = []
+    >>> list(parse_stanzas(io.BytesIO(text), {"package", "tag"}, "Packages", skipped))
     [{'package': 'hello', 'tag': 'a,\n b'}, {'package': 'world'}]
-    >>> print(*problems)
-    Packages:6: a line without a field name
+    >>> print(*skipped)
+    Packages, line 6: line without a field name
     """
-    now = _Stanza(wanted)
+    stanza = _Stanza(fields)
     number = 0
-    while line := file.readline(_MOST):
+    while line := stream.readline(_MAX_STANZA_BYTES):
         number += 1
         if not line.isspace():
-            now.add(line, number)
+            stanza.add(line, number)
             continue
-        yield from now.closed(name, problems)
-        now = _Stanza(wanted)
-    yield from now.closed(name, problems)
+        yield from stanza.finish(name, skipped)
+        stanza = _Stanza(fields)
+    yield from stanza.finish(name, skipped)
+
+
+def _decompress(path: Path, file: BinaryIO) -> Any:
+    """Return a stream over the decompressed content of a file."""
+    match path.suffix:
+        case ".gz":
+            return gzip.GzipFile(fileobj=file)
+        case ".xz":
+            return lzma.LZMAFile(file)
+        case ".bz2":
+            return bz2.BZ2File(file)
+        case ".lz4":
+            return require("lz4.frame", extra="debian", purpose=str(path)).open(file)
+    return file
 
 
 class _Stanza:
-    """A stanza that is being read."""
+    """A stanza that is being parsed."""
 
-    def __init__(self, wanted: Container[str]) -> None:
-        self._wanted = wanted
+    def __init__(self, fields: Container[str]) -> None:
+        self._selected = fields
         self._fields: dict[str, list[bytes]] = {}
         self._seen: set[bytes] = set()
-        self._last: list[bytes] | None = None  # what a continuation line continues
+        self._current: list[bytes] | None = None  # the lines of the field that a continuation line extends
         self._size = 0
-        self._wrong: tuple[int, str] | None = None
+        self._error: tuple[int, str] | None = None
 
     def add(self, line: bytes, number: int) -> None:
-        if self._wrong is not None or line[0] == 0x23:  # a comment
+        """Add a line, unless it is a comment."""
+        if self._error is not None or line.startswith(b"#"):
             return
         self._size += len(line)
-        if self._size >= _MOST:
+        if self._size >= _MAX_STANZA_BYTES:
             self._fields.clear()
-            self._wrong = number, f"a stanza of more than {_MOST >> 20} MiB"
+            self._error = number, f"stanza of more than {_MAX_STANZA_BYTES >> 20} MiB"
         elif line[0] not in b" \t":
-            if what := self._begin(line):
-                self._wrong = number, what
-        elif self._last is not None:
-            self._last.append(line)
+            if reason := self._begin_field(line):
+                self._error = number, reason
+        elif self._current is not None:
+            self._current.append(line)
         else:
-            self._wrong = number, "a continuation line without a field before it"
+            self._error = number, "continuation line without a field before it"
 
-    def closed(self, name: str, problems: list[Problem]) -> Iterator[dict[str, str]]:
-        """The stanza, if it is one."""
-        if self._wrong is not None:
-            problems.append(Problem(name, *self._wrong))
+    def finish(self, name: str, skipped: list[SkippedStanza]) -> Iterator[dict[str, str]]:
+        """Yield the selected fields, if any, or record why the stanza was skipped."""
+        if self._error is not None:
+            skipped.append(SkippedStanza(name, *self._error))
         elif self._fields:
             yield {key: b"".join(lines).decode("utf-8", "replace").strip() for key, lines in self._fields.items()}
 
-    def _begin(self, line: bytes) -> str:
-        """Begin a field; what is wrong with it, if anything."""
+    def _begin_field(self, line: bytes) -> str:
+        """Begin a field; return what is wrong with it, or an empty string."""
         field, colon, value = line.partition(b":")
         field = field.lower()
-        if not colon or not _is_name(field):
-            return "a line without a field name"
+        if not colon or not _is_field_name(field):
+            return "line without a field name"
         if field in self._seen:
-            return f"a second field {field.decode()!r} in one stanza"
+            return f"repeated field {field.decode()!r}"
         self._seen.add(field)
-        key = field.decode()
-        self._last = [value]
-        if key in self._wanted:
-            self._fields[key] = self._last
+        self._current = [value]
+        if field.decode() in self._selected:
+            self._fields[field.decode()] = self._current
         return ""
 
 
-def _is_name(field: bytes) -> bool:
+def _is_field_name(field: bytes) -> bool:
     return bool(field) and field.isascii() and field.decode().isprintable() and b" " not in field

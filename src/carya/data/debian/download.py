@@ -1,7 +1,7 @@
-"""Package lists from the archives that apt is set up with, into a folder of one's own.
+"""Download package lists from the archives that apt is configured with.
 
-Sizes and SHA-256 sums are checked against the Release file of each suite; its signature is not. Where that matters, let
-apt-get fetch the lists: :data:`carya.data.debian.index.FETCH` is the line.
+Sizes and SHA-256 sums are verified against the Release file of each suite; its signature is not. If that matters, fetch
+the lists with apt-get: :data:`carya.data.debian.index.FETCH_COMMAND` is the command.
 """
 
 from __future__ import annotations
@@ -14,106 +14,119 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from carya.core.progress import Progress
-from carya.data.debian.apt_sources import APT, Source, architecture, proxies, sources
-from carya.data.debian.deb822 import Problem, stanzas
+from carya.data.debian.apt_sources import APT_CONFIGURATION, AptSource, architecture, read_proxies, read_sources
+from carya.data.debian.deb822 import SkippedStanza, parse_stanzas
 from carya.errors import InputError
 
-_SECONDS = 30
-_LARGEST_RELEASE = 16 << 20
-_LARGEST_LIST = 1 << 30
+_TIMEOUT_SECONDS = 30
+_MAX_RELEASE_BYTES = 16 << 20
+_MAX_LIST_BYTES = 1 << 30
 
 
-def download(folder: Path, *, apt: Path = APT, progress: Progress | None = None) -> list[str]:
-    """Fetch the lists of packages and their English descriptions into a folder, under the names that apt gives them.
+def download(folder: Path, *, apt: Path = APT_CONFIGURATION, progress: Progress | None = None) -> list[str]:
+    """Download package lists and their English descriptions to a folder, with the file names that apt uses.
+
+    Parameters
+    ----------
+    folder : Path
+        An existing folder.
+    apt : Path
+        The configuration of apt.
+    progress : Progress, optional
 
     Returns
     -------
     list of str
-        What could not be fetched, and why. If nothing could, that is an ``InputError``.
+        Warnings about lists that could not be downloaded.
+
+    Raises
+    ------
+    InputError
+        If no list could be downloaded.
 
     Examples
     --------
-    >>> download(Path("/tmp"), apt=Path("/nowhere"))
+    >>> download(Path("/tmp"), apt=Path("/nonexistent"))
     Traceback (most recent call last):
         ...
-    carya.errors.InputError: /nowhere names no archive to fetch package lists from by http or https
+    carya.errors.InputError: /nonexistent configures no archive from which package lists can be downloaded by HTTP(S).
     """
-    wanted = sources(apt)
-    if not wanted:
-        raise InputError(f"{apt} names no archive to fetch package lists from by http or https")
-    fetch = _Fetcher(proxies(apt))
-    notes: list[str] = []
-    got = 0
-    with (progress or Progress()).stage("fetch package lists") as report:
-        for number, source in enumerate(wanted):
+    sources = read_sources(apt)
+    if not sources:
+        raise InputError(f"{apt} configures no archive from which package lists can be downloaded by HTTP(S).")
+    fetcher = _Fetcher(read_proxies(apt))
+    warnings: list[str] = []
+    n_lists = 0
+    with (progress or Progress()).stage("download package lists") as report:
+        for number, source in enumerate(sources, 1):
             try:
-                got += _suite(fetch, source, folder, notes)
+                n_lists += _download_suite(fetcher, source, folder, warnings)
             except (OSError, ValueError, http.client.HTTPException) as error:
-                notes.append(f"{source.release}: {getattr(error, 'strerror', None) or error}")
+                warnings.append(f"{source.suite_url}: {getattr(error, 'strerror', None) or error}")
             if report is not None:
-                report(number + 1, len(wanted))
-    if not got:
-        raise InputError("no package list could be fetched: " + "; ".join(notes))
-    return notes
+                report(number, len(sources))
+    if not n_lists:
+        raise InputError("No package list could be downloaded: " + "; ".join(warnings))
+    return warnings
 
 
 class _Fetcher:
-    """Opens addresses by the proxies of apt, or those of the environment."""
+    """Fetches URLs through the proxies of apt or, by default, of the environment."""
 
-    def __init__(self, chosen: dict[str, str]) -> None:
-        self._chosen = chosen
+    def __init__(self, proxies: dict[str, str]) -> None:
+        self._proxies = proxies
 
-    def __call__(self, url: str, most: int) -> bytes:
-        """The bytes at an address; more than ``most`` are an error."""
+    def fetch(self, url: str, max_bytes: int) -> bytes:
+        """Return the content of a URL; raise ValueError if it exceeds `max_bytes`."""
         parts = urlsplit(url)
-        proxy = self._chosen.get(f"{parts.scheme}::{parts.hostname}") or self._chosen.get(parts.scheme)
-        using = None if proxy is None else {} if proxy == "DIRECT" else {parts.scheme: proxy}
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler(using))
-        with opener.open(url, timeout=_SECONDS) as answer:
-            data: bytes = answer.read(most + 1)
-        if len(data) > most:
-            raise ValueError(f"{url} has more than {most:,} bytes")
+        proxy = self._proxies.get(f"{parts.scheme}::{parts.hostname}") or self._proxies.get(parts.scheme)
+        proxies = None if proxy is None else {} if proxy == "DIRECT" else {parts.scheme: proxy}
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+        with opener.open(url, timeout=_TIMEOUT_SECONDS) as response:
+            data: bytes = response.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise ValueError(f"{url} exceeds {max_bytes:,} bytes")
         return data
 
 
-def _suite(fetch: _Fetcher, source: Source, folder: Path, notes: list[str]) -> int:
-    """Fetch the lists of one suite; the number of package lists that came."""
-    files, by_hash = release_files(fetch(f"{source.release}/InRelease", _LARGEST_RELEASE))
-    got = 0
+def _download_suite(fetcher: _Fetcher, source: AptSource, folder: Path, warnings: list[str]) -> int:
+    """Download the lists of one suite; return the number of package lists."""
+    files, by_hash = parse_release(fetcher.fetch(f"{source.suite_url}/InRelease", _MAX_RELEASE_BYTES))
+    n_lists = 0
     for component in source.components:
         for name in (f"{component}/binary-{architecture()}/Packages", f"{component}/i18n/Translation-en"):
-            ending = next((ending for ending in (".xz", ".gz", "") if name + ending in files), None)
-            if ending is None:
-                notes.append(f"{source.release} has no {name}")
+            suffix = next((suffix for suffix in (".xz", ".gz", "") if name + suffix in files), None)
+            if suffix is None:
+                warnings.append(f"{source.suite_url} has no {name}")
                 continue
-            size, digest = files[name + ending]
-            if size > _LARGEST_LIST:
-                raise ValueError(f"{name + ending} would have {size:,} bytes")
-            at = f"{name.rpartition('/')[0]}/by-hash/SHA256/{digest}" if by_hash else name + ending
-            data = fetch(f"{source.release}/{at}", size)
+            size, digest = files[name + suffix]
+            if size > _MAX_LIST_BYTES:
+                raise ValueError(f"{name + suffix} has {size:,} bytes, which exceeds {_MAX_LIST_BYTES:,}")
+            path = f"{name.rpartition('/')[0]}/by-hash/SHA256/{digest}" if by_hash else name + suffix
+            data = fetcher.fetch(f"{source.suite_url}/{path}", size)
             if hashlib.sha256(data).hexdigest() != digest:
-                raise ValueError(f"{name + ending} is not the file that InRelease describes: its SHA-256 differs")
-            plain = f"{source.release}/{name}{ending}".partition("://")[2]
-            (folder / plain.replace("/", "_")).write_bytes(data)
-            got += name.endswith("/Packages")
-    return got
+                raise ValueError(f"the SHA-256 sum of {name + suffix} differs from the one in InRelease")
+            url = f"{source.suite_url}/{name}{suffix}".partition("://")[2]
+            (folder / url.replace("/", "_")).write_bytes(data)
+            n_lists += name.endswith("/Packages")
+    return n_lists
 
 
-def release_files(data: bytes) -> tuple[dict[str, tuple[int, str]], bool]:
-    r"""Size and SHA-256 of each file that a Release or InRelease file names, and whether they are kept by hash.
+def parse_release(data: bytes) -> tuple[dict[str, tuple[int, str]], bool]:
+    r"""Return the sizes and SHA-256 sums in a Release or InRelease file, and whether its files are named by hash.
 
-    >>> release_files(b"Suite: sid\nSHA256:\n 0a 12 main/x\n")
+    >>> parse_release(b"Suite: sid\nSHA256:\n 0a 12 main/x\n")
     ({'main/x': (12, '0a')}, False)
     """
     text = data.replace(b"\r\n", b"\n")
     if text.startswith(b"-----BEGIN PGP SIGNED MESSAGE"):
         text = text.partition(b"\n\n")[2]
     text = text.partition(b"\n-----BEGIN PGP SIGNATURE")[0]
-    problems: list[Problem] = []
-    wanted = frozenset(("sha256", "acquire-by-hash"))
-    stanza = next(stanzas(io.BytesIO(text), wanted, "Release", problems), None)
+    skipped: list[SkippedStanza] = []
+    fields = frozenset(("sha256", "acquire-by-hash"))
+    stanza = next(parse_stanzas(io.BytesIO(text), fields, "Release", skipped), None)
     if stanza is None or "sha256" not in stanza:
-        raise ValueError("its Release file has no SHA-256 sums")
+        raise ValueError("the Release file has no SHA-256 sums")
     files = {}
     for line in stanza["sha256"].split("\n"):
         words = line.split()

@@ -1,50 +1,52 @@
-"""The Debian package index of a machine: what its packages are, depend on and are tagged with.
+"""The Debian package index of a machine: the names, descriptions, dependencies and tags of its packages.
 
-Only files are read; the system's package state is never touched.
+Only files are read; the state of the package system is never changed.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from carya.core.progress import Progress, Report
-from carya.data.debian.deb822 import ENDINGS, Problem, read_stanzas
+from carya.data.debian.deb822 import SUFFIXES, SkippedStanza, read_stanzas
 from carya.errors import InputError
 
-LISTS = Path("/var/lib/apt/lists")
-STATUS = Path("/var/lib/dpkg/status")
+APT_LISTS = Path("/var/lib/apt/lists")
+DPKG_STATUS = Path("/var/lib/dpkg/status")
 
-#: How anyone fetches the lists into a folder of their own.
-FETCH = (
+#: The command with which any user can fetch the lists to a folder.
+FETCH_COMMAND = (
     "mkdir -p lists/partial && apt-get update -o Dir::State::lists=$PWD/lists -o Dir::Cache::pkgcache= "
     "-o Dir::Cache::srcpkgcache= -o Debug::NoLocking=1 -o Acquire::Languages=en"
 )
 
-_FIELDS = frozenset(("package", "source", "status", "depends", "recommends", "tag", "description", "description-md5"))
-_TRANSLATION = frozenset(("description-md5", "description-en"))
-_NAME = re.compile(r"\s*([a-z0-9][a-z0-9+.-]*)")
+_PACKAGE_FIELDS = frozenset(
+    ("package", "source", "status", "depends", "recommends", "tag", "description", "description-md5")
+)
+_TRANSLATION_FIELDS = frozenset(("description-md5", "description-en"))
+_PACKAGE_NAME = re.compile(r"\s*([a-z0-9][a-z0-9+.-]*)")
 
 
 @dataclass(frozen=True)
-class Index:
-    """Where a package index lies.
+class PackageIndex:
+    """The files of a package index.
 
     Attributes
     ----------
     packages : tuple of Path
-        Lists of packages.
+        Package lists.
     translations : tuple of Path
-        Long descriptions; without them a package has its short one only.
+        Long descriptions; without them, packages have only their short ones.
     installed_only : bool
-        Whether this is dpkg's list of what is installed: a few hundred packages and no debtags.
+        Whether this is dpkg's list of installed packages: a few hundred, without debtags.
 
     Examples
     --------
-    >>> Index((Path("Packages"),), ()).installed_only
+    >>> PackageIndex((Path("Packages"),), ()).installed_only
     False
     """
 
@@ -54,9 +56,9 @@ class Index:
 
     @property
     def suites(self) -> list[str]:
-        """Names of the archives and suites, as apt's file names have them.
+        """The archives and suites, from apt's file names.
 
-        >>> Index((Path("deb.debian.org_debian_dists_sid_main_binary-amd64_Packages.lz4"),), ()).suites
+        >>> PackageIndex((Path("deb.debian.org_debian_dists_sid_main_binary-amd64_Packages.lz4"),), ()).suites
         ['deb.debian.org/debian sid/main']
         """
         return sorted({_suite(path.name) for path in self.packages})
@@ -64,8 +66,22 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What the index tells of a package.
+    """A package of the index.
 
+    Attributes
+    ----------
+    name : str
+    source : str
+        The source package.
+    text : str
+        The description, on one line.
+    depends : tuple of str
+        The packages that it depends on or recommends; the first of alternatives.
+    tags : tuple of str
+        Its debtags.
+
+    Examples
+    --------
     >>> Package("hello", "hello", "example package", depends=("libc6",)).depends
     ('libc6',)
     """
@@ -78,135 +94,150 @@ class Package:
 
 
 @dataclass
-class _Read:
-    """A package before its long description is known."""
+class _PackageEntry:
+    """A package whose long description has not been read yet."""
 
-    package: str
+    name: str
     source: str
-    short: str
-    long: str
-    md5: str
+    short_description: str
+    long_description: str
+    description_md5: str
     depends: tuple[str, ...]
     tags: tuple[str, ...]
 
 
-def find_index(lists: str | os.PathLike[str] | None = None) -> Index | None:
-    """The package index of this machine or of a folder, or None where there is none.
+def find_index(lists: str | os.PathLike[str] | None = None) -> PackageIndex | None:
+    """Return the package index of this machine or of a folder, or None.
 
     Parameters
     ----------
     lists : path, optional
-        A folder of ``*_Packages`` and ``*_Translation-en`` files, as apt keeps them. Without it the lists of apt are
-        taken, and where those are empty, as in many containers, dpkg's list of what is installed.
+        A folder of ``*_Packages`` and ``*_Translation-en`` files, named as by apt. Default: the lists of apt or, if
+        there are none, as in many containers, dpkg's list of installed packages.
 
     Examples
     --------
-    >>> find_index("/nowhere") is None
+    >>> find_index("/nonexistent") is None
     True
     """
-    folder = LISTS if lists is None else Path(lists)
-    index = Index(_files(folder, "Packages"), _files(folder, "Translation-en"))
+    folder = APT_LISTS if lists is None else Path(lists)
+    index = PackageIndex(_find_lists(folder, "Packages"), _find_lists(folder, "Translation-en"))
     if index.packages:
         return index
-    if lists is None and os.access(STATUS, os.R_OK):
-        return Index((STATUS,), (), installed_only=True)
+    if lists is None and os.access(DPKG_STATUS, os.R_OK):
+        return PackageIndex((DPKG_STATUS,), (), installed_only=True)
     return None
 
 
-def packages(
-    index: Index | None = None, *, problems: list[Problem] | None = None, progress: Progress | None = None
+def read_packages(
+    index: PackageIndex | None = None,
+    *,
+    skipped: list[SkippedStanza] | None = None,
+    progress: Progress | None = None,
 ) -> list[Package]:
-    r"""All packages of an index, in its order; one that several files hold comes from the first of them.
+    r"""Read all packages of an index; of a package in several files, the first entry is used.
 
     Parameters
     ----------
-    index : Index, optional
-        By default what :func:`find_index` finds on this machine.
-    problems : list of Problem, optional
-        Takes a note of every stanza that was skipped because it cannot be understood.
+    index : PackageIndex, optional
+        The result of :func:`find_index` by default.
+    skipped : list of SkippedStanza, optional
+        A list to which malformed stanzas are appended.
+    progress : Progress, optional
+
+    Raises
+    ------
+    MissingExtraError
+        If the lists are LZ4-compressed and lz4 is not installed.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = (Path(folder) / "x_Packages").write_text("Package: a\nDepends: b (>= 1) | c, d:any\n")
-    ...     packages(find_index(folder))
+    ...     read_packages(find_index(folder))
     [Package(name='a', source='a', text='', depends=('b', 'd'), tags=())]
     """
     index = index or find_index()
     if index is None:
-        raise InputError(f"there is no package index on this machine: neither {LISTS} nor {STATUS} holds one")
-    problems = [] if problems is None else problems
+        raise InputError(f"There is no package index on this machine: neither {APT_LISTS} nor {DPKG_STATUS} has one.")
+    skipped = [] if skipped is None else skipped
+    entries: dict[str, _PackageEntry] = {}
     with (progress or Progress()).stage("read packages") as report:
-        found: dict[str, _Read] = {}
-        for path, told in _with_report(index.packages, report):
-            for stanza in read_stanzas(path, _FIELDS, problems, told):
-                one = _package(stanza, index.installed_only)
-                if one is not None:
-                    first = found.setdefault(one.package, one)
-                    first.tags = first.tags or one.tags  # security updates come without
+        for path, report_bytes in _with_reports(index.packages, report):
+            for stanza in read_stanzas(path, _PACKAGE_FIELDS, skipped, report_bytes):
+                entry = _parse_package(stanza, index.installed_only)
+                if entry is not None:
+                    first = entries.setdefault(entry.name, entry)
+                    first.tags = first.tags or entry.tags  # security updates have no tags
     with (progress or Progress()).stage("read descriptions") as report:
-        long = dict.fromkeys((one.md5 for one in found.values()), "")
-        for path, told in _with_report(index.translations, report):
-            for stanza in read_stanzas(path, _TRANSLATION, problems, told):
+        long_descriptions = dict.fromkeys((entry.description_md5 for entry in entries.values()), "")
+        for path, report_bytes in _with_reports(index.translations, report):
+            for stanza in read_stanzas(path, _TRANSLATION_FIELDS, skipped, report_bytes):
                 md5 = stanza.get("description-md5", "")
-                if md5 in long and not long[md5]:
-                    long[md5] = stanza.get("description-en", "").partition("\n")[2]
-    return [
-        Package(one.package, one.source, _clean(f"{one.short}\n{long[one.md5] or one.long}"), one.depends, one.tags)
-        for one in found.values()
-    ]
+                if md5 in long_descriptions and not long_descriptions[md5]:
+                    long_descriptions[md5] = stanza.get("description-en", "").partition("\n")[2]
+    packages = []
+    for entry in entries.values():
+        long_description = long_descriptions[entry.description_md5] or entry.long_description
+        text = _to_one_line(f"{entry.short_description}\n{long_description}")
+        packages.append(Package(entry.name, entry.source, text, entry.depends, entry.tags))
+    return packages
 
 
-def _files(folder: Path, what: str) -> tuple[Path, ...]:
-    """The files of a kind; of one that is there in several compressions the first."""
-    found: dict[str, Path] = {}
-    for ending in ENDINGS:
-        for path in sorted(folder.glob(f"*_{what}{ending}")):
+def _find_lists(folder: Path, kind: str) -> tuple[Path, ...]:
+    """Return the lists of a kind; of a list in several compressions, the first readable one."""
+    lists: dict[str, Path] = {}
+    for suffix in SUFFIXES:
+        for path in sorted(folder.glob(f"*_{kind}{suffix}")):
             if path.is_file() and os.access(path, os.R_OK):
-                found.setdefault(path.name.removesuffix(ending), path)
-    return tuple(found[name] for name in sorted(found))
+                lists.setdefault(path.name.removesuffix(suffix), path)
+    return tuple(lists[name] for name in sorted(lists))
 
 
-def _with_report(paths: Iterable[Path], report: Report) -> Iterable[tuple[Path, Callable[[int], None] | None]]:
-    paths = list(paths)
-    total = sum(path.stat().st_size for path in paths)
+def _with_reports(paths: Iterable[Path], report: Report) -> Iterator[tuple[Path, Callable[[int], None] | None]]:
+    """Yield each path with a callback that takes the bytes read from it and reports those read from all."""
+    sizes = {path: path.stat().st_size for path in paths}
     done = 0
-    for path in paths:
-        yield path, None if report is None else lambda here, before=done: report(before + here, total)  # type: ignore[misc]
-        done += path.stat().st_size
+    for path, size in sizes.items():
+        if report is None:
+            yield path, None
+        else:
+            yield path, lambda n_bytes, done=done: report(done + n_bytes, sum(sizes.values()))  # type: ignore[misc]
+        done += size
 
 
-def _package(stanza: dict[str, str], installed_only: bool) -> _Read | None:
+def _parse_package(stanza: dict[str, str], installed_only: bool) -> _PackageEntry | None:
+    """Return the package of a stanza; None for other stanzas and packages that are not installed."""
     if not stanza.get("package") or (installed_only and not stanza.get("status", "").endswith(" installed")):
         return None
-    short, _, long = stanza.get("description", "").partition("\n")
+    short_description, _, long_description = stanza.get("description", "").partition("\n")
     tags = dict.fromkeys(tag for tag in map(str.strip, stanza.get("tag", "").split(",")) if tag)
-    return _Read(
+    return _PackageEntry(
         stanza["package"],
         (stanza.get("source") or stanza["package"]).split()[0],
-        short,
-        long,
+        short_description,
+        long_description,
         stanza.get("description-md5", ""),
-        _names(stanza.get("depends", ""), stanza.get("recommends", "")),
+        _parse_dependencies(stanza.get("depends", ""), stanza.get("recommends", "")),
         tuple("".join(tag.split()) for tag in tags),
     )
 
 
-def _names(*fields: str) -> tuple[str, ...]:
-    """The names in dependency fields: of alternatives the first, without versions and architectures."""
-    matches = (_NAME.match(clause) for value in fields for clause in value.split(","))
+def _parse_dependencies(*fields: str) -> tuple[str, ...]:
+    """Return the package names in dependency fields, without versions and architectures; the first of alternatives."""
+    matches = (_PACKAGE_NAME.match(clause) for field in fields for clause in field.split(","))
     return tuple(dict.fromkeys(match[1] for match in matches if match))
 
 
-def _clean(text: str) -> str:
-    """One line; the lone dots that stand for blank lines go."""
+def _to_one_line(text: str) -> str:
+    """Join the lines of a description, without the lone dots that represent blank lines."""
     return " ".join(word for line in text.split("\n") if line.strip() != "." for word in line.split())
 
 
-def _suite(name: str) -> str:
-    archive, dists, rest = name.partition("_dists_")
+def _suite(file_name: str) -> str:
+    archive, dists, rest = file_name.partition("_dists_")
     if not dists:
-        return name
+        return file_name
     parts = rest.split("_")
     return f"{archive.replace('_', '/')} {'/'.join(parts[:-2]) or rest}"

@@ -1,1 +1,1 @@
-"""Data formats: `detection` recognizes a format, `texts/` and `matrices/` hold one file per format."""
+"""Data formats: declared in `registry`, recognized by `detection`, implemented in `texts` and `matrices`."""

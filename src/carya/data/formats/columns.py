@@ -1,4 +1,4 @@
-"""What columns hold: a text of one or several, and a list of labels in one; and what lines cannot hold."""
+"""Columns of texts and labels, and checks for values that a format cannot represent."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from typing import Any
 
 from carya.errors import InputError
 
-#: What separates fields in files that have no quotes.
+#: Separates fields in formats without quotes.
 TAB = "\t"
 
-_LONGEST = 60
+_MAX_REPR = 60
 
 
-def brief(value: object) -> str:
-    """A value as messages show it: as Python writes it, and not too long."""
+def short_repr(value: object) -> str:
+    """Return the repr of a value for error messages, abbreviated if it is long."""
     text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 12]} … {text[-9:]}"
+    return text if len(text) <= _MAX_REPR else f"{text[: _MAX_REPR - 12]} … {text[-9:]}"
 
 
-def quoted(names: Collection[str]) -> str:
-    """Names in quotes, with commas between."""
+def quote_names(names: Collection[str]) -> str:
+    """Return names in double quotes, separated by commas."""
     return ", ".join(f'"{name}"' for name in names)
 
 
-def text_columns(chosen: str, known: Collection[str]) -> list[str]:
-    """The columns a text is made of: the one of that name, or several with commas between.
+def resolve_text_columns(text_column: str, columns: Collection[str]) -> list[str]:
+    """Return the columns that form the text: the column with this name, or else a comma-separated list.
 
     Examples
     --------
-    >>> text_columns("title,abstract", ["title", "abstract", "labels"])
+    >>> resolve_text_columns("title,abstract", ["title", "abstract", "labels"])
     ['title', 'abstract']
     """
-    return [chosen] if chosen in known else [name.strip() for name in chosen.split(",")]
+    return [text_column] if text_column in columns else [name.strip() for name in text_column.split(",")]
 
 
-def joined_text(parts: Sequence[str]) -> str:
-    """The text of several columns: those that are not empty, with a space between."""
+def join_texts(parts: Sequence[str]) -> str:
+    """Join the texts of several columns by spaces, without empty ones."""
     return parts[0] if len(parts) == 1 else " ".join(part for part in parts if part)
 
 
-def is_text(value: Any) -> bool:
-    """Whether a value is a string of whole characters; half a surrogate pair is none."""
+def is_valid_text(value: Any) -> bool:
+    """Return whether a value is a string without lone surrogates."""
     if not isinstance(value, str):
         return False
     try:
@@ -51,22 +51,22 @@ def is_text(value: Any) -> bool:
     return True
 
 
-def label_list(value: Any, column: str, where: str) -> tuple[str, ...]:
-    """Labels that arrive as a list; raises InputError if they are no list of strings."""
+def check_label_list(value: Any, column: str, location: str) -> tuple[str, ...]:
+    """Return the labels of a list; raise InputError if it is not a list of non-empty strings."""
     if not isinstance(value, list):
-        raise InputError(f'{where}: "{column}" must be a list of strings, got {brief(value)}')
-    for one in value:
-        if not is_text(one):
-            raise InputError(f'{where}: "{column}" must be a list of strings, got {brief(one)} in it')
-        if not one:
-            raise InputError(f'{where}: "{column}" has an empty label')
+        raise InputError(f'{location}: "{column}" must be a list of strings, got {short_repr(value)}.')
+    for label in value:
+        if not is_valid_text(label):
+            raise InputError(f'{location}: "{column}" must be a list of strings, but contains {short_repr(label)}.')
+        if not label:
+            raise InputError(f'{location}: "{column}" contains an empty label.')
     return tuple(value)
 
 
-def split_labels(cell: str, separator: str, where: str) -> tuple[str, ...]:
-    """Labels that arrive in one string. Spaces around a label are no part of it; an empty label is an error.
+def split_labels(cell: str, separator: str, location: str) -> tuple[str, ...]:
+    """Split a string into labels, without the spaces around them; raise InputError for an empty label.
 
-    Where the separator is a space, several are as good as one.
+    If the separator is a space, repeated spaces count as one.
     """
     if separator == " ":
         return tuple(label for label in cell.split(" ") if label)
@@ -74,26 +74,30 @@ def split_labels(cell: str, separator: str, where: str) -> tuple[str, ...]:
         return ()
     labels = tuple(label.strip(" ") for label in cell.split(separator))
     if "" in labels:
-        empty = labels.index("") + 1
-        raise InputError(f"{where}: label {empty} of {len(labels)} is empty; labels are separated by {separator!r}")
+        number = labels.index("") + 1
+        raise InputError(
+            f"{location}: Label {number} of {len(labels)} is empty. Labels are separated by {separator!r}."
+        )
     return labels
 
 
-def join_labels(labels: Sequence[str], separator: str, where: str) -> str:
-    """The string that :func:`split_labels` takes apart again; raises InputError for labels it would not give back."""
+def join_labels(labels: Sequence[str], separator: str, location: str) -> str:
+    """Join labels to a string; raise InputError for labels that :func:`split_labels` would not restore."""
     for label in labels:
         if separator in label:
-            raise InputError(f"{where}: the label {brief(label)} has {separator!r} in it, which separates labels")
+            raise InputError(f"{location}: Label {short_repr(label)} contains the label separator, {separator!r}.")
         if not label or label != label.strip(" "):
-            raise InputError(f"{where}: the label {brief(label)} is empty or has spaces around it")
+            raise InputError(f"{location}: Label {short_repr(label)} is empty or begins or ends with a space.")
     return separator.join(labels)
 
 
-def one_line(text: str, where: str, without: str = "") -> str:
-    """A text that a line can hold, as it is; raises InputError for one that it cannot, or that has `without` in it."""
-    for bad in ("\n", *without):
-        if bad in text:
-            raise InputError(f"{where}: {brief(text)} has {bad!r} in it, which this format cannot hold")
+def check_one_line(text: str, location: str, forbidden: str = "") -> str:
+    """Return a text unchanged; raise InputError if it does not fit on one line or contains a forbidden character."""
+    for character in ("\n", *forbidden):
+        if character in text:
+            raise InputError(
+                f"{location}: {short_repr(text)} contains {character!r}, which this format cannot represent."
+            )
     if text.endswith("\r"):
-        raise InputError(f"{where}: {brief(text)} ends with '\\r', which this format cannot hold")
+        raise InputError(f"{location}: {short_repr(text)} ends with '\\r', which this format cannot represent.")
     return text

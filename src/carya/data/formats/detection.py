@@ -1,144 +1,113 @@
-"""Which format a file or folder has: by its suffix, its first line, or what lies in the folder."""
+"""Determine the format of a file or folder from its suffix, its first line, or the files in the folder."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
 
-from carya.data.formats.matrices.pecos import has_matrices, has_raw_texts
-from carya.data.formats.texts.annif import annif_documents, looks_like_annif
-from carya.data.formats.texts.text_files import has_texts
-from carya.data.io.files import PathLike, bare_name, is_standard, shown
+from carya.data.formats.registry import FORMAT_BY_SUFFIX, FORMATS, Content, Format, format_names
+from carya.data.io.files import PathLike, display_name, is_stdio, uncompressed_name
 from carya.errors import InputError, ParameterError
 
 
-@dataclass(frozen=True)
-class Format:
-    """What a format holds, which suffixes say so, and which options its functions take."""
-
-    holds: str
-    suffixes: tuple[str, ...] = ()
-    options: frozenset[str] = frozenset()
-    folder: bool = False
-    written: bool = True
-
-
-_COLUMNS = frozenset({"text_column", "label_column"})
-_SEPARATOR = frozenset({"label_separator"})
-_VOCABULARY = frozenset({"vocabulary"})
-_PART = frozenset({"part", "vocabulary"})
-
-#: All formats by their names.
-FORMATS = {
-    "jsonl": Format("texts", (".jsonl", ".ndjson"), _COLUMNS),
-    "csv": Format("texts", (".csv",), _COLUMNS | _SEPARATOR),
-    "tsv": Format("texts", (".tsv",), _COLUMNS | _SEPARATOR),
-    "parquet": Format("texts", (".parquet", ".pq"), _COLUMNS),
-    "annif": Format("texts"),
-    "annif-folder": Format("texts", (), _VOCABULARY, folder=True, written=False),
-    "pair": Format("texts", (), _SEPARATOR | {"labels"}),
-    "texts": Format("texts", (), _SEPARATOR | _PART, folder=True),
-    "x-transformer": Format("texts", (), _SEPARATOR | _PART, folder=True, written=False),
-    "xmc": Format("features", (".xmc",), _VOCABULARY),
-    "svmlight": Format("features", (".svm", ".svmlight", ".libsvm"), _VOCABULARY),
-    "pecos": Format("features", (), _PART, folder=True),
-}
-
-_BY_SUFFIX = {suffix: name for name, one in FORMATS.items() for suffix in one.suffixes}
-
-
-def format_to_read(path: PathLike, part: str, labels: PathLike | None) -> str:
-    """The name of the format of what is there; raises InputError if it cannot be told."""
-    if labels is not None and not Path(path).is_dir() and Path(bare_name(path)).suffix not in _BY_SUFFIX:
+def detect_format(path: PathLike, part: str, labels: PathLike | None) -> str:
+    """Return the name of the format of existing data; raise InputError if it cannot be determined."""
+    suffix = Path(uncompressed_name(path)).suffix
+    if labels is not None and not Path(path).is_dir() and suffix not in FORMAT_BY_SUFFIX:
         return "pair"
-    if is_standard(path):
-        raise InputError(f"standard input does not tell its format: give one of {_listed()}")
+    if is_stdio(path):
+        raise InputError(f"Standard input requires a format: {_names()}.")
     if Path(path).is_dir():
-        return _of_folder(Path(path), part)
-    suffix = Path(bare_name(path)).suffix
+        return _detect_folder_format(Path(path), part)
     if suffix == ".txt":
         from carya.data.formats.matrices.xmc import looks_like_xmc
 
         if looks_like_xmc(path):
             return "xmc"
         raise InputError(
-            f"{path}: texts in a .txt file need a file of labels (labels=, or --labels); or give the format, one of "
-            f"{_listed()}"
+            f"{path}: Texts in a .txt file require a file of labels (labels= or --labels). For another format, pass "
+            f"its name: {_names()}."
         )
-    if suffix == ".tsv" and looks_like_annif(path):
-        return "annif"
-    return _by_suffix(path, suffix)
+    if suffix == ".tsv":
+        from carya.data.formats.texts.annif import looks_like_annif
+
+        if looks_like_annif(path):
+            return "annif"
+    return _format_of_suffix(path, suffix)
 
 
-def format_to_write(path: PathLike, holds: str, labels: PathLike | None) -> str:
-    """The name of the format that a path asks for; raises InputError if it does not say."""
+def choose_format(path: PathLike, content: Content, labels: PathLike | None) -> str:
+    """Return the name of the format in which to write to a path; raise InputError if the path does not determine it."""
     if labels is not None:
         return "pair"
-    if is_standard(path):
-        raise InputError(f"standard output does not tell a format: give one of {_listed()}")
-    suffix = Path(bare_name(path)).suffix
+    if is_stdio(path):
+        raise InputError(f"Standard output requires a format: {_names(writable=True)}.")
+    suffix = Path(uncompressed_name(path)).suffix
     if Path(path).is_dir() or not suffix or os.fspath(path).endswith("/"):
-        return "texts" if holds == "texts" else "pecos"
+        return "texts" if content == "texts" else "pecos"
     if suffix == ".txt":
-        if holds == "features":
+        if content == "features":
             return "xmc"
-        raise InputError(f"{path}: texts in a .txt file need a file of labels; or give the format, one of {_listed()}")
-    return _by_suffix(path, suffix)
+        raise InputError(
+            f"{path}: Texts in a .txt file require a file of labels (labels= or --to-labels). For another format, pass "
+            f"its name: {_names(writable=True)}."
+        )
+    return _format_of_suffix(path, suffix)
 
 
-def check_format(name: str, path: PathLike, given: dict[str, bool], *, write: bool = False) -> Format:
-    """The format of that name; raises ParameterError for names and options there are not.
+def check_format(name: str, path: PathLike, options: Collection[str], *, write: bool = False) -> Format:
+    """Return the format with this name; raise an error if it does not exist, or does not fit the path or the options.
 
     Parameters
     ----------
     name : str
     path : path
-        What is to be opened or written.
-    given : dict
-        Whether an option was given, by its name.
+        The data to be read or written.
+    options : collection of str
+        The names of the options that the user set.
     write : bool
-        Whether it is to be written.
+        Whether the data is to be written.
     """
-    known = [one for one, found in FORMATS.items() if found.written or not write]
-    if name not in known:
-        raise ParameterError(f"{shown(path)}: the format must be one of {', '.join(known)}; got {name!r}")
+    names = format_names(writable=write)
+    if name not in names:
+        raise ParameterError(f"{display_name(path)}: format must be one of {', '.join(names)}, got {name!r}.")
     form = FORMATS[name]
-    for option, was_given in given.items():
-        if was_given and option not in form.options:
-            raise ParameterError(f"{shown(path)}: the format {name!r} knows no {option}")
-    if name == "pair" and not given["labels"]:
-        raise ParameterError(f"{shown(path)}: the format 'pair' needs labels, the path of a second file")
-    if form.folder and not is_standard(path) and Path(path).exists() and not Path(path).is_dir():
-        raise InputError(f"{path}: the format {name!r} is that of a folder, this is a file")
-    if not form.folder and not is_standard(path) and Path(path).is_dir():
-        raise InputError(f"{path}: the format {name!r} is that of a file, this is a folder")
+    for option in options:
+        if option not in form.options:
+            raise ParameterError(f"{display_name(path)}: The format {name!r} does not support {option}.")
+    if name == "pair" and "labels" not in options:
+        raise ParameterError(f"{display_name(path)}: The format 'pair' requires labels, the path of a second file.")
+    if is_stdio(path):
+        return form
+    if form.is_folder and Path(path).exists() and not Path(path).is_dir():
+        raise InputError(f"{path} is a file, but the format {name!r} requires a folder.")
+    if not form.is_folder and Path(path).is_dir():
+        raise InputError(f"{path} is a folder, but the format {name!r} requires a file.")
     return form
 
 
-def _of_folder(folder: Path, part: str) -> str:
-    if has_texts(folder, part):
-        return "texts"
-    if has_raw_texts(folder, part):
-        return "x-transformer"
-    if has_matrices(folder, part):
-        return "pecos"
-    if annif_documents(folder):
-        return "annif-folder"
-    matrix = {"train": "X.trn.npz", "test": "X.tst.npz"}.get(part, f"X.{part}.npz")
-    wanted = f"{part}.texts.txt, {part}_texts.txt, {matrix}, or *.txt files with *.tsv or *.key beside them"
-    raise InputError(f"{folder}: there is no data of the part {part!r} in it: {wanted}")
+def _detect_folder_format(folder: Path, part: str) -> str:
+    folder_formats = {name: form for name, form in FORMATS.items() if form.is_folder}
+    for name, form in folder_formats.items():
+        if form.load(form.detect)(folder, part):
+            return name
+    short_part = {"train": "trn", "test": "tst"}.get(part, part)
+    expected = [form.folder_file.format(part=part, short_part=short_part) for form in folder_formats.values()]
+    raise InputError(
+        f"{folder} contains no data for part {part!r}. Expected {', '.join(expected[:-1])}, or {expected[-1]}."
+    )
 
 
-def _by_suffix(path: PathLike, suffix: str) -> str:
-    if suffix not in _BY_SUFFIX:
-        known = ", ".join((*_BY_SUFFIX, ".txt"))
+def _format_of_suffix(path: PathLike, suffix: str) -> str:
+    if suffix not in FORMAT_BY_SUFFIX:
+        suffixes = ", ".join((*FORMAT_BY_SUFFIX, ".txt"))
         raise InputError(
-            f"{path}: the suffix tells no format; it may be {known}, with .gz, .xz or .zst. Or give the format, one of "
-            f"{_listed()}"
+            f'{path}: Unknown file type "{suffix}". Use {suffixes}, optionally with .gz, .xz or .zst, or pass a '
+            f"format: {_names()}."
         )
-    return _BY_SUFFIX[suffix]
+    return FORMAT_BY_SUFFIX[suffix]
 
 
-def _listed() -> str:
-    return ", ".join(FORMATS)
+def _names(*, writable: bool = False) -> str:
+    return ", ".join(format_names(writable=writable))

@@ -1,4 +1,4 @@
-"""The files a data folder is made of: each under one of a few names, compressed or not."""
+"""Find the files of a data folder, which can be compressed and can have alternative names."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from pathlib import Path
 from carya.data.io.files import COMPRESSIONS
 from carya.errors import InputError
 
-#: What a data set may be cut into.
+#: The parts of a data set.
 PARTS = ("train", "test", "dev")
 
 
-def piece(folder: Path, names: Iterable[str]) -> Path | None:
-    """The file of the first of these names that is there, with any suffix of a compression; None if there is none.
+def find_file(folder: Path, names: Iterable[str]) -> Path | None:
+    """Return the first existing file of these names, with or without a compression suffix, or None.
 
-    Raises InputError if it is there both compressed and not: they may differ.
+    Raises InputError if a file exists both compressed and uncompressed, because they may differ.
     """
     for name in names:
         suffixes = ("",) if name.endswith((".npz", ".npy")) else ("", *COMPRESSIONS)
-        found = [folder / (name + suffix) for suffix in suffixes if (folder / (name + suffix)).is_file()]
-        if len(found) > 1:
-            raise InputError(f"{folder}: there are both {found[0].name} and {found[1].name}; only one can be meant")
-        if found:
-            return found[0]
+        files = [folder / (name + suffix) for suffix in suffixes if (folder / (name + suffix)).is_file()]
+        if len(files) > 1:
+            raise InputError(f"{folder} contains both {files[0].name} and {files[1].name}. Remove one of them.")
+        if files:
+            return files[0]
     return None
 
 
-def refuse(folder: Path, name: str, but: str = "") -> None:
-    """Raise InputError if a folder has a file that would be taken for one to be written, or together with it.
+def require_file(folder: Path, names: Iterable[str]) -> Path:
+    """Return the first existing file of these names, as :func:`find_file`; raise InputError if none exists."""
+    names = list(names)
+    file = find_file(folder, names)
+    if file is None:
+        raise InputError(f"{folder} contains no {' or '.join(names)}.")
+    return file
+
+
+def check_no_conflict(folder: Path, name: str, *, replaced: str = "") -> None:
+    """Raise InputError if a folder contains a file that would be mistaken for, or read with, a file to be written.
 
     Parameters
     ----------
     folder : Path
     name : str
-        Of the file, without the suffix of a compression.
-    but : str
-        The name that is about to be written, and so may be there.
+        The name of the conflicting file, without a compression suffix.
+    replaced : str
+        The name of the file to be written, which may exist.
     """
-    there = piece(folder, [name])
-    if there is not None and there.name != but:
-        raise InputError(f"{there} is in the way: choose another folder")
-
-
-def needed(folder: Path, names: Iterable[str]) -> Path:
-    """The same; raises InputError if there is none."""
-    names = list(names)
-    found = piece(folder, names)
-    if found is None:
-        raise InputError(f"{folder}: there is no {' or '.join(names)} in it")
-    return found
+    file = find_file(folder, [name])
+    if file is not None and file.name != replaced:
+        raise InputError(f"{file} exists and would conflict with the new files. Choose another folder.")

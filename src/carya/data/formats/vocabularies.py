@@ -1,39 +1,40 @@
-"""Vocabularies from files: one label a line, TSV, Annif's TSV and CSV, and SKOS."""
+"""Read and write vocabularies: one label per line, TSV, Annif's TSV and CSV, and SKOS."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from carya.core.extras import need
-from carya.data.formats.columns import TAB, one_line, quoted
-from carya.data.formats.texts.tables import column, csv_rows, tsv_rows
-from carya.data.io.files import PathLike, bare_name, read_bytes, read_lines, shown, writing_text
+from carya.core.extras import require
+from carya.data.formats.columns import TAB, check_one_line, quote_names
+from carya.data.formats.texts.tables import check_n_fields, csv_rows, find_column, tsv_rows
+from carya.data.io.files import PathLike, display_name, open_text_output, read_bytes, read_lines, uncompressed_name
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
-_RDF = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".xml": "xml"}
-_LANGUAGE = re.compile(r"label_(.+)")
+#: rdflib's names of RDF formats, by suffix.
+_RDF_FORMATS = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".xml": "xml"}
+_NAME_COLUMN = re.compile(r"label_(.+)")
 
-#: An id, its name, and the line they stand on.
-Entry = tuple[str, str, int]
+#: An id, its name, and their line number.
+_Entry = tuple[str, str, int]
 
 
 def read_vocabulary(path: PathLike, *, language: str = "en") -> Vocabulary:
-    r"""The labels a file lists.
+    r"""Read the labels that a file lists.
 
     Parameters
     ----------
     path : path
-        By its suffix: ``.txt``, a label a line, which is its id and its name; ``.tsv``, ``id<TAB>name``, where ids may
-        be in angle brackets and a third field is ignored; ``.csv`` with a column ``uri`` and columns ``label_en``,
-        ``label_fi`` …; ``.ttl``, ``.nt``, ``.rdf`` or ``.xml``, the concepts of a SKOS vocabulary that are not
-        deprecated, in the order of their URIs. All may be compressed.
+        A file, compressed or not, whose suffix selects the format: ``.txt``, one label per line, used as id and name;
+        ``.tsv``, ``id<TAB>name``, where ids can be in angle brackets and a third field is ignored; ``.csv`` with a
+        column ``uri`` and columns ``label_en``, ``label_fi`` …; ``.ttl``, ``.nt``, ``.rdf`` or ``.xml``, the concepts
+        of a SKOS vocabulary that are not deprecated, sorted by URI.
     language : str
-        Which names to take from CSV and SKOS; a label that has none in it is called by its id.
+        The language of the names in CSV and SKOS. A label without a name in this language is named by its id.
 
     Examples
     --------
@@ -45,33 +46,32 @@ def read_vocabulary(path: PathLike, *, language: str = "en") -> Vocabulary:
     >>> vocabulary.ids[1], vocabulary.names[1]
     ('http://a.example/2', 'dog')
     """
-    suffix = Path(bare_name(path)).suffix
-    if suffix in _RDF:
-        ids, names = _skos(path, _RDF[suffix], language)
-        return Vocabulary(ids, names, source=shown(path))
-    entries: Iterator[Entry]
+    suffix = Path(uncompressed_name(path)).suffix
+    if suffix in _RDF_FORMATS:
+        return _read_skos(path, _RDF_FORMATS[suffix], language)
+    entries: Iterator[_Entry]
     match suffix:
         case ".txt":
             entries = ((line.strip(" "), line.strip(" "), number) for number, line in enumerate(read_lines(path), 1))
         case ".tsv":
-            entries = _of_tsv(path)
+            entries = _read_tsv(path)
         case ".csv":
-            entries = _of_csv(path, language)
+            entries = _read_csv(path, language)
         case _:
-            known = ", ".join((".txt", ".tsv", ".csv", *_RDF))
-            raise InputError(f"{shown(path)}: a vocabulary is read from a file that ends with {known}")
-    return _gathered(path, entries)
+            suffixes = ", ".join((".txt", ".tsv", ".csv", *_RDF_FORMATS))
+            raise InputError(f'{display_name(path)}: Unknown vocabulary file type "{suffix}". Use {suffixes}.')
+    return _collect(path, entries)
 
 
 def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool = True) -> None:
-    """Write a vocabulary: a label a line to ``.txt``, else ``<id><TAB>name`` as Annif reads it.
+    """Write a vocabulary: one label per line to ``.txt``, otherwise ``<id><TAB>name``, which Annif reads.
 
     Parameters
     ----------
     path : path
     vocabulary : Vocabulary
     brackets : bool
-        Put ids in angle brackets; otherwise only those that have some themselves.
+        Put all ids in angle brackets; if False, only ids that begin and end with angle brackets themselves.
 
     Examples
     --------
@@ -81,99 +81,106 @@ def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool =
     ...     read_vocabulary(f"{folder}/a.tsv.gz").names
     ['cat', 'dog']
     """
-    with writing_text(path) as write:
-        for number, (one, name) in enumerate(zip(vocabulary.ids, vocabulary.names, strict=True), 1):
-            where = f"{path}, line {number}"
-            for part in (one, name):
-                if not part or part != part.strip(" "):
-                    raise InputError(f"{where}: {part!r} is empty or has spaces around it")
-            if bare_name(path).endswith(".txt"):
-                if one != name:
-                    raise InputError(f"{where}: a .txt file holds no names beside ids: write .tsv")
-                write(one_line(one, where) + "\n")
+    with open_text_output(path) as write:
+        for number, (label_id, name) in enumerate(zip(vocabulary.ids, vocabulary.names, strict=True), 1):
+            location = f"{path}, line {number}"
+            for text in (label_id, name):
+                if not text or text != text.strip(" "):
+                    raise InputError(f"{location}: {text!r} is empty or begins or ends with a space.")
+            if uncompressed_name(path).endswith(".txt"):
+                if label_id != name:
+                    raise InputError(f"{location}: A .txt file cannot store names besides ids. Use .tsv.")
+                write(check_one_line(label_id, location) + "\n")
             else:
-                held = f"<{one}>" if brackets or _in_brackets(one) else one
-                write(f"{one_line(held, where, TAB)}\t{one_line(name, where, TAB)}\n")
+                field = f"<{label_id}>" if brackets or _has_brackets(label_id) else label_id
+                write(f"{check_one_line(field, location, TAB)}\t{check_one_line(name, location, TAB)}\n")
 
 
-def _gathered(path: PathLike, entries: Iterator[Entry]) -> Vocabulary:
+def _collect(path: PathLike, entries: Iterable[_Entry]) -> Vocabulary:
+    """Return the vocabulary of the entries; raise InputError for empty and repeated ids."""
     lines: dict[str, int] = {}
     names = []
-    for one, name, line in entries:
-        if not one:
-            raise InputError(f"{shown(path)}, line {line}: the label is empty")
-        first = lines.setdefault(one, line)
+    for label_id, name, line in entries:
+        if not label_id:
+            raise InputError(f"{display_name(path)}, line {line}: The label is empty.")
+        first = lines.setdefault(label_id, line)
         if first != line:
-            raise InputError(f"{shown(path)}, line {line}: the label {one!r} occurs twice, first on line {first}")
+            raise InputError(
+                f"{display_name(path)}, line {line}: Label {label_id!r} occurs more than once, first on line {first}."
+            )
         names.append(name)
-    return Vocabulary(lines, names, source=shown(path))
+    return Vocabulary(lines, names, source=display_name(path))
 
 
-def _of_tsv(path: PathLike) -> Iterator[Entry]:
+def _read_tsv(path: PathLike) -> Iterator[_Entry]:
     for line, row in tsv_rows(path):
         if len(row) not in (2, 3):
-            where = f"{shown(path)}, line {line}"
-            raise InputError(f"{where}: the number of fields is {len(row)}, it must be 2 (id, name) or 3")
-        one, name = row[0].strip(" "), row[1].strip(" ")
-        one = one[1:-1] if _in_brackets(one) else one
-        yield one, name or one, line
+            raise InputError(f"{display_name(path)}, line {line}: Expected 2 fields (id, name) or 3, got {len(row)}.")
+        label_id, name = row[0].strip(" "), row[1].strip(" ")
+        label_id = label_id[1:-1] if _has_brackets(label_id) else label_id
+        yield label_id, name or label_id, line
 
 
-def _in_brackets(one: str) -> bool:
-    return one.startswith("<") and one.endswith(">")
+def _has_brackets(label_id: str) -> bool:
+    return label_id.startswith("<") and label_id.endswith(">")
 
 
-def _of_csv(path: PathLike, language: str) -> Iterator[Entry]:
+def _read_csv(path: PathLike, language: str) -> Iterator[_Entry]:
     rows = csv_rows(path)
     line, header = next(rows, (1, []))
-    where = f"{shown(path)}, line {line}"
-    ids = column(header, "uri", where)
+    location = f"{display_name(path)}, line {line}"
+    id_index = find_column(header, "uri", location)
     if f"label_{language}" not in header:
-        there = [found[1] for name in header if (found := _LANGUAGE.fullmatch(name))]
-        raise InputError(f'{where}: there are no names in the language "{language}", only in {quoted(there) or "none"}')
-    names = column(header, f"label_{language}", where)
+        languages = [match[1] for name in header if (match := _NAME_COLUMN.fullmatch(name))]
+        raise _missing_language(location, language, languages)
+    name_index = find_column(header, f"label_{language}", location)
     for number, row in rows:
-        if len(row) != len(header):
-            counted = f"the number of fields is {len(row)}, in the header it is {len(header)}"
-            raise InputError(f"{shown(path)}, line {number}: {counted}")
-        yield row[ids], row[names] or row[ids], number
+        check_n_fields(row, header, f"{display_name(path)}, line {number}")
+        yield row[id_index], row[name_index] or row[id_index], number
 
 
-def _skos(path: PathLike, form: str, language: str) -> tuple[list[str], list[str]]:
-    rdflib = need("rdflib", "skos", shown(path))
+def _read_skos(path: PathLike, rdf_format: str, language: str) -> Vocabulary:
+    rdflib = require("rdflib", extra="skos", purpose=display_name(path))
     graph = rdflib.Graph()
+    content = read_bytes(path)
     try:
-        graph.parse(io.BytesIO(read_bytes(path)), format=form)
-    except InputError:
-        raise
-    except Exception as error:  # the parsers of rdflib have no common error
-        raise InputError(f"{shown(path)}{_line_of(error)}: not {form}: {_first_line(error)}") from None
+        graph.parse(io.BytesIO(content), format=rdf_format)
+    except Exception as error:  # rdflib's parsers have no common exception
+        raise InputError(
+            f"{display_name(path)}{_error_line(error)}: Invalid {rdf_format}: {_error_message(error)}."
+        ) from None
     skos, owl = rdflib.namespace.SKOS, rdflib.namespace.OWL
-    named: dict[str, str] = {}
+    names: dict[str, str] = {}
     languages = set()
     for concept in graph.subjects(rdflib.namespace.RDF.type, skos.Concept, unique=True):
         if not isinstance(concept, rdflib.URIRef) or graph.value(concept, owl.deprecated) == rdflib.Literal(True):
             continue
-        found = [one for one in graph.objects(concept, skos.prefLabel) if isinstance(one, rdflib.Literal)]
-        labels = {one.language: str(one) for one in sorted(found, reverse=True)}  # of two, the first in the alphabet
-        languages |= {one for one in labels if one}
-        named[str(concept)] = labels.get(language) or labels.get(None) or str(concept)
-    if not named:
-        raise InputError(f"{shown(path)}: there is no skos:Concept in it")
+        literals = [name for name in graph.objects(concept, skos.prefLabel) if isinstance(name, rdflib.Literal)]
+        # Of several names in a language, the alphabetically first one is kept.
+        by_language = {name.language: str(name) for name in sorted(literals, reverse=True)}
+        languages |= {key for key in by_language if key}
+        names[str(concept)] = by_language.get(language) or by_language.get(None) or str(concept)
+    if not names:
+        raise InputError(f"{display_name(path)} contains no skos:Concept.")
     if languages and language not in languages:
-        there = quoted(sorted(languages))
-        raise InputError(f'{shown(path)}: there are no names in the language "{language}", only in {there}')
-    ids = sorted(named)
-    return ids, [named[one] for one in ids]
+        raise _missing_language(display_name(path), language, sorted(languages))
+    ids = sorted(names)
+    return Vocabulary(ids, [names[label_id] for label_id in ids], source=display_name(path))
 
 
-def _line_of(error: Any) -> str:
-    """Where the error lies, if it tells: Turtle counts lines from 0, XML from 1."""
+def _missing_language(location: str, language: str, languages: list[str]) -> InputError:
+    available = f"The languages are {quote_names(languages)}." if languages else "There are no names in any language."
+    return InputError(f'{location}: There are no names in the language "{language}". {available}')
+
+
+def _error_line(error: Any) -> str:
+    """Return the line of a parser error, if known; Turtle counts lines from 0, XML from 1."""
     if isinstance(getattr(error, "lines", None), int):
         return f", line {error.lines + 1}"
     return f", line {error.getLineNumber()}" if hasattr(error, "getLineNumber") else ""
 
 
-def _first_line(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
+    """Return the first line of the message of a parser error, without a period."""
     message = getattr(error, "message", None) or (error.getMessage() if hasattr(error, "getMessage") else str(error))
-    return str(message).strip().partition("\n")[0]
+    return str(message).strip().partition("\n")[0].removesuffix(".")

@@ -1,1 +1,1 @@
-"""Reading and writing files: compression, matrices, atomic folders."""
+"""Files: compressed text, matrices, and folders that are written atomically."""

@@ -1,76 +1,75 @@
-"""Folders that are written whole or not at all."""
+"""Write data folders atomically, without replacing folders that contain anything else."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from carya.core.storage import move_into_place
+from carya.core.atomic import replace_folder, temporary_sibling
 from carya.errors import SaveError
 
 
 @contextmanager
-def new_folder(path: str | os.PathLike[str], ours: Container[str]) -> Iterator[Path]:
-    """A folder beside the wanted place, renamed to it at the end; after an error or Ctrl-C nothing is left.
+def atomic_folder(path: str | os.PathLike[str], own_files: Container[str]) -> Iterator[Path]:
+    """Create a temporary folder that is renamed to `path` at the end; after an error or Ctrl-C nothing is left.
 
     Parameters
     ----------
     path : path
-        Where the folder will be. What is there already is replaced only if it holds nothing but ``ours``.
-    ours : container of str
-        Names of files that a data set of this kind has.
+        The final path. An existing folder is replaced only if it contains nothing but `own_files`.
+    own_files : container of str
+        The file names of a data set of this kind.
 
     Examples
     --------
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     with new_folder(f"{place}/set", {"x.txt"}) as folder:
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     with atomic_folder(f"{parent}/set", {"x.txt"}) as folder:
     ...         _ = (folder / "x.txt").write_text("hello")
-    ...     os.listdir(place), os.listdir(f"{place}/set")
+    ...     os.listdir(parent), os.listdir(f"{parent}/set")
     (['set'], ['x.txt'])
     """
-    place = Path(os.path.abspath(path))  # noqa: PTH100  (resolve() would follow links)
-    check_place(place, ours)
-    beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    target = Path(os.path.abspath(path))  # noqa: PTH100  (resolve() would follow links)
+    check_replaceable(target, own_files)
+    temporary = temporary_sibling(target)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        beside.mkdir()
+        temporary.mkdir(parents=True)
     except OSError as error:
-        raise SaveError(f"{path} cannot be written: {error.strerror}") from None
+        raise SaveError(f"{path} cannot be written: {error.strerror}.") from None
     try:
-        yield beside
-        _put(beside, place, ours)
+        yield temporary
+        _publish(temporary, target, own_files)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _put(beside: Path, place: Path, ours: Container[str]) -> None:
+def check_replaceable(path: str | os.PathLike[str], own_files: Container[str]) -> None:
+    """Raise SaveError if something exists at the path other than a folder that contains only `own_files`.
+
+    >>> check_replaceable("/nonexistent/folder", ())
+    """
+    target = Path(path)
+    if not target.name:
+        raise SaveError(f"{path} cannot hold a data set. Pass the path of a folder.")
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise SaveError(f"{path} exists and is not a folder.")
+    if target.is_dir():
+        foreign = sorted(entry.name for entry in target.iterdir() if entry.name not in own_files)
+        if foreign:
+            raise SaveError(
+                f"{path} exists and contains {foreign[0]!r}, which is not part of this kind of data set. It was left "
+                "unchanged."
+            )
+
+
+def _publish(temporary: Path, target: Path, own_files: Container[str]) -> None:
     try:
-        check_place(place, ours)
-        move_into_place(beside, place)
+        check_replaceable(target, own_files)
+        replace_folder(temporary, target)
     except OSError as error:
         if isinstance(error, SaveError):
             raise
-        raise SaveError(f"{place} cannot be written: {error.strerror or error}") from None
-
-
-def check_place(path: str | os.PathLike[str], ours: Container[str]) -> None:
-    """Refuse a place where something else is.
-
-    >>> check_place("/nowhere/at/all", ())
-    """
-    place = Path(path)
-    if not place.name:
-        raise SaveError(f"{path} is not a place for a data set: give the path of a folder")
-    if place.is_symlink() or (place.exists() and not place.is_dir()):
-        raise SaveError(f"{path} exists and is not a folder")
-    if place.is_dir():
-        foreign = sorted(entry.name for entry in place.iterdir() if entry.name not in ours)
-        if foreign:
-            raise SaveError(
-                f"{path} exists and holds {foreign[0]!r}, which is no part of such a data set; it is left alone"
-            )
+        raise SaveError(f"{target} cannot be written: {error.strerror or error}.") from None

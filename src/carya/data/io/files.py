@@ -1,7 +1,7 @@
-r"""Lines of text and bytes from files, compressed or not, and into them; all formats read and write by these functions.
+r"""Read and write text and bytes in files, compressed or not. All data formats use these functions.
 
-The suffix of a path says how it is compressed: ``.gz``, ``.xz``, ``.zst``, or not at all. ``-`` is standard input or
-output. Text is UTF-8, and a line ends with ``\n`` or ``\r\n`` and nothing else.
+The suffix of a path selects the compression: ``.gz``, ``.xz`` or ``.zst``; any other suffix means none. ``-`` is
+standard input or output. Text is UTF-8, and only ``\n`` and ``\r\n`` end a line.
 """
 
 from __future__ import annotations
@@ -12,103 +12,111 @@ import io
 import itertools
 import lzma
 import os
-import secrets
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from carya.core.extras import need
+from carya.core.atomic import atomic_file
+from carya.core.extras import require
 from carya.data.io.zstd import ZstdReader
 from carya.errors import InputError, SaveError
 
-#: Anything that names a file.
+#: The path of a file.
 PathLike = str | os.PathLike[str]
 
 #: The suffixes of compressed files.
 COMPRESSIONS = (".gz", ".xz", ".zst")
 
-_BUFFER = 1 << 18
-_BOM = b"\xef\xbb\xbf"
-_STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
-_FAST = 6  # as the gzip command; Python's default takes twice the time for 1 % of the bytes
+_BUFFER_SIZE = 1 << 18
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_STDIN, _STDOUT = 0, 1
+_GZIP_LEVEL = 6  # as the gzip command; Python's default (9) takes twice the time to save 1 % of the bytes
 
 
-def is_standard(path: PathLike) -> bool:
-    """Whether a path means standard input or output."""
+def is_stdio(path: PathLike) -> bool:
+    """Return whether a path means standard input or output."""
     return os.fspath(path) == "-"
 
 
-def shown(path: PathLike) -> str:
-    """What messages call a file to be read."""
-    return "standard input" if is_standard(path) else os.fspath(path)
+def display_name(path: PathLike) -> str:
+    """Return the name of an input file for error messages."""
+    return "standard input" if is_stdio(path) else os.fspath(path)
 
 
-def bare_name(path: PathLike) -> str:
-    """The name of a file without its folder and without the suffix of a compression.
+def uncompressed_name(path: PathLike) -> str:
+    """Return the name of a file without its folder and without a compression suffix.
 
     Examples
     --------
-    >>> bare_name("sets/train.jsonl.gz")
+    >>> uncompressed_name("sets/train.jsonl.gz")
     'train.jsonl'
     """
-    name = Path(path).name
-    return name.removesuffix(_compression(path))
+    return Path(path).name.removesuffix(_compression(path))
 
 
-def read_lines(path: PathLike, *, ends: bool = False) -> Iterator[str]:
-    """The lines of a text, one after the other, without what ends them; with it if `ends`.
+def read_lines(path: PathLike, *, keep_ends: bool = False) -> Iterator[str]:
+    """Yield the lines of a text file; lines of a stream are yielded as soon as they arrive.
 
-    A byte order mark at the start is no part of the text. Bytes that are no UTF-8 raise InputError with the line. Lines
-    of a stream are given as soon as they have come.
+    A byte order mark at the beginning is ignored.
+
+    Parameters
+    ----------
+    path : path
+    keep_ends : bool
+        Whether lines include their line ends.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or at the first line that is not valid UTF-8.
     """
-    with _opened(path) as stream:
-        before = 0  # lines
-        begun: list[bytes] = []  # pieces of a line
-        mark = _BOM
-        for piece in itertools.chain(_pieces(path, lambda: stream.read1(_BUFFER)), [b""]):
-            end = piece.rfind(b"\n") + 1
-            if piece and not end:
-                begun.append(piece)
+    with _open_input(path) as stream:
+        n_lines = 0
+        partial_line: list[bytes] = []
+        mark = _BYTE_ORDER_MARK
+        for chunk in itertools.chain(_chunks(path, lambda: stream.read1(_BUFFER_SIZE)), [b""]):
+            end = chunk.rfind(b"\n") + 1
+            if chunk and not end:
+                partial_line.append(chunk)
                 continue
-            block = b"".join([*begun, piece[:end]])
-            begun = [piece[end:]]
+            block = b"".join([*partial_line, chunk[:end]])
+            partial_line = [chunk[end:]]
             if block:
-                lines = _lines(block.removeprefix(mark), ends, path, before)
+                for lines in _decode_lines(block.removeprefix(mark), keep_ends, path, n_lines):
+                    n_lines += len(lines)
+                    yield from lines
                 mark = b""
-                for lines_read in lines:
-                    before += len(lines_read)
-                    yield from lines_read
 
 
-def _lines(block: bytes, ends: bool, path: PathLike, before: int) -> Iterator[list[str]]:
-    """The lines of a block, all at once; if it is no UTF-8 those before the one that is wrong."""
-    bad = None
+def _decode_lines(block: bytes, keep_ends: bool, path: PathLike, n_lines: int) -> Iterator[list[str]]:
+    """Yield the lines of a block as one list; before a UTF-8 error, yield the lines that precede it."""
+    problem = None
     try:
         text = block.decode()
     except UnicodeDecodeError as error:
         start = block.rfind(b"\n", 0, error.start) + 1
-        bad = f"not UTF-8: byte 0x{block[error.start]:02x} at position {error.start - start + 1}"
+        problem = f"Invalid UTF-8: byte 0x{block[error.start]:02x} at position {error.start - start + 1}."
         text = block[:start].decode()
     lines = text.split("\n")
-    last = lines.pop()  # what follows the last end: nothing, unless the file ends without one
-    if ends:
+    last = lines.pop()  # empty, unless the file ends without a line end
+    if keep_ends:
         lines = [line + "\n" for line in lines]
     elif "\r" in text:
         lines = [line.removesuffix("\r") for line in lines]
     yield [*lines, last] if last else lines
-    if bad is not None:
-        raise InputError(f"{shown(path)}, line {before + len(lines) + 1}: {bad}")
+    if problem is not None:
+        raise InputError(f"{display_name(path)}, line {n_lines + len(lines) + 1}: {problem}")
 
 
 def read_blocks(path: PathLike, size: int = 1 << 19) -> Iterator[bytes]:
-    """Whole lines, many at once: about `size` bytes, the last line ended as well."""
-    with _opened(path) as stream:
+    """Yield blocks of complete lines, about `size` bytes each; a missing line end at the end of the file is added."""
+    with _open_input(path) as stream:
         block = b""
-        mark = _BOM  # before the first line only
-        for piece in _pieces(path, lambda: stream.read(size)):
-            block += piece
+        mark = _BYTE_ORDER_MARK
+        for chunk in _chunks(path, lambda: stream.read(size)):
+            block += chunk
             end = block.rfind(b"\n") + 1
             if end:
                 yield block[:end].removeprefix(mark)
@@ -118,47 +126,52 @@ def read_blocks(path: PathLike, size: int = 1 << 19) -> Iterator[bytes]:
 
 
 def read_bytes(path: PathLike) -> bytes:
-    """All of a file."""
-    with _opened(path) as stream:
-        return b"".join(_pieces(path, lambda: stream.read(_BUFFER)))
+    """Return the decompressed content of a file."""
+    with _open_input(path) as stream:
+        return b"".join(_chunks(path, lambda: stream.read(_BUFFER_SIZE)))
 
 
 @contextmanager
-def writing(path: PathLike) -> Iterator[BinaryIO]:
-    """A file to write bytes into; what the path names changes when all is written, or not at all.
+def open_output(path: PathLike) -> Iterator[BinaryIO]:
+    """Open a file for writing bytes; an existing file is replaced atomically at the end.
 
-    Raises SaveError if the place cannot be written to.
+    Raises
+    ------
+    SaveError
+        If the path cannot be written.
     """
     try:
         with contextlib.ExitStack() as stack:
-            if is_standard(path) or (Path(path).exists() and not Path(path).is_file()):  # a pipe, a device
-                target = stack.enter_context(_to_stream(path))
+            if is_stdio(path) or (Path(path).exists() and not Path(path).is_file()):  # a pipe or a device
+                target = stack.enter_context(_open_stream(path))
             else:
-                target = stack.enter_context(_to_sibling(Path(os.path.realpath(path))))
-            yield stack.enter_context(_compressing(path, target))
+                target = stack.enter_context(atomic_file(Path(os.path.realpath(path))))
+            yield stack.enter_context(_compress(path, target))
     except OSError as error:
         if isinstance(error, (SaveError, BrokenPipeError)):
             raise
-        name = "standard output" if is_standard(path) else os.fspath(path)
-        raise SaveError(f"{name}: {error.strerror or error}") from error
+        name = "standard output" if is_stdio(path) else os.fspath(path)
+        raise SaveError(f"{name}: {error.strerror or error}.") from error
 
 
 @contextmanager
-def writing_text(path: PathLike) -> Iterator[Callable[[str], object]]:
-    """A function that writes text to a file as UTF-8; the file is as in :func:`writing`."""
-    with writing(path) as stream:
-        first = True
+def open_text_output(path: PathLike) -> Iterator[Callable[[str], object]]:
+    """Yield a function that writes text to a file as UTF-8; see :func:`open_output`."""
+    with open_output(path) as stream:
+        is_empty = True
 
         def write(text: str) -> None:
-            nonlocal first
+            nonlocal is_empty
             try:
                 raw = text.encode()
             except UnicodeEncodeError as error:
-                lone = text[error.start].encode("unicode-escape").decode()
-                raise InputError(f"{os.fspath(path)}: half a character, {lone}, cannot be written as UTF-8") from None
-            if first and raw.startswith(_BOM):
-                stream.write(_BOM)  # readers drop one
-            first = first and not raw
+                surrogate = text[error.start].encode("unicode-escape").decode()
+                raise InputError(
+                    f"{os.fspath(path)}: The text contains a lone surrogate, {surrogate}, which UTF-8 cannot encode."
+                ) from None
+            if is_empty and raw.startswith(_BYTE_ORDER_MARK):
+                stream.write(_BYTE_ORDER_MARK)  # readers ignore the first one
+            is_empty = is_empty and not raw
             stream.write(raw)
 
         yield write
@@ -169,80 +182,71 @@ def _compression(path: PathLike) -> str:
     return suffix if suffix in COMPRESSIONS else ""
 
 
+def _zstandard(path: PathLike) -> Any:
+    return require("zstandard", extra="zstd", purpose=os.fspath(path))
+
+
 @contextmanager
-def _opened(path: PathLike) -> Iterator[Any]:
+def _open_input(path: PathLike) -> Iterator[Any]:
+    """Open a file for reading decompressed bytes."""
     try:
-        place = _STANDARD_INPUT if is_standard(path) else path
-        opened = open(place, "rb", buffering=_BUFFER, closefd=not is_standard(path))  # noqa: SIM115
+        file = open(_STDIN if is_stdio(path) else path, "rb", buffering=_BUFFER_SIZE, closefd=not is_stdio(path))  # noqa: SIM115
     except OSError as error:
-        raise InputError(f"{shown(path)}: {error.strerror or error}") from None
-    with opened as file:
-        if not _compression(path):
-            yield file  # no second buffer: that would wait until it is full
-            return
-        stream: Any = file
+        raise InputError(f"{display_name(path)}: {error.strerror or error}.") from None
+    with file:
+        stream: Any
         match _compression(path):
             case ".gz":
                 stream = gzip.GzipFile(fileobj=file)
             case ".xz":
                 stream = lzma.LZMAFile(file)  # noqa: SIM115
             case ".zst":
-                stream = ZstdReader(file, need("zstandard", "zstd", os.fspath(path)))
-        with io.BufferedReader(stream, _BUFFER) as buffered:
+                stream = ZstdReader(file, _zstandard(path))
+            case _:
+                yield file  # without a second buffer, which would delay the lines of a stream until it is full
+                return
+        with io.BufferedReader(stream, _BUFFER_SIZE) as buffered:
             yield buffered
 
 
-def _pieces(path: PathLike, read: Callable[[], bytes]) -> Iterator[bytes]:
-    """What `read` gives until it gives nothing; what it raises becomes an InputError."""
-    broken: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+def _chunks(path: PathLike, read: Callable[[], bytes]) -> Iterator[bytes]:
+    """Yield what `read` returns until it returns nothing; convert its exceptions to InputError."""
+    decompression_errors: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, gzip.BadGzipFile)
     if _compression(path) == ".zst":
-        broken += (need("zstandard", "zstd", os.fspath(path)).ZstdError,)
+        decompression_errors += (_zstandard(path).ZstdError,)
     while True:
         try:
-            piece = read()
+            chunk = read()
         except EOFError:
-            raise InputError(f"{shown(path)}: the file ends in the midst of its compressed data") from None
-        except broken:
-            raise InputError(f"{shown(path)}: damaged, or no {_compression(path)} file") from None
+            raise InputError(f"{display_name(path)}: The compressed data is truncated.") from None
+        except decompression_errors:
+            raise InputError(f"{display_name(path)}: Damaged, or not a {_compression(path)} file.") from None
         except OSError as error:
-            raise InputError(f"{shown(path)}: {error.strerror or error}") from None
-        if not piece:
+            raise InputError(f"{display_name(path)}: {error.strerror or error}.") from None
+        if not chunk:
             return
-        yield piece
+        yield chunk
 
 
 @contextmanager
-def _to_stream(path: PathLike) -> Iterator[BinaryIO]:
-    place: Any = _STANDARD_OUTPUT if is_standard(path) else path
-    with open(place, "wb", closefd=not is_standard(path)) as stream:
+def _open_stream(path: PathLike) -> Iterator[BinaryIO]:
+    """Open standard output, a pipe or a device, none of which can be replaced atomically."""
+    target: Any = _STDOUT if is_stdio(path) else path
+    with open(target, "wb", closefd=not is_stdio(path)) as stream:
         yield stream
 
 
 @contextmanager
-def _to_sibling(place: Path) -> Iterator[BinaryIO]:
-    """A file beside its place, moved there when it is whole and removed when it is not."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    beside = place.parent / f".{place.name}.{secrets.token_hex(8)}.tmp"
-    try:
-        with beside.open("xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(place)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-@contextmanager
-def _compressing(path: PathLike, target: BinaryIO) -> Iterator[BinaryIO]:
+def _compress(path: PathLike, target: BinaryIO) -> Iterator[BinaryIO]:
+    """Yield a stream that compresses what is written to it as the suffix of the path requires."""
     stream: Any
     match _compression(path):
-        case ".gz":  # no name and no time in it: same data, same bytes
-            stream = gzip.GzipFile("", "wb", _FAST, target, mtime=0)
+        case ".gz":  # without file name and time, so that the same data results in the same bytes
+            stream = gzip.GzipFile("", "wb", _GZIP_LEVEL, target, mtime=0)
         case ".xz":
             stream = lzma.LZMAFile(target, "wb")  # noqa: SIM115
         case ".zst":
-            compressor = need("zstandard", "zstd", os.fspath(path)).ZstdCompressor(write_checksum=True)
+            compressor = _zstandard(path).ZstdCompressor(write_checksum=True)
             stream = compressor.stream_writer(target, closefd=False)
         case _:
             yield target

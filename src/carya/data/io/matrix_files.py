@@ -1,4 +1,4 @@
-"""Matrices from files."""
+"""Read matrices from ``.npz`` and ``.npy`` files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from carya.errors import InputError
 
 
 def read_matrix(path: str | os.PathLike[str]) -> Any:
-    """A sparse matrix from an ``.npz`` file that SciPy wrote, or an array from an ``.npy`` file that NumPy wrote.
+    """Read a sparse matrix from SciPy's ``.npz`` format or an array from NumPy's ``.npy`` format, without validation.
 
     Examples
     --------
@@ -28,16 +28,16 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
     ...     read_matrix(f"{folder}/x.npy").shape
     (2, 2)
     """
-    place = Path(path)
+    file = Path(path)
     try:
-        match place.suffix:
+        match file.suffix:
             case ".npz":
-                return sp.load_npz(place)  # as it is: whoever takes it checks it before it is converted
+                return sp.load_npz(file)
             case ".npy":
-                array: NDArray[Any] = np.load(place, allow_pickle=False)
+                array: NDArray[Any] = np.load(file, allow_pickle=False)
                 return array
     except OSError as error:
-        raise InputError(f"{place}: {error.strerror or error}") from None
+        raise InputError(f"{file}: {error.strerror or error}.") from None
     except (
         ValueError,
         KeyError,
@@ -47,27 +47,31 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
-        raise InputError(f"{place} does not hold a matrix: {error}") from None
-    raise InputError(f"{place}: matrices are read from .npz files of SciPy and .npy files of NumPy")
+        reason = str(error).partition(". ")[0].removesuffix(".")  # without NumPy's advice to allow pickles
+        raise InputError(f"{file} does not contain a matrix: {reason}.") from None
+    raise InputError(f'{file}: Unknown matrix file type "{file.suffix}". Use .npz (SciPy) or .npy (NumPy).')
 
 
 def read_labels(path: str | os.PathLike[str]) -> Csr:
-    """Labels, rows x labels, from such a file; raises InputError if they are no labels."""
-    return _plain_ones(Path(path)) or validation.labels(read_matrix(path), os.fspath(path))
+    """Read a label matrix, rows x labels, from an ``.npz`` or ``.npy`` file; raise InputError if it is invalid."""
+    return _read_binary_csr(Path(path)) or validation.check_labels(read_matrix(path), os.fspath(path))
 
 
-def _plain_ones(place: Path) -> Csr | None:
-    """The matrix of a file that holds sorted rows of ones, as most do: SciPy takes longer to import than to read it."""
-    if place.suffix != ".npz":
+def _read_binary_csr(file: Path) -> Csr | None:
+    """Read a CSR matrix of ones without SciPy, which takes longer to import than such a file takes to read.
+
+    Returns None for any other file, including damaged ones, for which the complete reader reports the error.
+    """
+    if file.suffix != ".npz":
         return None
     try:
-        with np.load(place, allow_pickle=False) as held:
-            if held["format"].item() != b"csr" or not (held["data"] == 1).all():
+        with np.load(file, allow_pickle=False) as arrays:
+            if arrays["format"].item() != b"csr" or not (arrays["data"] == 1).all():
                 return None
-            indptr, indices = held["indptr"].astype(np.int64), held["indices"].astype(np.int32)
-            rows, cols = held["shape"].tolist()
-            if indptr.size != rows + 1 or not np.array_equal(indices, held["indices"]):
+            indptr, indices = arrays["indptr"].astype(np.int64), arrays["indices"].astype(np.int32)
+            n_rows, n_columns = arrays["shape"].tolist()
+            if indptr.size != n_rows + 1 or not np.array_equal(indices, arrays["indices"]):
                 return None
-            return Csr.of(indptr, indices, np.ones(indices.size, np.float32), cols, str(place))
+            return Csr.of(indptr, indices, np.ones(indices.size, np.float32), n_columns, str(file))
     except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error):
-        return None  # whoever reads it in full says what is wrong
+        return None

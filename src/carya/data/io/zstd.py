@@ -1,16 +1,18 @@
-"""A Zstandard stream that notices when its file ends too early; the reader of the package takes that for the end."""
+"""Zstandard streams. Unlike the reader of the zstandard package, this one detects truncated files."""
 
 from __future__ import annotations
 
 import io
 from typing import Any, BinaryIO
 
-_CHUNK = 1 << 12  # all that it holds is decompressed in one step
-_LARGEST_WINDOW = 1 << 31  # what `zstd --long=31` writes
+_CHUNK_SIZE = 1 << 12  # small, because one step decompresses the whole chunk
+_MAX_WINDOW_SIZE = 1 << 31  # the largest that the zstd command writes (--long=31)
 
 
 class ZstdReader(io.RawIOBase):
-    """The content of a .zst file of one frame or several; raises EOFError where a frame is cut short.
+    """A stream over the decompressed content of a .zst file of one or more frames.
+
+    Raises EOFError where a frame is truncated.
 
     Parameters
     ----------
@@ -22,24 +24,24 @@ class ZstdReader(io.RawIOBase):
 
     def __init__(self, file: BinaryIO, package: Any) -> None:
         self._file = file
-        self._decompressor = package.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
+        self._decompressor = package.ZstdDecompressor(max_window_size=_MAX_WINDOW_SIZE)
         self._frame: Any = None
         self._compressed = b""
         self._content = memoryview(b"")
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def close(self) -> None:
-        """Close the file as well."""
+        """Close the reader and the file."""
         self._file.close()
         super().close()
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as one step of decompression goes; 0 at the end."""
+        """Fill a buffer with at most one step of decompression; return the number of bytes, 0 at the end."""
         while not self._content:
-            self._compressed = self._compressed or self._file.read(_CHUNK)
+            self._compressed = self._compressed or self._file.read(_CHUNK_SIZE)
             if not self._compressed:
                 if self._frame is not None:
                     raise EOFError
@@ -49,7 +51,7 @@ class ZstdReader(io.RawIOBase):
             self._compressed = b""
             if self._frame.eof:
                 self._compressed, self._frame = self._frame.unused_data, None
-        taken = min(len(buffer), len(self._content))
-        buffer[:taken] = self._content[:taken]
-        self._content = self._content[taken:]
-        return taken
+        size = min(len(buffer), len(self._content))
+        buffer[:size] = self._content[:size]
+        self._content = self._content[size:]
+        return size

@@ -1,1 +1,1 @@
-"""Generated data with known structure, in the sizes of published data sets."""
+"""Synthetic data with known structure, also in the sizes of published data sets."""

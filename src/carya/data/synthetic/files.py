@@ -1,4 +1,4 @@
-"""Generated worlds as folders: matrices under the names that libpecos uses, or texts and labels."""
+"""Write synthetic data to folders: matrices, named as in libpecos, or texts and labels."""
 
 from __future__ import annotations
 
@@ -10,94 +10,97 @@ import scipy.sparse as sp
 
 from carya.core.progress import Progress, Report
 from carya.data.io import text_dataset
-from carya.data.io.csr_writer import CsrFile
-from carya.data.synthetic.topic_model import TopicWorld
+from carya.data.io.csr_writer import CsrWriter
+from carya.data.synthetic.topic_model import TopicModel
 
-_PARTS = {"train": "trn", "test": "tst"}
+_SHORT_PARTS = {"train": "trn", "test": "tst"}
 
-#: The files of a folder of matrices.
-MATRICES = frozenset(f"{what}.{short}.npz" for what in "XY" for short in _PARTS.values()) | {"README.md"}
+#: The names of all files of a folder of matrices.
+MATRIX_FILE_NAMES = frozenset(f"{symbol}.{short}.npz" for symbol in "XY" for short in _SHORT_PARTS.values()) | {
+    "README.md"
+}
 
 _Block = tuple[sp.csr_array, sp.csr_array]
 
 
-def write_matrices(world: TopicWorld, folder: Path, progress: Progress | None = None) -> dict[str, float]:
-    """Write ``{X,Y}.{trn,tst}.npz``, a block of rows at a time; gives measured sizes.
+def write_matrices(model: TopicModel, folder: Path, progress: Progress | None = None) -> dict[str, float]:
+    """Write ``{X,Y}.{trn,tst}.npz`` block by block; return the numbers of rows, features and labels.
 
     Examples
     --------
     >>> import tempfile
-    >>> world = TopicWorld(100, 10, 500, 30, labels_per_row=2, features_per_row=20)
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     sizes = write_matrices(world, Path(place))
+    >>> model = TopicModel(100, 10, 500, 30, labels_per_row=2, features_per_row=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sizes = write_matrices(model, Path(folder))
     >>> sizes["train_rows"], sizes["features"], sizes["labels"]
     (100, 500, 30)
     """
-    entries = np.zeros(2, np.int64)
-    for part, short in _PARTS.items():
+    n_entries = np.zeros(2, np.int64)
+    for part, short in _SHORT_PARTS.items():
         with (
             (progress or Progress()).stage(f"write {part} rows") as report,
-            CsrFile(folder / f"X.{short}.npz", world.n_features) as features,
-            CsrFile(folder / f"Y.{short}.npz", world.n_labels) as labels,
+            CsrWriter(folder / f"X.{short}.npz", model.n_features) as x_writer,
+            CsrWriter(folder / f"Y.{short}.npz", model.n_labels) as y_writer,
         ):
-            for X, Y in _told(world.blocks(part), world.n_rows(part), report):
-                features.append(X)
-                labels.append(Y)
-                entries += X.nnz, Y.nnz
-    return _sizes(world, entries)
+            for X, Y in _report_rows(model.blocks(part), model.n_rows(part), report):
+                x_writer.append(X)
+                y_writer.append(Y)
+                n_entries += X.nnz, Y.nnz
+    return _summary(model, n_entries)
 
 
-def write_texts(world: TopicWorld, folder: Path, progress: Progress | None = None) -> dict[str, float]:
-    """Write rows as texts of made-up words and labels as names, a block of rows at a time; gives measured sizes.
+def write_texts(model: TopicModel, folder: Path, progress: Progress | None = None) -> dict[str, float]:
+    """Write rows as texts of pseudowords, with label names, block by block; return the same as `write_matrices`.
 
     Examples
     --------
     >>> import tempfile
-    >>> world = TopicWorld(100, 10, 500, 30, labels_per_row=2, features_per_row=20)
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     _ = write_texts(world, Path(place))
-    ...     sorted(path.name for path in Path(place).iterdir())[:2]
+    >>> model = TopicModel(100, 10, 500, 30, labels_per_row=2, features_per_row=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_texts(model, Path(folder))
+    ...     sorted(path.name for path in Path(folder).iterdir())[:2]
     ['label_names.txt.gz', 'test.labels.txt.gz']
     """
-    words = np.array([world.word(column) for column in range(world.n_features)])
-    names = [world.label_name(label) for label in range(world.n_labels)]
+    words = np.array([model.word(column) for column in range(model.n_features)])
+    names = [model.label_name(label) for label in range(model.n_labels)]
     text_dataset.write_lines(folder / "label_names.txt.gz", names)
-    entries = np.zeros(2, np.int64)
-    for part in _PARTS:
+    n_entries = np.zeros(2, np.int64)
+    for part in _SHORT_PARTS:
         with (
             (progress or Progress()).stage(f"write {part} rows") as report,
-            text_dataset.TextWriter(folder, part) as file,
+            text_dataset.TextDatasetWriter(folder, part) as writer,
         ):
-            for counts, Y in _told(world.counted(part), world.n_rows(part), report):
-                spoken = words[np.repeat(counts.indices, counts.data.astype(np.int64))]
-                ends = np.concatenate([[0], np.cumsum(counts.data, dtype=np.int64)])[counts.indptr]
-                file.write(
+            for counts, Y in _report_rows(model.count_blocks(part), model.n_rows(part), report):
+                tokens = words[np.repeat(counts.indices, counts.data.astype(np.int64))]
+                bounds = np.concatenate([[0], np.cumsum(counts.data, dtype=np.int64)])[counts.indptr]
+                writer.write(
                     (
-                        " ".join(spoken[ends[row] : ends[row + 1]].tolist()),
+                        " ".join(tokens[bounds[row] : bounds[row + 1]].tolist()),
                         tuple(names[label] for label in Y.indices[Y.indptr[row] : Y.indptr[row + 1]]),
                     )
                     for row in range(Y.shape[0])
                 )
-                entries += counts.nnz, Y.nnz
-    return _sizes(world, entries)
+                n_entries += counts.nnz, Y.nnz
+    return _summary(model, n_entries)
 
 
-def _told(blocks: Iterator[_Block], rows: int, report: Report) -> Iterator[_Block]:
+def _report_rows(blocks: Iterator[_Block], n_rows: int, report: Report) -> Iterator[_Block]:
+    """Yield the blocks and report the number of rows after each."""
     done = 0
     for block in blocks:
         yield block
         done += block[0].shape[0]
         if report is not None:
-            report(done, rows)
+            report(done, n_rows)
 
 
-def _sizes(world: TopicWorld, entries: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[str, float]:
-    rows = world.n_rows("train") + world.n_rows("test")
+def _summary(model: TopicModel, n_entries: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[str, float]:
+    n_rows = model.n_rows("train") + model.n_rows("test")
     return {
-        "train_rows": world.n_rows("train"),
-        "test_rows": world.n_rows("test"),
-        "features": world.n_features,
-        "labels": world.n_labels,
-        "features_a_row": round(float(entries[0]) / rows, 2),
-        "labels_a_row": round(float(entries[1]) / rows, 2),
+        "train_rows": model.n_rows("train"),
+        "test_rows": model.n_rows("test"),
+        "features": model.n_features,
+        "labels": model.n_labels,
+        "features_per_row": round(float(n_entries[0]) / n_rows, 2),
+        "labels_per_row": round(float(n_entries[1]) / n_rows, 2),
     }

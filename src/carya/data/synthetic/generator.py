@@ -1,7 +1,8 @@
-"""Generated worlds: texts about topics, with labels whose words are known.
+"""Generate small data sets in memory: texts about topics, with labels whose words are known.
 
-Labels belong to topics. A row has a few labels, mostly of one topic, and words of those labels, of their topic, and of
-no meaning. A few labels are common and most are rare, as in real data.
+Every label belongs to a topic. A row has a few labels, mostly of one topic, and draws its words from those labels, from
+their topic, and at random. Label frequencies follow a power law, as in real data: a few labels are common, most are
+rare.
 """
 
 from __future__ import annotations
@@ -12,30 +13,32 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-_SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
-_OWN_WORDS = 12
-_TOPIC_WORDS = 40
+from carya.data.synthetic.words import pseudoword
+
+_WORDS_PER_LABEL = 12
+_WORDS_PER_TOPIC = 40
 
 
 @dataclass(frozen=True, eq=False)
-class World:
-    """A generated data set.
+class SyntheticData:
+    """A generated data set and the structure behind it.
 
     Attributes
     ----------
-    X : csr_array, rows x words, TF-IDF with rows of length 1
+    X : csr_array, rows x words
+        TF-IDF features; every row has Euclidean norm 1.
     Y : csr_array, rows x labels
     topics : ndarray of int, shape (labels,)
-        The topic of each label: the tree that indexing should find.
+        The topic of each label, which a label tree should recover.
     label_words : ndarray of int, shape (labels, 12)
-        The words that speak for each label.
+        The words that indicate each label.
 
     Examples
     --------
-    >>> world = generate(100, 20, seed=7)
-    >>> world.label_words.shape
+    >>> data = generate_data(100, 20, seed=7)
+    >>> data.label_words.shape
     (20, 12)
-    >>> world.label_name(0).startswith("topic 0 · ")
+    >>> data.label_name(0).startswith("topic 0 · ")
     True
     """
 
@@ -45,17 +48,11 @@ class World:
     label_words: NDArray[np.int64]
 
     def word(self, column: int) -> str:
-        """A pronounceable name for a word."""
-        base = len(_SYLLABLES)
-        out = ""
-        number = int(column) + base
-        while number:
-            number, digit = divmod(number, base)
-            out += _SYLLABLES[digit]
-        return out
+        """Return a pronounceable name for a word."""
+        return pseudoword(column)
 
     def label_name(self, label: int) -> str:
-        """A name for a label: its topic and its own first word."""
+        """Return a name for a label: its topic and the first of its words."""
         return f"topic {self.topics[label]} · {self.word(self.label_words[label][0])}"
 
 
@@ -68,13 +65,13 @@ def make_world(
     features_per_row: int = 40,
     seed: int = 0,
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Features and labels of a generated world.
+    """Return the features and labels of a generated data set; see :func:`generate_data` for the parameters.
 
     >>> X, Y = make_world(100, 20, seed=7)
     >>> X.shape[0], Y.shape
     (100, (100, 20))
     """
-    world = generate(
+    data = generate_data(
         n_rows,
         n_labels,
         n_features=n_features,
@@ -82,10 +79,10 @@ def make_world(
         features_per_row=features_per_row,
         seed=seed,
     )
-    return world.X, world.Y
+    return data.X, data.Y
 
 
-def generate(
+def generate_data(
     n_rows: int,
     n_labels: int,
     *,
@@ -93,64 +90,81 @@ def generate(
     labels_per_row: float = 3.0,
     features_per_row: int = 40,
     seed: int = 0,
-) -> World:
-    """A generated world with its topics and the words of its labels.
+) -> SyntheticData:
+    """Generate a data set with its topics and the words of its labels; the same seed gives the same data.
 
     Parameters
     ----------
+    n_rows, n_labels : int
     n_features : int, optional
-        The number of words; by default as many as the labels need.
+        The number of distinct words; by default it grows with the number of labels.
     labels_per_row : float
-        On average; every row has at least one.
+        The mean number of labels per row; every row has at least one.
     features_per_row : int
-        Words drawn for a row; some are the same.
+        The number of words drawn per row, including repeated ones.
+    seed : int
 
     Examples
     --------
-    >>> generate(100, 20, labels_per_row=2.0, seed=7).Y.shape
+    >>> generate_data(100, 20, labels_per_row=2.0, seed=7).Y.shape
     (100, 20)
     """
     rng = np.random.default_rng(seed)
     n_topics = max(1, round(np.sqrt(n_labels) / 2))
-    vocabulary = n_features or 50 * n_topics + 6 * n_labels + 500
+    n_words = n_features or 50 * n_topics + 6 * n_labels + 500
     topics = np.sort(rng.integers(0, n_topics, n_labels))
-    label_words = rng.integers(0, vocabulary, (n_labels, _OWN_WORDS))
-    topic_words = rng.integers(0, vocabulary, (n_topics, _TOPIC_WORDS))
+    label_words = rng.integers(0, n_words, (n_labels, _WORDS_PER_LABEL))
+    topic_words = rng.integers(0, n_words, (n_topics, _WORDS_PER_TOPIC))
+    main_label, Y = _draw_labels(rng, n_rows, topics, n_topics, labels_per_row)
 
+    # Half of the words indicate labels of the row, a quarter its topic; a quarter is noise, mostly common words.
+    size = (n_rows, features_per_row)
+    entry = Y.indptr[:-1, None] + (rng.random(size) * np.diff(Y.indptr)[:, None]).astype(np.int64)
+    from_label = label_words[Y.indices[entry], rng.integers(0, _WORDS_PER_LABEL, size)]
+    from_topic = topic_words[topics[main_label][:, None], rng.integers(0, _WORDS_PER_TOPIC, size)]
+    noise = (n_words ** rng.random(size)).astype(np.int64) % n_words
+    kind = rng.random(size)
+    words = np.where(kind < 0.5, from_label, np.where(kind < 0.75, from_topic, noise))
+    counts = sp.csr_array(
+        (np.ones(words.size, np.float32), words.ravel(), np.arange(0, words.size + 1, features_per_row)),
+        shape=(n_rows, n_words),
+    )
+    counts.sum_duplicates()
+    return SyntheticData(_tf_idf(counts), Y, topics, label_words)
+
+
+def _draw_labels(
+    rng: np.random.Generator, n_rows: int, topics: NDArray[np.int64], n_topics: int, labels_per_row: float
+) -> tuple[NDArray[np.int64], sp.csr_array]:
+    """Return the main label of every row, and all labels as a matrix, rows x labels."""
+    n_labels = topics.size
     frequency = 1.0 / np.arange(3, n_labels + 3)
-    popular = rng.permutation(n_labels)
-    first = popular[rng.choice(n_labels, n_rows, p=frequency / frequency.sum())]
-    starts = np.searchsorted(topics, np.arange(n_topics + 1))
-    rows, labels = [np.arange(n_rows)], [first]
-    more = rng.poisson(max(labels_per_row - 1, 0), n_rows)
-    for turn in range(int(more.max(initial=0))):
-        has = np.flatnonzero(more > turn)
-        topic = topics[first[has]]
-        near = starts[topic] + (rng.random(has.size) * (starts[topic + 1] - starts[topic])).astype(np.int64)
-        far = popular[rng.choice(n_labels, has.size, p=frequency / frequency.sum())]
-        rows.append(has)
-        labels.append(np.where(rng.random(has.size) < 0.8, near, far))
+    by_frequency = rng.permutation(n_labels)
+    main_label = by_frequency[rng.choice(n_labels, n_rows, p=frequency / frequency.sum())]
+    topic_starts = np.searchsorted(topics, np.arange(n_topics + 1))
+    rows, labels = [np.arange(n_rows)], [main_label]
+    n_further = rng.poisson(max(labels_per_row - 1, 0), n_rows)
+    for drawn in range(int(n_further.max(initial=0))):
+        remaining = np.flatnonzero(n_further > drawn)
+        topic = topics[main_label[remaining]]
+        topic_size = topic_starts[topic + 1] - topic_starts[topic]
+        same_topic = topic_starts[topic] + (rng.random(remaining.size) * topic_size).astype(np.int64)
+        any_topic = by_frequency[rng.choice(n_labels, remaining.size, p=frequency / frequency.sum())]
+        rows.append(remaining)
+        labels.append(np.where(rng.random(remaining.size) < 0.8, same_topic, any_topic))
     row, label = np.concatenate(rows), np.concatenate(labels)
     Y = sp.csr_array((np.ones(row.size, np.float32), (row, label)), shape=(n_rows, n_labels))
     Y.sum_duplicates()
     Y.data[:] = 1
+    return main_label, Y
 
-    # Words: half from the labels of the row, a quarter from its topic, a quarter from anywhere, common words first.
-    size = (n_rows, features_per_row)
-    pick = Y.indptr[:-1, None] + (rng.random(size) * np.diff(Y.indptr)[:, None]).astype(np.int64)
-    own = label_words[Y.indices[pick], rng.integers(0, _OWN_WORDS, size)]
-    of_topic = topic_words[topics[first][:, None], rng.integers(0, _TOPIC_WORDS, size)]
-    anywhere = (vocabulary ** rng.random(size)).astype(np.int64) % vocabulary
-    kind = rng.random(size)
-    words = np.where(kind < 0.5, own, np.where(kind < 0.75, of_topic, anywhere))
-    counts = sp.csr_array(
-        (np.ones(words.size, np.float32), words.ravel(), np.arange(0, words.size + 1, features_per_row)),
-        shape=(n_rows, vocabulary),
-    )
-    counts.sum_duplicates()
-    documents = np.bincount(counts.indices, minlength=vocabulary)
-    idf = np.log((1 + n_rows) / (1 + documents)) + 1
+
+def _tf_idf(counts: sp.csr_array) -> sp.csr_array:
+    """Convert word counts to TF-IDF with sublinear term frequency and rows of norm 1, in place."""
+    n_rows, n_words = counts.shape
+    document_frequency = np.bincount(counts.indices, minlength=n_words)
+    idf = np.log((1 + n_rows) / (1 + document_frequency)) + 1
     counts.data = ((1 + np.log(counts.data)) * idf[counts.indices]).astype(np.float32)
-    length = np.sqrt(np.add.reduceat(counts.data.astype(np.float64) ** 2, counts.indptr[:-1]))
-    counts.data /= np.repeat(length, np.diff(counts.indptr)).astype(np.float32)
-    return World(counts, Y, topics, label_words)
+    norm = np.sqrt(np.add.reduceat(counts.data.astype(np.float64) ** 2, counts.indptr[:-1]))
+    counts.data /= np.repeat(norm, np.diff(counts.indptr)).astype(np.float32)
+    return counts

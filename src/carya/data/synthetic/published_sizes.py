@@ -1,37 +1,37 @@
-"""The sizes of the six published data sets of the paper, and worlds of those sizes.
+"""The sizes of the six published data sets of the paper, and synthetic data of those sizes.
 
-The sets themselves are not ours to give away; worlds of the same shape show what time, memory and file sizes they cost.
+The published data cannot be redistributed. Synthetic data of the same size has similar training times, memory
+requirements and file sizes.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass, replace
 
-from carya.data.synthetic.topic_model import TopicWorld
+from carya.core.parameters import did_you_mean
+from carya.data.synthetic.topic_model import TopicModel
 from carya.errors import ParameterError
 
 
 @dataclass(frozen=True)
-class Shape:
+class DatasetSize:
     """The size of a data set.
 
     Attributes
     ----------
+    name : str
     n_train, n_test, n_features, n_labels : int
-    labels_per_row : float
-        On average.
-    features_per_row : float
-        On average, different ones.
-    exponent, head : float
-        The label of rank r occurs in proportion to ``(r + head) ** -exponent``.
+    labels_per_row, features_per_row : float
+        Mean numbers of distinct labels and features.
+    exponent, offset : float
+        The label of rank r occurs in proportion to ``(r + offset) ** -exponent``.
     signal : float
-        The share of words that speak for a label of the row.
+        The share of words that indicate a label of the row.
 
     Examples
     --------
-    >>> SHAPES["eurlex-4k"].n_labels
+    >>> PUBLISHED_SIZES["eurlex-4k"].n_labels
     3956
     """
 
@@ -43,87 +43,88 @@ class Shape:
     labels_per_row: float
     features_per_row: float
     exponent: float
-    head: float
+    offset: float
     signal: float
 
 
-# Rows, features, labels and labels a row: the table of data statistics in the paper. The rest is not there. Features a
-# row are rounded. The laws are chosen, not measured: few labels are common, even the rarest should have a row or two.
-# The signal puts P@1 of XR-Linear, at scales of a few percent, in the region of what the paper reports.
-SHAPES: dict[str, Shape] = {
-    shape.name: shape
-    for shape in (
-        Shape("eurlex-4k", 15_449, 3_865, 186_104, 3_956, 5.30, 240, 1.0, 10, 0.055),
-        Shape("wiki10-31k", 14_146, 6_616, 101_938, 30_938, 18.64, 670, 1.0, 1.5, 0.03),
-        Shape("amazoncat-13k", 1_186_239, 306_782, 203_882, 13_330, 5.04, 71, 1.0, 1, 0.12),
-        Shape("wiki-500k", 1_779_881, 769_421, 2_381_304, 501_070, 4.75, 190, 0.8, 0, 0.03),
-        Shape("amazon-670k", 490_449, 153_025, 135_909, 670_091, 5.45, 76, 0.6, 5, 0.2),
-        Shape("amazon-3m", 1_717_899, 742_507, 337_067, 2_812_281, 36.04, 49, 0.9, 200, 0.55),
+# Rows, features, labels and labels per row are from the table of data statistics in the paper, which does not contain
+# the rest. Features per row are rounded. The power laws are chosen, not measured: few labels are common, and even the
+# rarest should have a row or two. The signal is chosen so that P@1 of XR-Linear, at scales of a few percent, is close
+# to what the paper reports.
+PUBLISHED_SIZES: dict[str, DatasetSize] = {
+    size.name: size
+    for size in (
+        DatasetSize("eurlex-4k", 15_449, 3_865, 186_104, 3_956, 5.30, 240, 1.0, 10, 0.055),
+        DatasetSize("wiki10-31k", 14_146, 6_616, 101_938, 30_938, 18.64, 670, 1.0, 1.5, 0.03),
+        DatasetSize("amazoncat-13k", 1_186_239, 306_782, 203_882, 13_330, 5.04, 71, 1.0, 1, 0.12),
+        DatasetSize("wiki-500k", 1_779_881, 769_421, 2_381_304, 501_070, 4.75, 190, 0.8, 0, 0.03),
+        DatasetSize("amazon-670k", 490_449, 153_025, 135_909, 670_091, 5.45, 76, 0.6, 5, 0.2),
+        DatasetSize("amazon-3m", 1_717_899, 742_507, 337_067, 2_812_281, 36.04, 49, 0.9, 200, 0.55),
     )
 }
 
 
-def scaled(like: str, scale: float = 1.0) -> Shape:
-    """The shape of a published set with its rows, features and labels multiplied by a number.
+def scaled_size(like: str, scale: float = 1.0) -> DatasetSize:
+    """Return the size of a published data set with rows, features and labels multiplied by `scale`.
 
-    Labels and features a row stay, as far as there are enough of them.
+    Labels and features per row do not change, as long as there are enough of them.
 
     Examples
     --------
-    >>> scaled("amazon-3m", 0.01).n_labels
+    >>> scaled_size("amazon-3m", 0.01).n_labels
     28123
     """
-    if like not in SHAPES:
-        near = difflib.get_close_matches(like, SHAPES, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ParameterError(f"like is {like!r}; it must be one of {', '.join(SHAPES)}{hint}")
+    if like not in PUBLISHED_SIZES:
+        raise ParameterError(
+            f"like must be one of {', '.join(PUBLISHED_SIZES)}, got {like!r}.{did_you_mean(like, PUBLISHED_SIZES)}"
+        )
     if not (math.isfinite(scale) and 0 < scale <= 10):
-        raise ParameterError(f"scale is {scale}; it must be more than 0 and at most 10")
-    shape = SHAPES[like]
-    n_features = max(200, round(shape.n_features * scale))
-    n_labels = max(20, round(shape.n_labels * scale))
+        raise ParameterError(f"scale must be > 0 and <= 10, got {scale}.")
+    size = PUBLISHED_SIZES[like]
+    n_features = max(200, round(size.n_features * scale))
+    n_labels = max(20, round(size.n_labels * scale))
     return replace(
-        shape,
-        n_train=max(20, round(shape.n_train * scale)),
-        n_test=max(5, round(shape.n_test * scale)),
+        size,
+        n_train=max(20, round(size.n_train * scale)),
+        n_test=max(5, round(size.n_test * scale)),
         n_features=n_features,
         n_labels=n_labels,
-        labels_per_row=min(shape.labels_per_row, n_labels / 8),
-        features_per_row=min(shape.features_per_row, n_features / 8),
+        labels_per_row=min(size.labels_per_row, n_labels / 8),
+        features_per_row=min(size.features_per_row, n_features / 8),
     )
 
 
-def synthesise(like: str, scale: float = 1.0, seed: int = 0) -> TopicWorld:
-    """A generated world of the size of a published set; its rows are made when they are asked for.
+def synthesize(like: str, scale: float = 1.0, seed: int = 0) -> TopicModel:
+    """Return a generator of synthetic data of the size of a published data set; rows are drawn on request.
 
     Parameters
     ----------
     like : str
-        One of :data:`SHAPES`.
+        A key of :data:`PUBLISHED_SIZES`, such as ``"eurlex-4k"``.
     scale : float
-        Multiplies rows, features and labels.
+        Multiplies the numbers of rows, features and labels.
     seed : int
-        Another seed, another world.
+        The same seed gives the same data.
 
     Examples
     --------
-    >>> world = synthesise("eurlex-4k", 0.02)
-    >>> X, Y = world.matrices("train")
+    >>> model = synthesize("eurlex-4k", 0.02)
+    >>> X, Y = model.matrices("train")
     >>> X.shape, Y.shape
     ((309, 3722), (309, 79))
     """
-    shape = scaled(like, scale)
+    size = scaled_size(like, scale)
     if not isinstance(seed, int) or seed < 0:
-        raise ParameterError(f"seed is {seed!r}; it must be a whole number of at least 0")
-    return TopicWorld(
-        shape.n_train,
-        shape.n_test,
-        shape.n_features,
-        shape.n_labels,
-        labels_per_row=shape.labels_per_row,
-        features_per_row=shape.features_per_row,
-        exponent=shape.exponent,
-        head=shape.head,
-        signal=shape.signal,
+        raise ParameterError(f"seed must be an integer >= 0, got {seed!r}.")
+    return TopicModel(
+        size.n_train,
+        size.n_test,
+        size.n_features,
+        size.n_labels,
+        labels_per_row=size.labels_per_row,
+        features_per_row=size.features_per_row,
+        exponent=size.exponent,
+        offset=size.offset,
+        signal=size.signal,
         seed=seed,
     )

@@ -1,4 +1,4 @@
-"""Nearest neighbours as the matcher: near labels (Slice), or the labels of near rows (AnnexML), ranked linearly."""
+"""Nearest neighbors as the matcher: the nearest labels (Slice), or the labels of the nearest rows (AnnexML)."""
 
 from __future__ import annotations
 
@@ -7,129 +7,148 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from carya import _core
-from carya.core import lazy_sparse as sp
-from carya.core import storage, validation
-from carya.core.matrices import Csr, Features
-from carya.core.parameters import Parameterised, parameter
-from carya.core.rules import Choice, Either, Integer, Parsed, Real, plain
-from carya.core.validation import FeaturesLike, LabelsLike
-from carya.errors import InputError, ModelFormatError, ParameterError
-from carya.indexing.representations import unit
-from carya.models.base import Rankings, Verbs
-from carya.models.neighbors.search import NeighbourSearch, Parts, Question
-from carya.models.neighbors.serialize import pack, unpack
-from carya.models.neighbors.training import FEW_ITEMS, NeighbourTrainer
-from carya.models.xr_linear.model import XRLinear
-from carya.ranking import LinearRanker
-from carya.trees.layer import PRECISIONS
-from carya.trees.transforms import NAMES as TRANSFORMS
-from carya.trees.transforms import Transform
+import numpy as np
+from numpy.typing import NDArray
 
-#: What is looked at where nothing else is said, chosen on held-out rows (docs/neighbours.md).
-_NEIGHBOURS = {"labels": 100, "rows": 50}
+from carya import _core
+from carya.core import validation
+from carya.core.matrices import Csr, Features
+from carya.core.parameters import Parameterized, parameter
+from carya.core.progress import Progress
+from carya.core.rules import Choice, Either, Integer, Parsed, Real, to_python_scalar
+from carya.core.storage import SavedModel, fitting_parts
+from carya.core.validation import FeaturesLike, LabelsLike
+from carya.errors import InputError, ParameterError
+from carya.indexing.representations import normalize
+from carya.models.base import BaseModel, RankOptions, TrainingData
+from carya.models.neighbors.search import NeighborQuery, NeighborRanker, TrainedNeighbors
+from carya.models.neighbors.serialize import pack, unpack
+from carya.models.neighbors.training import MIN_GRAPH_ITEMS, NeighborTrainer
+from carya.models.xr_linear.model import XRLinear
+from carya.ranking import LinearSolver
+from carya.trees.beam_search import Rankings
+from carya.trees.layer import WEIGHT_DTYPES, check_weight_dtype
+from carya.trees.transforms import TRANSFORM_NAMES, Transform
+
+#: Defaults chosen on held-out rows (docs/nearest-neighbors.md).
+_DEFAULT_NEIGHBORS = {"labels": 100, "rows": 50}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NearestNeighbours(Verbs[NeighbourSearch], Parameterised):
-    """Ranks the labels that the nearest neighbours of a query suggest.
+class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
+    """Ranks the labels that the nearest neighbors of a query suggest.
 
-    Over labels, a label is where the rows that have it are (its centroid), and the labels nearest to the query are
-    ranked. Over rows, the training rows nearest to the query vote for their labels. What is suggested is ranked by a
-    linear ranker a label, trained on the rows it is suggested for.
+    Over labels, each label is represented by the centroid of its rows, and the labels nearest to the query are ranked.
+    Over rows, the training rows nearest to the query vote for their labels. The suggested labels are then ranked by one
+    linear ranker per label, trained on the rows for which the label is suggested.
 
     Examples
     --------
     >>> import carya
     >>> X, Y = carya.data.make_world(500, 60, seed=1)
-    >>> model = carya.NearestNeighbours(neighbours=20).fit(X, Y)
+    >>> model = carya.NearestNeighbors(n_neighbors=20).fit(X, Y)
     >>> S = model.predict(X, top_k=3)                # rows x labels, each row sorted best first
     >>> labels, scores = model.rank(X[[0]], top_k=3) # one query
     >>> bool(carya.metrics.precision(Y, S, k=1) > 0.8)
     True
-    >>> by_vote = carya.NearestNeighbours(over="rows", neighbours=10, ranker=None).fit(X, Y)
+    >>> by_vote = carya.NearestNeighbors(over="rows", n_neighbors=10, ranker=None).fit(X, Y)
     >>> bool(by_vote.score(X, Y) > 0.8)
     True
     """
 
-    names_elsewhere: ClassVar[Mapping[str, str]] = {
-        "n_neighbors": "neighbours",
-        "k": "neighbours",
+    foreign_names: ClassVar[Mapping[str, str]] = {
+        "k": "n_neighbors",
         "M": "connectivity",
-        "ef_construction": "build_width",
-        "efC": "build_width",
-        "ef": "search_width",
-        "efS": "search_width",
-        "random_state": "seed",
+        "efC": "ef_construction",
+        "ef": "ef_search",
+        "efS": "ef_search",
         "threads": "n_jobs",
-        "beam_width": "neighbours",
+        "beam_width": "n_neighbors",
+    }
+    former_names: ClassVar[Mapping[str, str]] = {
+        **XRLinear.former_names,
+        "neighbours": "n_neighbors",
+        "candidates": "max_candidates",
+        "build_width": "ef_construction",
+        "search_width": "ef_search",
+        "similarity": "similarity_weight",
     }
 
-    # Phases 1 and 2: what is near.
-    over: str = parameter("labels", Choice("labels", "rows"), "what neighbours are: labels, or training rows that vote")
-    neighbours: int | None = parameter(
+    # Phases 1 and 2: the neighbors.
+    over: str = parameter("labels", Choice("labels", "rows"), "items to search: labels, or training rows that vote")
+    n_neighbors: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
-        f"labels that are shortlisted, or rows that vote; None is {_NEIGHBOURS['labels']} labels or "
-        f"{_NEIGHBOURS['rows']} rows",
+        f"number of neighbors; None means {_DEFAULT_NEIGHBORS['labels']} labels or {_DEFAULT_NEIGHBORS['rows']} rows",
     )
     sharpness: float | None = parameter(
         None,
-        Either(Real(0, above=True), Choice(None)),
-        "over rows: a neighbour's vote is exp(-sharpness · (1 - cosine)), so that the nearest count more; None is the "
-        "cosine itself",
+        Either(Real(0, open_low=True), Choice(None)),
+        "over rows: the weight of a vote is exp(-sharpness · (1 - cosine)); None means the cosine itself",
     )
-    candidates: int = parameter(200, Integer(1), "over rows: the most labels that are ranked, those of the most votes")
+    max_candidates: int = parameter(200, Integer(1), "over rows: maximum number of labels to rank, by votes")
     representation: str = parameter(
-        "pifa", Choice("pifa", "lf"), "where labels are: pifa, amid their rows; lf, at the label_features given to fit"
+        "pifa",
+        Choice("pifa", "lf"),
+        "label vectors: pifa, the centroid of the label's rows; lf, the label_features passed to fit",
     )
     index_features: int | None = parameter(
-        384, Either(Integer(1), Choice(None)), "how many sparse features a label has in pifa, the largest; None is all"
+        384,
+        Either(Integer(1), Choice(None)),
+        "number of sparse features per label in pifa, the largest ones; None means all",
     )
     search: str = parameter(
         "auto",
         Choice("auto", "exact", "graph"),
-        f"how neighbours are found: exact; graph, for dense features, needs carya[ann]; auto is graph for dense "
-        f"features of {FEW_ITEMS:,} items or more",
+        "search algorithm: exact; graph, HNSW for dense features (requires carya[ann]); auto, graph for dense "
+        f"features of {MIN_GRAPH_ITEMS:,} items or more",
     )
-    connectivity: int = parameter(16, Integer(2, 512), "links of a node of the graph; below, twice as many")
-    build_width: int = parameter(128, Integer(1), "candidates for the links of a new node of the graph")
-    search_width: int | None = parameter(
-        None, Either(Integer(1), Choice(None)), "candidates while the graph is walked; None is twice the neighbours"
+    connectivity: int = parameter(16, Integer(2, 512), "HNSW: links per node; twice as many on the lowest level")
+    ef_construction: int = parameter(128, Integer(1), "HNSW: candidates for the links of a new node")
+    ef_search: int | None = parameter(
+        None,
+        Either(Integer(1), Choice(None)),
+        "HNSW: candidates kept during a search; None means twice the number of neighbors",
     )
 
     # Phase 3: ranking.
     ranker: str | None = parameter(
-        "linear", Choice("linear", None), "what ranks the suggestions; None leaves them in the order of similarity"
+        "linear", Choice("linear", None), "ranker of the suggested labels; None keeps the order of similarity"
     )
-    similarity: float | str | None = parameter(
+    similarity_weight: float | str | None = parameter(
         None,
-        Either(Real(0, above=True), Choice("learned", None)),
-        "how much similarity counts beside the ranker: over labels scores are multiplied with exp(-similarity · (1 - "
-        "cosine)), over rows with the share of votes to that power; learned finds it on a tenth of the rows, and takes "
-        "twice as long to train; None is learned over labels, 0.5 over rows",
+        Either(Real(0, open_low=True), Choice("learned", None)),
+        "weight of the similarity relative to the ranker: over labels, scores are multiplied by "
+        "exp(-similarity_weight · (1 - cosine)); over rows, by the share of votes to this power; learned chooses it "
+        "on a tenth of the rows, which doubles the training time; None means learned over labels, 0.5 over rows",
     )
-    loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "the loss of the rankers")
-    cost: float = parameter(1.0, Real(0, above=True), "C, the weight of the loss against regularisation")
-    positive_cost: float = parameter(1.0, Real(0, above=True), "a factor of C for positives")
-    negative_cost: float = parameter(1.0, Real(0, above=True), "a factor of C for negatives")
-    bias: float = parameter(1.0, Real(0), "the value of a constant feature; 0 is none")
-    tolerance: float = parameter(
-        0.005, Real(0), "a label is solved when a pass over its rows gains less than this share of all gained so far"
+    loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "loss function")
+    C: float = parameter(1.0, Real(0, open_low=True), "inverse regularization strength")
+    positive_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for positive rows")
+    negative_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for negative rows")
+    bias: float = parameter(1.0, Real(0), "value of the constant feature; 0 disables the bias")
+    tol: float = parameter(
+        0.005, Real(0), "stopping tolerance: relative gain of the objective per pass below which a label is solved"
     )
-    max_passes: int = parameter(20, Integer(1), "the most passes over a label's rows")
-    threshold: float = parameter(0.1, Real(0), "smaller weights of sparse features are dropped")
+    max_iter: int = parameter(20, Integer(1), "maximum number of passes over the rows of a label")
+    threshold: float = parameter(0.1, Real(0), "drop smaller weights of sparse features")
     max_weights: int | None = parameter(
-        None, Either(Integer(1), Choice(None)), "the most weights of sparse features a label keeps, the largest"
+        None,
+        Either(Integer(1), Choice(None)),
+        "maximum number of weights of sparse features per label, the largest ones",
     )
-    precision: str = parameter(
-        "int8", Choice(*PRECISIONS), "how sparse weights are kept: float32 is exact, float16 takes half, int8 a quarter"
+    weight_dtype: str = parameter(
+        "int8",
+        Choice(*WEIGHT_DTYPES),
+        "data type of stored weights: float32, exact; float16, half the size; int8, a quarter",
     )
-    transform: str = parameter("l3-hinge", Parsed(Transform.named, TRANSFORMS), "what becomes of a ranker's raw score")
+    transform: str = parameter(
+        "l3-hinge", Parsed(Transform.from_name, TRANSFORM_NAMES), "transform of the ranker's raw score"
+    )
 
-    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads; -1 is all cores")
-    seed: int = parameter(0, Integer(0, 2**63 - 1), "same seed, same model, whatever n_jobs")
-    verbose: bool = parameter(False, Choice(True, False), "progress bars on standard error")
+    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed; results do not depend on n_jobs")
+    verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
 
     def fit(self, X: FeaturesLike, Y: LabelsLike, *, label_features: FeaturesLike | None = None) -> Self:
         """Index labels or rows, and train a ranker for every label.
@@ -137,149 +156,126 @@ class NearestNeighbours(Verbs[NeighbourSearch], Parameterised):
         Parameters
         ----------
         X : sparse matrix or array_like of shape (n, d), or a pair (sparse, dense) of them
-            Rows are scaled to length 1, as what is near is a matter of angles.
+            Rows are scaled to unit norm, because neighbors are found by cosine similarity.
         Y : sparse matrix or array_like of shape (n, labels)
-            Above 0 where a row has a label.
+            Positive where a row has a label.
         label_features : like X, of shape (labels, d), optional
-            For ``representation="lf"``: a point for each label in the space of X.
+            For ``representation="lf"``: the vector of each label in the space of X.
         """
         self.check_parameters()
-        features, labels = validation.training_pair(X, Y)
-        return self.fit_checked(features, labels, label_features=label_features)
+        return self.fit_data(TrainingData.of(X, Y, label_features=label_features))
 
-    def fit_checked(self, features: Features, labels: Csr, *, label_features: FeaturesLike | None = None) -> Self:
-        """The same with matrices that came through the door."""
-        self.check_parameters()
-        self._check_combination()
-        threads = _core.thread_count(self.n_jobs)
-        own = self._own_features(label_features, features.widths, labels.cols)
-        with self._progress() as progress:
-            parts = self._trainer().train(
-                unit(features), labels.with_values(1), own, threads=threads, progress=progress
-            )
-        self._set_learned(parts)
+    def fit_data(self, data: TrainingData) -> Self:
+        """Train on validated data."""
+        label_vectors = self._check_label_vectors(data)
+        with self.progress() as progress:
+            trainer = self._trainer(progress)
+            self._set_fitted(trainer.train(normalize(data.features), data.labels.with_values(1), label_vectors))
         return self
 
-    def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
-        """The scores of given (row, label) pairs only, whether they are neighbours or not; not over rows.
+    def check_parameters(self) -> None:
+        """Raise ParameterError for the first invalid parameter or combination."""
+        super().check_parameters()
+        if self.over == "rows" and self.representation != "pifa":
+            raise ParameterError("representation='lf' requires over='labels'.")
+        multiplies_votes = self.over == "rows" and self.ranker is not None
+        if multiplies_votes and not Transform.from_name(self.transform).is_multiplicative:
+            raise ParameterError(
+                "over='rows' multiplies scores by votes and requires transform='sigmoid' or 'l<p>-hinge', got "
+                f"transform={self.transform!r}."
+            )
 
-        Parameters
-        ----------
-        candidates : sparse matrix or array_like of shape (n, labels)
-            Which pairs: the entries of a sparse matrix whatever their values, what is not 0 in an array. The result has
-            the same entries.
-        """
-        search = self._ready()
-        if search.parts.labels is not None:
-            raise InputError("over='rows' scores only what neighbours vote for: predict_selected needs over='labels'")
-        queries = validation.features_like(X, search.parts.widths)
-        wanted = validation.candidates(candidates, queries.rows, search.parts.n_labels)
-        scores = search.selected(queries, wanted, threads=_core.thread_count(self.n_jobs))
-        return sp.csr_array((scores, wanted.indices, wanted.indptr), shape=(wanted.rows, wanted.cols))
+    def _score_pairs(self, queries: Features, pairs: Csr) -> NDArray[np.float32]:
+        if not self.scores_any_label:
+            raise InputError("predict_selected requires over='labels'; over='rows' scores only labels with votes.")
+        return self._check_fitted().score_pairs(queries, pairs, threads=_core.thread_count(self.n_jobs))
 
-    def to_saved(self, *, precision: str | None = None) -> storage.Saved:
-        """What :meth:`save` writes."""
-        parts, parameters = self._ready().parts, self.get_params()
-        if precision is not None:
-            if precision not in PRECISIONS:
-                raise ParameterError(f"precision must be one of {', '.join(map(repr, PRECISIONS))}, got {precision!r}")
-            parts = parts.with_precision(precision, threads=_core.thread_count(self.n_jobs))
-            parameters |= {"precision": precision}
-        return pack(parts, parameters)
+    def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
+        """Return the content of a model folder."""
+        trained, parameters = self._check_fitted().trained, self.get_params()
+        if weight_dtype is not None:
+            trained = trained.with_weight_dtype(
+                check_weight_dtype(weight_dtype), threads=_core.thread_count(self.n_jobs)
+            )
+            parameters |= {"weight_dtype": weight_dtype}
+        return pack(trained, parameters)
 
     @classmethod
-    def from_saved(cls, saved: storage.Saved) -> Self:
-        """The model in an opened folder; what :func:`carya.load` calls."""
-        parts, parameters = unpack(saved)
-        try:
-            model = cls(**parameters)
-            model.check_parameters()
-            if (model.over == "rows") != (parts.labels is not None):
-                raise InputError(f"over={model.over!r} is not what was saved")
-            model._set_learned(parts)
-        except ModelFormatError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
-        return model
+    def from_saved(cls, saved: SavedModel) -> Self:
+        """Restore the model of an opened folder; :func:`carya.load` calls this."""
+        trained = unpack(saved)
+        with fitting_parts():
+            model = cls.from_saved_parameters(saved.parameters)
+            if (model.over == "rows") != (trained.labels is not None):
+                raise InputError(f"over={model.over!r} does not match the saved index.")
+            model._set_fitted(trained)
+            return model
+
+    @property
+    def scores_any_label(self) -> bool:
+        """Whether `predict_selected` can score labels that are not neighbors; only over labels."""
+        return self.over == "labels"
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features: whether labels are placed at them."""
+        """Whether `fit` fails without label_features."""
         return self.representation == "lf"
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` takes label_features."""
+        """Whether `fit` accepts label_features."""
         return self.needs_label_features
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and for scikit-learn's worker processes; models are kept with save, which needs no trust to open.
+        # For copies and scikit-learn's worker processes. To store models, use save: its files are safe to open.
         state = dict(self.__dict__)
-        if "_fitted" in state:
-            state["_fitted"] = self.to_saved()
+        if "_state" in state:
+            state["_state"] = self.to_saved()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if "_fitted" in state:
-            self._set_learned(unpack(state["_fitted"])[0])
+        if "_state" in state:
+            self._set_fitted(unpack(state["_state"]))
 
-    def _set_learned(self, parts: Parts) -> None:
-        self.n_labels_ = parts.n_labels
-        self.similarity_ = parts.similarity
-        self.widths_ = parts.widths
-        self.n_features_in_ = sum(parts.widths)
-        self._fitted = NeighbourSearch(parts, neighbours=self._count())  # last: other threads may be asking
+    def _set_fitted(self, trained: TrainedNeighbors) -> None:
+        self.n_labels_ = trained.n_labels
+        self.similarity_weight_ = trained.similarity_weight
+        self.widths_ = trained.widths
+        self.n_features_in_ = sum(trained.widths)
+        self._state = NeighborRanker(trained, n_neighbors=self._count())  # last: other threads may be ranking
 
     def _count(self) -> int:
-        return int(_NEIGHBOURS[self.over] if self.neighbours is None else self.neighbours)
+        return int(_DEFAULT_NEIGHBORS[self.over] if self.n_neighbors is None else self.n_neighbors)
 
-    def _trainer(self) -> NeighbourTrainer:
-        own = {field.name for field in dataclasses.fields(NeighbourTrainer)} - {"neighbours", "rankers"}
-        shared = {field.name for field in dataclasses.fields(LinearRanker)} - {"own_costs"}
-        # What is no parameter here is as XRLinear has it unless told otherwise.
-        of_rankers = {name: plain(getattr(self if hasattr(self, name) else XRLinear, name)) for name in shared}
-        rankers = LinearRanker(own_costs=False, **of_rankers)
-        settings = {name: plain(getattr(self, name)) for name in own}
-        return NeighbourTrainer(neighbours=self._count(), rankers=rankers, **settings)
-
-    def _question(self, top_k: int, beam_width: int | None, min_score: float | None) -> Question:
-        return Question(
-            top_k=validation.positive_int(top_k, "top_k"),
-            neighbours=self._count() if beam_width is None else validation.positive_int(beam_width, "beam_width"),
-            candidates=int(self.candidates),
-            sharpness=plain(self.sharpness),
-            search_width=plain(self.search_width),
-            min_score=validation.least_score(min_score),
+    def _trainer(self, progress: Progress) -> NeighborTrainer:
+        own = {field.name for field in dataclasses.fields(NeighborTrainer)} & set(self.parameter_names())
+        settings = {name: to_python_scalar(getattr(self, name)) for name in own} | {"n_neighbors": self._count()}
+        return NeighborTrainer(
+            # Solver settings that are not parameters here have the defaults of XRLinear.
+            solver=LinearSolver.from_parameters(self, defaults=XRLinear),
+            threads=_core.thread_count(self.n_jobs),
+            progress=progress,
+            **settings,
         )
 
-    def _check_combination(self) -> None:
-        if self.over == "rows" and self.representation != "pifa":
-            raise ParameterError("representation='lf' is for over='labels': rows are where they are")
-        if self.over == "rows" and self.ranker is not None and not Transform.named(self.transform).multiplies:
-            raise ParameterError(
-                f"transform={self.transform!r} gives scores below 0, which votes cannot be multiplied with; with "
-                "over='rows' it must be "
-                "'sigmoid' or 'l<p>-hinge'"
-            )
-
-    def _own_features(
-        self, label_features: FeaturesLike | None, widths: tuple[int, int], n_labels: int
-    ) -> Features | None:
+    def _check_label_vectors(self, data: TrainingData) -> Features | None:
         if self.representation != "lf":
-            if label_features is not None:
-                raise InputError("label_features are given but representation is 'pifa': they would not be used")
+            if data.label_features is not None:
+                raise InputError("label_features are given, but representation='pifa' does not use them.")
             return None
-        if label_features is None:
-            raise InputError("representation='lf' needs label_features in fit")
-        own = validation.features_like(label_features, widths, "label_features")
-        if own.rows != n_labels:
-            raise InputError(f"label_features has {own.rows} rows, there are {n_labels} labels")
-        return unit(own)
+        if data.label_features is None:
+            raise InputError("representation='lf' requires label_features in fit.")
+        return normalize(validation.check_label_features(data.label_features, data.labels.cols, data.features.widths))
 
-    def _answer(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
-        question = self._question(top_k, beam_width, min_score)
-        threads = _core.thread_count(self.n_jobs)
-        with self._progress() as progress, progress.stage("rank") as report:
-            return self._ready().predict(queries, question, threads=threads, report=report)
+    def _rank_batch(self, queries: Features, options: RankOptions) -> Rankings:
+        query = NeighborQuery(
+            top_k=options.top_k,
+            n_neighbors=self._count() if options.beam_width is None else options.beam_width,
+            max_candidates=int(self.max_candidates),
+            sharpness=to_python_scalar(self.sharpness),
+            ef_search=to_python_scalar(self.ef_search),
+            min_score=options.min_score,
+        )
+        with self.progress() as progress, progress.stage("rank") as report:
+            return self._check_fitted().predict(queries, query, threads=_core.thread_count(self.n_jobs), report=report)

@@ -1,4 +1,4 @@
-"""From what a model of neighbours has learned to rankings: find neighbours, take their labels, score those, sort."""
+"""Rank labels with nearest neighbors: find neighbors, collect their labels, score and sort them."""
 
 from __future__ import annotations
 
@@ -11,132 +11,136 @@ from numpy.typing import NDArray
 
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
-from carya.indexing.representations import unit
-from carya.matching.hnsw import Graph
-from carya.matching.nearest_neighbors import Neighbours, sorted_rows
-from carya.matching.voting import votes
-from carya.models.base import Rankings
-from carya.trees.beam_search import Searcher
+from carya.indexing.representations import normalize
+from carya.matching.hnsw import HnswGraph
+from carya.matching.nearest_neighbors import NeighborSearcher, to_matrix
+from carya.matching.voting import vote
+from carya.trees.beam_search import BeamSearcher, Rankings
 from carya.trees.layer import Layer, Weights
-from carya.trees.layouts import choose
+from carya.trees.layouts import choose_layout
 from carya.trees.transforms import Transform
 
-_BLOCK = 8192  # rows whose neighbours and votes are in memory at once
+_BLOCK = 8192  # rows whose neighbors and votes are in memory at once
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
-    """All that training finds out.
+class TrainedNeighbors:
+    """The result of training a nearest neighbor model.
 
     Attributes
     ----------
     index : Layer
-        Labels or rows, below the root.
+        The labels or rows, as children of the root.
     ranker : Layer or None
-        The rankers of the labels, each the only child of its place.
+        The rankers of the labels, each the only child of its label.
     labels : Csr, rows x labels, or None
-        Over rows: the labels of each.
-    graph : Graph or None
+        The labels of each row, if neighbors are rows.
+    graph : HnswGraph or None
     n_labels : int
     widths : tuple of int
-        How many features are sparse, how many dense.
+        The numbers of sparse and dense features.
     row_features : float
-        How many sparse features a training row had on average.
-    similarity : float
-        How much similarity counts beside the ranker; over labels the index has it in its scores.
+        The mean number of sparse features per training row.
+    similarity_weight : float
+        The weight of the similarity relative to the ranker; over labels it is part of the index.
     """
 
     index: Layer
     ranker: Layer | None
     labels: Csr | None
-    graph: Graph | None
+    graph: HnswGraph | None
     n_labels: int
     widths: tuple[int, int]
     row_features: float
-    similarity: float
+    similarity_weight: float
 
-    def with_precision(self, precision: str, *, threads: int = 1) -> Parts:
-        """The same with sparse weights kept otherwise."""
-        ranker = None if self.ranker is None else self.ranker.with_precision(precision, threads=threads)
-        return replace(self, index=self.index.with_precision(precision, threads=threads), ranker=ranker)
+    def with_weight_dtype(self, weight_dtype: str, *, threads: int = 1) -> TrainedNeighbors:
+        """Return the same model with its weights stored in another data type."""
+        ranker = None if self.ranker is None else self.ranker.with_weight_dtype(weight_dtype, threads=threads)
+        return replace(self, index=self.index.with_weight_dtype(weight_dtype, threads=threads), ranker=ranker)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
-    """What is asked of every query; the parameters of :class:`carya.NearestNeighbours` say what each means."""
+class NeighborQuery:
+    """The options of a search; see the parameters of :class:`carya.NearestNeighbors`."""
 
     top_k: int
-    neighbours: int
-    candidates: int
-    search_width: int | None
+    n_neighbors: int
+    max_candidates: int
+    ef_search: int | None
     sharpness: float | None = None
     min_score: float = -math.inf
 
 
-class NeighbourSearch:
-    """Ranks labels for queries; batch and single queries give the same, and threads change nothing."""
+class NeighborRanker:
+    """Ranks labels for queries; batches and single queries give the same results, whatever the number of threads."""
 
-    def __init__(self, parts: Parts, *, neighbours: int) -> None:
-        self.parts = parts
-        self._near = Neighbours(Searcher([parts.index]), parts.graph)
-        layers = [] if parts.ranker is None else [parts.ranker]
-        choices = [choose(one, beam_width=neighbours, query_features=parts.row_features).layout for one in layers]
-        above = parts.index if parts.labels is None else certain(parts.n_labels, parts.widths)
-        self._path = Searcher([above, *layers], ["packed", *choices])
-        # Labels in an inverted index and their rankers below are one beam search.
-        self._one_walk = parts.labels is None and parts.graph is None
+    def __init__(self, trained: TrainedNeighbors, *, n_neighbors: int) -> None:
+        self.trained = trained
+        self._neighbors = NeighborSearcher(BeamSearcher([trained.index]), trained.graph)
+        rankers = [] if trained.ranker is None else [trained.ranker]
+        layouts = [
+            choose_layout(layer, beam_width=n_neighbors, query_features=trained.row_features).layout
+            for layer in rankers
+        ]
+        above = trained.index if trained.labels is None else constant_layer(trained.n_labels, trained.widths)
+        self._path = BeamSearcher([above, *rankers], ["packed", *layouts])
+        # Labels in an inverted index with their rankers below are a single beam search.
+        self._is_single_search = trained.labels is None and trained.graph is None
 
-    def predict(self, queries: Features, question: Question, *, threads: int, report: Report = None) -> Rankings:
-        """The best labels of every query."""
-        if self._one_walk:
+    def predict(self, queries: Features, query: NeighborQuery, *, threads: int, report: Report = None) -> Rankings:
+        """Return the best labels of every query."""
+        if self._is_single_search:
             return self._path.predict(
-                unit(queries),
-                top_k=question.top_k,
-                beam_width=question.neighbours,
-                min_score=question.min_score,
+                normalize(queries),
+                top_k=query.top_k,
+                beam_width=query.n_neighbors,
+                min_score=query.min_score,
                 threads=threads,
                 report=report,
             )
         rankings = []
-        for first, block in blocks(queries):
-            rankings.append(self._rank(unit(block), question, threads))
+        for first, block in row_blocks(queries):
+            rankings.append(self._rank(normalize(block), query, threads))
             if report is not None:
                 report(first + block.rows, queries.rows)
-        return _joined(rankings)
+        return _concatenate(rankings)
 
-    def selected(self, queries: Features, candidates: Csr, *, threads: int) -> NDArray[np.float32]:
-        """The score of every candidate; over labels, where it depends on nothing but the two."""
-        return self._path.selected(unit(queries), candidates, threads=threads)
+    def score_pairs(self, queries: Features, candidates: Csr, *, threads: int) -> NDArray[np.float32]:
+        """Return the score of every candidate pair; only over labels, where it depends on nothing else."""
+        return self._path.score_pairs(normalize(queries), candidates, threads=threads)
 
-    def _rank(self, queries: Features, question: Question, threads: int) -> Rankings:
-        found = self._near.search(queries, count=question.neighbours, width=question.search_width, threads=threads)
-        if self.parts.labels is None:
-            candidates = sorted_rows(found, self.parts.n_labels)
-            scores = self._path.selected(queries, candidates, threads=threads)
+    def _rank(self, queries: Features, query: NeighborQuery, threads: int) -> Rankings:
+        neighbors = self._neighbors.search(queries, count=query.n_neighbors, ef_search=query.ef_search, threads=threads)
+        if self.trained.labels is None:
+            candidates = to_matrix(neighbors, self.trained.n_labels)
+            scores = self._path.score_pairs(queries, candidates, threads=threads)
         else:
-            candidates = votes(found, self.parts.labels, most=question.candidates, sharpness=question.sharpness)
+            candidates = vote(
+                neighbors, self.trained.labels, max_labels=query.max_candidates, sharpness=query.sharpness
+            )
             scores = candidates.values
-            if self.parts.ranker is not None:
-                scores = self._path.selected(queries, candidates, threads=threads) * scores**self.parts.similarity
-        return _best(candidates, scores, question)
+            if self.trained.ranker is not None:
+                ranker_scores = self._path.score_pairs(queries, candidates, threads=threads)
+                scores = ranker_scores * scores**self.trained.similarity_weight
+        return _sort(candidates, scores, query)
 
 
-def certain(n_labels: int, widths: tuple[int, int]) -> Layer:
-    """A layer in which every label has the score 1, for rankers below to say all."""
-    nothing = Csr.of(np.zeros(widths[0] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), n_labels)
+def constant_layer(n_labels: int, widths: tuple[int, int]) -> Layer:
+    """Return a layer in which every label has the score 1, as the parent of rankers."""
     chunks = np.array([0, n_labels], np.int64)
     return Layer(
-        weights=Weights.pack(nothing, chunks, "float32"),
+        weights=Weights.empty(widths[0], n_labels, chunks),
         dense=np.zeros((n_labels, widths[1]), np.float32),
-        offsets=np.ones(n_labels, np.float32),
+        biases=np.ones(n_labels, np.float32),
         chunks=chunks,
         order=np.arange(n_labels, dtype=np.int32),
-        transform=Transform.named("l1-hinge"),
+        transform=Transform.from_name("l1-hinge"),
     )
 
 
-def blocks(features: Features) -> Iterator[tuple[int, Features]]:
-    """Some thousand rows at a time, and the number of the first."""
+def row_blocks(features: Features) -> Iterator[tuple[int, Features]]:
+    """Yield blocks of rows, each with the number of its first row."""
     if features.rows <= _BLOCK:
         yield 0, features
         return
@@ -146,17 +150,17 @@ def blocks(features: Features) -> Iterator[tuple[int, Features]]:
         yield first, Features.of(Csr.of_scipy(matrix[rows]), features.dense[rows])
 
 
-def _best(candidates: Csr, scores: NDArray[np.float32], question: Question) -> Rankings:
+def _sort(candidates: Csr, scores: NDArray[np.float32], query: NeighborQuery) -> Rankings:
     sizes = np.diff(candidates.indptr)
     row = np.repeat(np.arange(candidates.rows), sizes)
     order = np.lexsort((candidates.indices, -scores, row))
-    place = np.arange(row.size) - np.repeat(candidates.indptr[:-1], sizes)
-    order = order[(place < question.top_k) & (scores[order] >= question.min_score)]
+    rank = np.arange(row.size) - np.repeat(candidates.indptr[:-1], sizes)
+    order = order[(rank < query.top_k) & (scores[order] >= query.min_score)]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[order], minlength=candidates.rows))])
     return indptr.astype(np.int64), candidates.indices[order], scores[order]
 
 
-def _joined(rankings: Sequence[Rankings]) -> Rankings:
+def _concatenate(rankings: Sequence[Rankings]) -> Rankings:
     if len(rankings) == 1:
         return rankings[0]
     ends = np.cumsum([0] + [int(indptr[-1]) for indptr, _, _ in rankings])

@@ -1,4 +1,4 @@
-"""What of a model of neighbours goes into a saved folder, and back. docs/format.md specifies the arrays."""
+"""Serialize nearest neighbor models. docs/format.md specifies the arrays."""
 
 from __future__ import annotations
 
@@ -9,105 +9,103 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.core.matrices import Csr
-from carya.core.parameters import from_json, to_json
-from carya.core.storage import Saved
-from carya.errors import InputError, ModelFormatError
-from carya.matching.hnsw import Graph
-from carya.models.neighbors.search import Parts, certain
-from carya.models.xr_linear.serialize import KIND as LAYERS_KIND
-from carya.models.xr_linear.serialize import pack as pack_layers
-from carya.models.xr_linear.serialize import unpack as unpack_layers
+from carya.core.parameters import to_json
+from carya.core.storage import SavedModel, fitting_parts, prefixed
+from carya.errors import InputError
+from carya.matching.hnsw import HnswGraph
+from carya.models.neighbors.search import TrainedNeighbors, constant_layer
+from carya.models.xr_linear.serialize import KIND as TREE_KIND
+from carya.models.xr_linear.serialize import pack as pack_tree
+from carya.models.xr_linear.serialize import unpack as unpack_tree
 from carya.trees.label_tree import LabelTree
-from carya.trees.trained_tree import Learned
+from carya.trees.trained_tree import TrainedTree
 
-KIND = "nearest-neighbours"
+KIND = "nearest-neighbors"
 
 
-def pack(parts: Parts, parameters: dict[str, Any]) -> Saved:
-    """The content of a model folder: the index and the rankers as layers of trees, as other models have them."""
+def pack(trained: TrainedNeighbors, parameters: dict[str, Any]) -> SavedModel:
+    """Return the content of a model folder; the index and the rankers are stored as trained trees."""
     arrays: dict[str, NDArray[Any]] = {}
-    shape: dict[str, Any] = {"labels": parts.n_labels, "graph": parts.graph is not None, "similarity": parts.similarity}
-    for name, learned in _trees(parts).items():
-        part = pack_layers(learned, {})
+    shape: dict[str, Any] = {
+        "labels": trained.n_labels,
+        "graph": trained.graph is not None,
+        "similarity": trained.similarity_weight,
+    }
+    for name, tree in _trees(trained).items():
+        part = pack_tree(tree, {})
         shape[name] = part.shape
-        arrays |= {f"{name}/{key}": array for key, array in part.arrays.items()}
-    if parts.labels is not None:
-        arrays |= {"votes.indptr": parts.labels.indptr, "votes.indices": parts.labels.indices}
-    if parts.graph is not None:
-        arrays["graph"] = parts.graph.data
-    return Saved(KIND, {name: to_json(value) for name, value in parameters.items()}, shape, arrays)
+        arrays |= prefixed(name, part.arrays)
+    if trained.labels is not None:
+        arrays |= {"votes.indptr": trained.labels.indptr, "votes.indices": trained.labels.indices}
+    if trained.graph is not None:
+        arrays["graph"] = trained.graph.data
+    return SavedModel(KIND, {name: to_json(value) for name, value in parameters.items()}, shape, arrays)
 
 
-def unpack(saved: Saved) -> tuple[Parts, dict[str, Any]]:
-    """What was learned, and the parameters; raises ModelFormatError if the parts do not fit together."""
-    try:
+def unpack(saved: SavedModel) -> TrainedNeighbors:
+    """Restore a trained model; raise ModelFormatError if its parts are inconsistent."""
+    with fitting_parts():
         n_labels = int(saved.shape["labels"])
-        similarity = float(saved.shape["similarity"])
-        if not 0 < similarity < math.inf:
-            raise InputError(f"similarity cannot count {similarity}")
+        similarity_weight = float(saved.shape["similarity"])
+        if not 0 < similarity_weight < math.inf:
+            raise InputError(f"The similarity weight must be positive and finite, got {similarity_weight}.")
         over_rows = "votes.indptr" in saved.arrays
-        index = unpack_layers(_part(saved, "index"))[0]
-        items = index.layers[0].n_nodes
-        above = unpack_layers(_part(saved, "ranker"))[0] if "ranker" in saved.shape else index
+        index = _unpack_part(saved, "index")
+        n_items = index.layers[0].n_nodes
+        above = _unpack_part(saved, "ranker") if "ranker" in saved.shape else index
         ranker = above.layers[1] if above.tree.depth > 1 else None
         if above.widths != index.widths or (ranker is not None and not _is_chain(above.tree, n_labels)):
-            raise InputError("the rankers are not those of the labels")
-        if (items != n_labels) if not over_rows else (index.tree.depth > 1):
-            raise InputError(f"the index has {items} items for {n_labels} labels")
-        labels = _labels(saved, items, n_labels) if over_rows else None
+            raise InputError("The rankers do not match the labels.")
+        if (n_items != n_labels) if not over_rows else (index.tree.depth > 1):
+            raise InputError(f"The index has {n_items} items for {n_labels} labels.")
+        labels = _unpack_labels(saved, n_items, n_labels) if over_rows else None
         graph = None
         if saved.shape["graph"]:
             if index.widths[0]:
-                raise InputError("there is a graph over sparse features")
-            graph = Graph.of_bytes(saved.arrays["graph"], items=items, dimensions=index.widths[1])
-        mine = sum(not name.startswith(("index/", "ranker/")) for name in saved.arrays)
-        if mine != 2 * over_rows + (graph is not None):
-            raise InputError("there are arrays that no part knows")
-    except KeyError as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
-    except ModelFormatError:
-        raise
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
-    parts = Parts(
-        index=index.layers[0],
-        ranker=ranker,
-        labels=labels,
-        graph=graph,
-        n_labels=n_labels,
-        widths=index.widths,
-        row_features=index.row_features,
-        similarity=similarity,
-    )
-    return parts, {name: from_json(value) for name, value in saved.parameters.items()}
+                raise InputError("A graph requires dense features.")
+            graph = HnswGraph.of_bytes(saved.arrays["graph"], items=n_items, dimensions=index.widths[1])
+        own_arrays = sum(not name.startswith(("index/", "ranker/")) for name in saved.arrays)
+        if own_arrays != 2 * over_rows + (graph is not None):
+            raise InputError("There are unknown arrays.")
+        return TrainedNeighbors(
+            index=index.layers[0],
+            ranker=ranker,
+            labels=labels,
+            graph=graph,
+            n_labels=n_labels,
+            widths=index.widths,
+            row_features=index.row_features,
+            similarity_weight=similarity_weight,
+        )
 
 
-def _trees(parts: Parts) -> dict[str, Learned]:
-    """The layers as trees: labels with their rankers below them, or rows, and labels with theirs."""
-    flat = LabelTree.flat(parts.index.n_nodes)
-    if parts.ranker is None:
-        return {"index": Learned(flat, [parts.index], parts.widths, parts.row_features)}
-    chain = LabelTree([np.zeros(parts.n_labels, np.int32), np.arange(parts.n_labels, dtype=np.int32)])
-    if parts.labels is None:
-        return {"index": Learned(chain, [parts.index, parts.ranker], parts.widths, parts.row_features)}
-    above = certain(parts.n_labels, parts.widths)
+def _trees(trained: TrainedNeighbors) -> dict[str, TrainedTree]:
+    """Return the layers as trees: labels with their rankers below, or rows, and labels with their rankers."""
+    widths, row_features = trained.widths, trained.row_features
+    flat = LabelTree.flat(trained.index.n_nodes)
+    if trained.ranker is None:
+        return {"index": TrainedTree(flat, [trained.index], widths, row_features)}
+    chain = LabelTree([np.zeros(trained.n_labels, np.int32), np.arange(trained.n_labels, dtype=np.int32)])
+    if trained.labels is None:
+        return {"index": TrainedTree(chain, [trained.index, trained.ranker], widths, row_features)}
+    above = constant_layer(trained.n_labels, widths)
     return {
-        "index": Learned(flat, [parts.index], parts.widths, parts.row_features),
-        "ranker": Learned(chain, [above, parts.ranker], parts.widths, parts.row_features),
+        "index": TrainedTree(flat, [trained.index], widths, row_features),
+        "ranker": TrainedTree(chain, [above, trained.ranker], widths, row_features),
     }
 
 
-def _part(saved: Saved, name: str) -> Saved:
-    return saved.part(name, LAYERS_KIND, {}, saved.shape[name])
+def _unpack_part(saved: SavedModel, name: str) -> TrainedTree:
+    return unpack_tree(saved.part(name, TREE_KIND, {}, saved.shape[name]))
 
 
 def _is_chain(tree: LabelTree, n_labels: int) -> bool:
-    """Whether every label is the only child of its place."""
+    """Return whether every ranker is the only child of its label."""
     return tree.level_sizes == (1, n_labels, n_labels) and bool((tree.parents[1] == np.arange(n_labels)).all())
 
 
-def _labels(saved: Saved, rows: int, n_labels: int) -> Csr:
+def _unpack_labels(saved: SavedModel, rows: int, n_labels: int) -> Csr:
     indptr, indices = saved.arrays["votes.indptr"], saved.arrays["votes.indices"]
     if indptr.dtype != np.int64 or indices.dtype != np.int32 or indptr.shape != (rows + 1,) or indices.ndim != 1:
-        raise InputError("the labels of the rows are of another shape")
+        raise InputError("The labels of the rows have a wrong type or shape.")
     return Csr.of(indptr, indices, np.ones(indices.size, np.float32), n_labels, "labels")

@@ -1,4 +1,4 @@
-"""Trains a model of neighbours: an index of labels or rows, a shortlist for every row, a ranker for every label."""
+"""Train nearest neighbor models: index labels or rows, shortlist labels for every row, train one ranker per label."""
 
 from __future__ import annotations
 
@@ -7,177 +7,178 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carya import metrics
 from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress, Report
 from carya.errors import ParameterError
 from carya.indexing import pifa
-from carya.indexing.representations import unit
-from carya.matching.hnsw import Graph
-from carya.matching.nearest_neighbors import Neighbours, index_layer, sorted_rows, without_themselves
-from carya.matching.voting import votes
-from carya.models.neighbors.search import NeighbourSearch, Parts, Question, blocks
-from carya.ranking import LinearRanker, Problem
-from carya.trees.beam_search import Searcher
+from carya.indexing.representations import normalize
+from carya.matching.hnsw import HnswGraph
+from carya.matching.nearest_neighbors import NeighborSearcher, exclude_self, index_layer, to_matrix
+from carya.matching.voting import vote
+from carya.models.ensemble.weights import mean_precision
+from carya.models.neighbors.search import NeighborQuery, NeighborRanker, TrainedNeighbors, row_blocks
+from carya.ranking import LayerProblem, LinearSolver
+from carya.trees.beam_search import BeamSearcher
 from carya.trees.layer import Layer
 from carya.trees.transforms import Transform
 
-#: Below that many items every dense vector is compared: a graph of them would gain little.
-FEW_ITEMS = 10_000
-_SIMILARITY: dict[str, float | str] = {"labels": "learned", "rows": 0.5}
-#: What is tried if it is to be learned, on so many rows at most, and used if there are too few rows to learn from.
-_TRIED = {"labels": (0.01, 1.0, 3.0, 6.0, 10.0, 20.0), "rows": (0.01, 0.1, 0.2, 0.5, 1.0)}
-_HELD_OUT, _MOST_HELD_OUT, _FEWEST_ROWS = 0.1, 5000, 50
-_UNLEARNED = {"labels": 1.0, "rows": 0.5}
+#: Below this number of items, all dense vectors are compared exactly.
+MIN_GRAPH_ITEMS = 10_000
+_DEFAULT_WEIGHTS: dict[str, float | str] = {"labels": "learned", "rows": 0.5}
+#: The weights that are tried on held-out rows, and those used if there are too few rows to hold out.
+_CANDIDATE_WEIGHTS = {"labels": (0.01, 1.0, 3.0, 6.0, 10.0, 20.0), "rows": (0.01, 0.1, 0.2, 0.5, 1.0)}
+_FALLBACK_WEIGHTS = {"labels": 1.0, "rows": 0.5}
+_VALIDATION_FRACTION, _MAX_VALIDATION_ROWS, _MIN_ROWS = 0.1, 5000, 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighbourTrainer:
-    """The settings of training; :meth:`train` does it. Most are parameters of :class:`carya.NearestNeighbours`."""
+class NeighborTrainer:
+    """Trains nearest neighbor models; its settings are the parameters of :class:`carya.NearestNeighbors`."""
 
     over: str
-    neighbours: int
-    candidates: int
+    n_neighbors: int
+    max_candidates: int
     sharpness: float | None
     index_features: int | None
     search: str
     connectivity: int
-    build_width: int
-    search_width: int | None
+    ef_construction: int
+    ef_search: int | None
     ranker: str | None
-    similarity: float | str | None
-    precision: str
+    similarity_weight: float | str | None
+    weight_dtype: str
     transform: str
     seed: int
-    rankers: LinearRanker
+    solver: LinearSolver
+    threads: int
+    progress: Progress
 
-    def train(
-        self, features: Features, labels: Csr, own: Features | None, *, threads: int, progress: Progress
-    ) -> Parts:
-        """All that is to be learned.
+    def train(self, features: Features, labels: Csr, label_vectors: Features | None) -> TrainedNeighbors:
+        """Train a model.
 
         Parameters
         ----------
-        features : Features, n rows of length 1
+        features : Features, n rows with unit norm
         labels : Csr, n rows x labels, all ones
-        own : Features, one row a label, of length 1, or None
-            Where labels are, if not amid their rows.
+        label_vectors : Features, one row per label with unit norm, or None
+            The positions of the labels, if not the centroids of their rows.
         """
-        similarity = self._similarity(features, labels, own, threads, progress)
-        return self._learn(features, labels, own, threads, progress)(similarity)
+        similarity_weight = self._choose_similarity_weight(features, labels, label_vectors)
+        return self._train_all(features, labels, label_vectors)(similarity_weight)
 
-    def _items(
-        self, features: Features, labels: Csr, own: Features | None, threads: int, progress: Progress
-    ) -> Features:
-        """What neighbours are to be found among, all of length 1."""
+    def _items(self, features: Features, labels: Csr, label_vectors: Features | None) -> Features:
+        """Return the items among which neighbors are searched, with unit norm."""
         if self.over == "rows":
             return features
-        if own is not None:
-            return own
-        with progress.stage("represent the labels") as report:
-            return unit(pifa(features, labels, keep=self.index_features, threads=threads, report=report))
+        if label_vectors is not None:
+            return label_vectors
+        with self.progress.stage("represent labels") as report:
+            return normalize(pifa(features, labels, keep=self.index_features, threads=self.threads, report=report))
 
-    def _graph(self, items: Features, progress: Progress) -> Graph | None:
-        sparse = items.widths[0] > 0
-        if self.search == "graph" and sparse:
+    def _build_graph(self, items: Features) -> HnswGraph | None:
+        is_sparse = items.widths[0] > 0
+        if self.search == "graph" and is_sparse:
             raise ParameterError(
-                "search='graph' is for dense features; sparse ones have an inverted index, which is exact and faster: "
-                "search='exact'"
+                "search='graph' requires dense features. For sparse features use search='exact', an inverted index, "
+                "which is exact and faster."
             )
-        if self.search == "exact" or sparse or (self.search == "auto" and items.rows < FEW_ITEMS):
+        if self.search == "exact" or is_sparse or (self.search == "auto" and items.rows < MIN_GRAPH_ITEMS):
             return None
-        with progress.stage("build the graph") as report:
-            return Graph.build(items.dense, connectivity=self.connectivity, width=self.build_width, report=report)
+        with self.progress.stage("build graph") as report:
+            return HnswGraph.build(
+                items.dense, connectivity=self.connectivity, ef_construction=self.ef_construction, report=report
+            )
 
-    def _learn(
-        self, features: Features, labels: Csr, own: Features | None, threads: int, progress: Progress
-    ) -> Callable[[float], Parts]:
-        """What some rows teach, for any weight of similarity."""
-        items = self._items(features, labels, own, threads, progress)
-        graph = self._graph(items, progress)
-        near = Neighbours(Searcher([index_layer(items, precision=self.precision, threads=threads)]), graph)
+    def _train_all(
+        self, features: Features, labels: Csr, label_vectors: Features | None
+    ) -> Callable[[float], TrainedNeighbors]:
+        """Train everything that does not depend on the similarity weight; return a function of that weight."""
+        items = self._items(features, labels, label_vectors)
+        graph = self._build_graph(items)
+        index = index_layer(items, weight_dtype=self.weight_dtype, threads=self.threads)
+        neighbors = NeighborSearcher(BeamSearcher([index]), graph)
         ranker: Layer | None = None
         if self.ranker is not None:
-            with progress.stage("match") as report:
-                shortlist = self._shortlist(near, features, labels, threads, report)
-            with progress.stage("train the rankers") as report:
-                ranker = self._train(features, labels, shortlist, threads, report)
+            with self.progress.stage("match") as report:
+                shortlist = self._shortlist(neighbors, features, labels, report)
+            with self.progress.stage("train rankers") as report:
+                ranker = self._train_rankers(features, labels, shortlist, report)
 
-        def parts(similarity: float) -> Parts:
-            strength = similarity if self.over == "labels" else None
-            return Parts(
-                index=index_layer(items, precision=self.precision, strength=strength, threads=threads),
+        def assemble(similarity_weight: float) -> TrainedNeighbors:
+            weight = similarity_weight if self.over == "labels" else None
+            return TrainedNeighbors(
+                index=index_layer(
+                    items, weight_dtype=self.weight_dtype, similarity_weight=weight, threads=self.threads
+                ),
                 ranker=ranker,
                 labels=labels if self.over == "rows" else None,
                 graph=graph,
                 n_labels=labels.cols,
                 widths=features.widths,
                 row_features=features.sparse.values.size / features.rows,
-                similarity=similarity,
+                similarity_weight=similarity_weight,
             )
 
-        return parts
+        return assemble
 
-    def _similarity(
-        self, features: Features, labels: Csr, own: Features | None, threads: int, progress: Progress
-    ) -> float:
-        """How much similarity is to count: as told, or as ranks rows best that were held out."""
-        told = _SIMILARITY[self.over] if self.similarity is None else self.similarity
-        if not isinstance(told, str):
-            return float(told)
-        if self.ranker is None or features.rows < _FEWEST_ROWS:
-            return _UNLEARNED[self.over]
+    def _choose_similarity_weight(self, features: Features, labels: Csr, label_vectors: Features | None) -> float:
+        """Return the given weight, or the one that ranks held-out rows best."""
+        given = _DEFAULT_WEIGHTS[self.over] if self.similarity_weight is None else self.similarity_weight
+        if not isinstance(given, str):
+            return float(given)
+        best, best_value = _FALLBACK_WEIGHTS[self.over], -1.0
+        if self.ranker is None or features.rows < _MIN_ROWS:
+            return best
         order = np.random.default_rng(self.seed).permutation(features.rows)
-        held = min(int(features.rows * _HELD_OUT), _MOST_HELD_OUT)
-        seen, unseen = np.sort(order[held:]), np.sort(order[:held])
-        Y = labels.to_scipy()
-        parts = self._learn(features.take(seen), Csr.of_scipy(Y[seen]), own, threads, progress)
-        queries, truth = features.take(unseen), Y[unseen]
-        question = Question(
+        n_held_out = min(int(features.rows * _VALIDATION_FRACTION), _MAX_VALIDATION_ROWS)
+        train, held_out = np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
+        assemble = self._train_all(features.take(train), labels.take(train), label_vectors)
+        queries, truth = features.take(held_out), labels.take(held_out).to_scipy()
+        query = NeighborQuery(
             top_k=5,
-            neighbours=self.neighbours,
-            candidates=self.candidates,
-            search_width=self.search_width,
+            n_neighbors=self.n_neighbors,
+            max_candidates=self.max_candidates,
+            ef_search=self.ef_search,
             sharpness=self.sharpness,
         )
-        best, most = _UNLEARNED[self.over], -1.0
-        for tried in _TRIED[self.over]:
-            search = NeighbourSearch(parts(tried), neighbours=self.neighbours)
-            indptr, found, scores = search.predict(queries, question, threads=threads)
-            report = metrics.report(truth, sp.csr_array((scores, found, indptr), shape=truth.shape), k=(1, 3, 5))
-            reached = report["P@1"] + report["P@3"] + report["P@5"]
-            if reached > most:
-                best, most = tried, reached
+        for weight in _CANDIDATE_WEIGHTS[self.over]:
+            ranker = NeighborRanker(assemble(weight), n_neighbors=self.n_neighbors)
+            indptr, ranked, scores = ranker.predict(queries, query, threads=self.threads)
+            value = mean_precision(truth, sp.csr_array((scores, ranked, indptr), shape=truth.shape))
+            if value > best_value:
+                best, best_value = weight, value
         return best
 
-    def _shortlist(self, near: Neighbours, features: Features, labels: Csr, threads: int, report: Report) -> Csr:
-        """The rows that each label is suggested for or that have it, labels x rows; no row votes for itself."""
-        found = []
-        itself = self.over == "rows"
-        for first, block in blocks(features):
-            nearest = near.search(block, count=self.neighbours + itself, width=self.search_width, threads=threads)
-            if itself:
-                others = without_themselves(nearest, first, self.neighbours)
-                suggested = votes(others, labels, most=self.candidates, sharpness=self.sharpness)
+    def _shortlist(self, neighbors: NeighborSearcher, features: Features, labels: Csr, report: Report) -> Csr:
+        """Return the rows for which each label is suggested or correct, labels x rows; no row votes for itself."""
+        suggestions = []
+        over_rows = self.over == "rows"
+        for first, block in row_blocks(features):
+            nearest = neighbors.search(
+                block, count=self.n_neighbors + over_rows, ef_search=self.ef_search, threads=self.threads
+            )
+            if over_rows:
+                others = exclude_self(nearest, first, self.n_neighbors)
+                suggested = vote(others, labels, max_labels=self.max_candidates, sharpness=self.sharpness)
             else:
-                suggested = sorted_rows(nearest, labels.cols)
-            found.append(suggested.with_values(1).to_scipy())
+                suggested = to_matrix(nearest, labels.cols)
+            suggestions.append(suggested.with_values(1).to_scipy())
             if report is not None:
                 report(first + block.rows, features.rows)
-        joined = sp.csr_array(sp.vstack(found, format="csr") + labels.to_scipy())
-        return Csr.of_scipy(joined).transpose()
+        union = sp.csr_array(sp.vstack(suggestions, format="csr") + labels.to_scipy())
+        return Csr.of_scipy(union).transpose()
 
-    def _train(self, features: Features, labels: Csr, shortlist: Csr, threads: int, report: Report) -> Layer:
-        each = np.arange(labels.cols + 1, dtype=np.int64)
-        problem = Problem(
-            level=2,  # a label is the only child of its place in the index
+    def _train_rankers(self, features: Features, labels: Csr, shortlist: Csr, report: Report) -> Layer:
+        chunks = np.arange(labels.cols + 1, dtype=np.int64)
+        problem = LayerProblem(
+            level=2,  # a ranker is the only child of its label in the index
             seed=self.seed,
             targets=labels,
             shortlist=shortlist,
-            order=each[:-1].astype(np.int32),
-            chunks=each,
-            transform=Transform.named(self.transform),
+            order=chunks[:-1].astype(np.int32),
+            chunks=chunks,
+            transform=Transform.from_name(self.transform),
         )
-        (layer,) = self.rankers.train(features, [problem], threads=threads, report=report)
+        (layer,) = self.solver.train(features, [problem], threads=self.threads, report=report)
         return layer

@@ -1,111 +1,133 @@
-"""Trees find candidates, a ranker of pairs puts them in order: more is known of fifty candidates than of all labels."""
+"""Reranking: trees and nearest neighbors find candidates, and a reranker orders them by many more features."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from carya import _core
-from carya.core import storage, validation
+from carya.core import validation
 from carya.core.matrices import Csr, Features
-from carya.core.parameters import Parameterised, parameter
+from carya.core.parameters import Parameterized, parameter
 from carya.core.progress import Report
 from carya.core.rules import Choice, Either, Integer, Real, Rule
+from carya.core.storage import SavedModel, fitting_parts
 from carya.core.validation import FeaturesLike, LabelsLike
-from carya.errors import InputError, ModelFormatError, ParameterError
-from carya.models.base import Rankings, Verbs
+from carya.errors import InputError, ParameterError
+from carya.models.base import BaseModel, RankOptions, TrainingData
 from carya.models.ensemble.model import Ensemble
-from carya.models.reranked.column_views import first
-from carya.models.reranked.features import Asked, Evidence
+from carya.models.reranked.column_views import first_columns
+from carya.models.reranked.features import CandidateFeatures, CandidateSettings
 from carya.models.reranked.serialize import pack, unpack
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking.averaged import AveragedRanker
 from carya.ranking.boosted import BoostedRanker
-from carya.ranking.candidates import Pool
+from carya.ranking.candidates import Candidates
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
 from carya.ranking.ranker import Ranker
+from carya.trees.beam_search import Rankings
 
-_TREES = 2
-_RUN = 20  # rows side by side that are held out together, and the least number of such runs
+_DEFAULT_TREES = 2
+_RUN = 20  # adjacent rows that are held out together, and the minimum number of such runs
 _BLOCK = 1024  # queries whose pairs are in memory at a time
 
 
 class _Base(Rule):
     """Models that find candidates."""
 
-    text = "an XRLinear, an Ensemble of them, a list of at least one XRLinear, or None"
+    text = "an XRLinear, an Ensemble of XRLinear models, a non-empty list of them, or None"
 
     def allows(self, value: object) -> bool:
-        """Whether the value is such a model or list."""
+        """Return whether the value is such a model or list."""
         if isinstance(value, (list, tuple)):
-            return len(value) > 0 and all(isinstance(one, XRLinear) for one in value)
+            return len(value) > 0 and all(isinstance(model, XRLinear) for model in value)
         if isinstance(value, Ensemble):
             return self.allows(value.members)
         return value is None or isinstance(value, XRLinear)
 
 
-class _OfPairs(Rule):
-    """A ranker."""
+class _Reranker(Rule):
+    """A reranker."""
 
     text = "a Ranker (an object with name, fit, score, to_saved and from_saved) or None"
 
     def allows(self, value: object) -> bool:
-        """Whether the value does what a ranker does."""
+        """Return whether the value has the methods of a ranker."""
         return value is None or (isinstance(value, Ranker) and not isinstance(value, type))
 
 
-@dataclass(eq=False, repr=False)
-class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
-    """A model in two steps: trees and nearest neighbours find candidates, a ranker of pairs orders them.
+class _RerankedState(NamedTuple):
+    features: CandidateFeatures
+    ranker: Ranker
 
-    The ranker is trained on rows that the models had not seen, so that it learns what their scores are worth.
+
+@dataclass(eq=False, repr=False)
+class Reranked(BaseModel[_RerankedState], Parameterized):
+    """A two-stage model: trees and nearest neighbors find candidates, a reranker orders them.
+
+    The reranker is trained on held-out rows, so that it learns how reliable the scores of the first stage are.
 
     Examples
     --------
     >>> import carya
     >>> from carya.ranking import NeuralRanker
     >>> X, Y = carya.data.make_world(600, 60, seed=1)
-    >>> model = carya.Reranked(carya.XRLinear(max_leaf=10), NeuralRanker()).fit(X[:500], Y[:500])
+    >>> model = carya.Reranked(carya.XRLinear(max_leaf_size=10), NeuralRanker()).fit(X[:500], Y[:500])
     >>> S = model.predict(X[500:], top_k=3)
     >>> labels, scores = model.rank(X[[500]], top_k=3)
     >>> len(labels)
     3
     """
 
+    former_names: ClassVar[dict[str, str]] = {
+        "pool": "pool_size",
+        "neighbours": "n_neighbors",
+        "extra": "extra_candidates",
+        "held_out": "validation_fraction",
+        "rounds": "n_rounds",
+        "ranker_rows": "max_ranker_rows",
+    }
+
     base: Any = parameter(
-        None, _Base(), "what finds candidates: a tree, the trees of an ensemble or a list of them; None is two trees"
+        None, _Base(), "models that find candidates: a tree, an ensemble of trees or a list; None means two trees"
     )
-    ranker: Any = parameter(None, _OfPairs(), "what orders them; None is AveragedRanker(), trained with LightGBM")
-    pool: int = parameter(40, Integer(1), "candidates that the models find for a query")
-    neighbours: int = parameter(50, Integer(1), "training rows that vote for their labels, the nearest to a query")
-    extra: int = parameter(
-        15, Integer(0), "candidates that these votes, the centres of labels and the texts of labels each add"
+    ranker: Any = parameter(None, _Reranker(), "the reranker; None means AveragedRanker(), which requires LightGBM")
+    pool_size: int = parameter(40, Integer(1), "candidates per query from the trees")
+    n_neighbors: int = parameter(50, Integer(1), "nearest training rows that vote for their labels")
+    extra_candidates: int = parameter(
+        15, Integer(0), "additional candidates from the votes, the label centroids and the label names, each"
     )
-    held_out: float = parameter(
-        0.2, Real(0, above=True, most=0.9), "the share of rows that models are trained without, to train the ranker on"
+    validation_fraction: float = parameter(
+        0.2, Real(0, 0.9, open_low=True), "fraction of the rows held out per round to train the reranker"
     )
-    rounds: int = parameter(1, Integer(1), "how often rows are held out, each time others; each takes a training more")
-    ranker_rows: int = parameter(10_000, Integer(1), "the most rows that the ranker is trained on")
-    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "threads; -1 is all cores")
-    seed: int = parameter(0, Integer(0, 2**63 - 1), "which rows are held out")
-    verbose: bool = parameter(False, Choice(True, False), "progress bars on standard error")
+    n_rounds: int = parameter(
+        1, Integer(1), "number of rounds with different held-out rows; each one trains all models"
+    )
+    max_ranker_rows: int = parameter(10_000, Integer(1), "maximum number of rows on which the reranker is trained")
+    n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed of the held-out rows")
+    verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
 
     def check_parameters(self) -> None:
-        """Raise ParameterError if a parameter cannot be, or if what the ranker is trained with is missing."""
+        """Raise ParameterError for the first invalid parameter or combination, including those of the base models."""
         super().check_parameters()
-        if self.rounds * self.held_out > 1:
+        if self.n_rounds * self.validation_fraction > 1:
             raise ParameterError(
-                f"rounds={self.rounds} times held_out={self.held_out} is more than 1: the last round would have no rows"
+                f"n_rounds * validation_fraction must be <= 1, got {self.n_rounds} * {self.validation_fraction}."
             )
-        ready = getattr(AveragedRanker() if self.ranker is None else self.ranker, "ready", None)
-        if ready is not None:
-            ready()  # before the trees are trained, not after
+        for model in self._base_models():
+            model.check_parameters()
+
+    def check_dependencies(self) -> None:
+        """Raise MissingExtraError if an optional dependency for training the reranker is missing."""
+        ranker = AveragedRanker() if self.ranker is None else self.ranker
+        getattr(ranker, "check_dependencies", lambda: None)()
 
     def fit(
         self,
@@ -114,197 +136,203 @@ class Reranked(Verbs[tuple[Evidence, Ranker]], Parameterised):
         *,
         label_features: FeaturesLike | None = None,
         groups: ArrayLike | None = None,
-        columns: int | None = None,
+        name_columns: int | None = None,
     ) -> Self:
-        """Train the ranker on rows that are held out, and the models on all.
+        """Train the reranker on held-out rows, and the base models on all rows.
 
         Parameters
         ----------
         X, Y : as in :meth:`XRLinear.fit`
         label_features : like X, of shape (labels, ...), optional
-            What is written about a label. With the columns of X, the ranker sees how much of it stands in a query.
+            Features of the labels' names or descriptions. If they have the columns of X, the similarity of names and
+            queries becomes a feature of the reranker.
         groups : array_like of int, shape (n,), optional
-            Rows that belong together, such as parts of one document, are held out together: else the ranker sees
-            neighbours that a new query will not have. Without, rows that stand side by side are, up to 20 of them: what
-            comes from one source often stands together.
-        columns : int, optional
-            Only the first so many sparse columns of X are for trees and neighbours, such as words; those behind are
-            only compared with label_features, such as characters, which find a name within a longer word.
+            Rows of the same group, such as parts of one document, are held out together; otherwise the reranker would
+            see neighbors that a new query does not have. By default, runs of up to 20 adjacent rows are held out
+            together, because rows of one source are often adjacent.
+        name_columns : int, optional
+            Number of sparse columns at the end of X that are compared with label_features only, such as character
+            n-grams, which find a name within a longer word. Trees and neighbors use the columns before them.
         """
         self.check_parameters()
-        features, labels = validation.training_pair(X, Y)
-        return self.fit_checked(features, labels, label_features=label_features, groups=groups, columns=columns)
+        return self.fit_data(
+            TrainingData.of(X, Y, label_features=label_features, groups=groups, name_columns=name_columns)
+        )
 
-    def fit_checked(
-        self,
-        features: Features,
-        labels: Csr,
-        *,
-        label_features: FeaturesLike | None = None,
-        groups: ArrayLike | None = None,
-        columns: int | None = None,
-    ) -> Self:
-        """The same with matrices that came through the door."""
-        self.check_parameters()
-        own = None if label_features is None else validation.features(label_features, "label_features")
-        if own is not None and own.rows != labels.cols:
-            raise InputError(f"label_features have {own.rows} rows, there are {labels.cols} labels")
+    def fit_data(self, data: TrainingData) -> Self:
+        """Train on validated data."""
+        self.check_dependencies()  # before the trees are trained
+        features, labels = data.features, data.labels
+        own = None
+        if data.label_features is not None:
+            own = validation.check_label_features(data.label_features, labels.cols)
         comparable = own is not None and own.widths == features.widths
-        count = features.widths[0] if columns is None else _columns(columns, features.widths[0], comparable)
-        rows = first(features, count)  # what is behind only matters for rows held out
-        about = own if comparable else None  # those of another kind are for trees alone
-        for_trees = None if own is None else (first(own, count) if comparable else own).as_given()
+        n_columns = features.widths[0] - _check_name_columns(data.name_columns, features.widths[0], comparable)
+        rows = first_columns(features, n_columns)  # the other columns only matter for held-out rows
+        tree_label_features = None
+        if own is not None:
+            tree_label_features = (first_columns(own, n_columns) if comparable else own).to_input()
+        names = own if comparable else None  # label features of another kind are for the trees only
+
+        def train(tree_features: Features, tree_labels: Csr) -> CandidateFeatures:
+            members = self._train_trees(TrainingData(tree_features, tree_labels, tree_label_features))
+            return CandidateFeatures.of(members, tree_features, tree_labels, names, n_jobs=self.n_jobs)
+
         ranker = self.ranker or AveragedRanker([BoostedRanker(n_jobs=self.n_jobs), NeuralRanker()])
         ranker = copy.deepcopy(ranker)
-        parts, relevance = [], []
-        with self._progress() as progress:
-            for held in self._held_out(labels.rows, groups):
-                seen = np.setdiff1d(np.arange(labels.rows), held)
-                evidence = self._evidence(rows.take(seen), labels.take(seen), for_trees, about)
-                some = features.take(held)
-                with progress.stage("look at rows held out") as report:
-                    for begin, pairs, pool in self._pairs(evidence, some, None, report):
-                        at = held[begin : begin + pool.offsets.size - 1]
-                        relevance.append(_relevance(pool, labels.take(at)))
-                        parts.append(pairs)
-            with progress.stage("train the ranker"):
-                ranker.fit(Pairs.joined(parts), np.concatenate(relevance))
-        self._set_learned(self._evidence(rows, labels, for_trees, about), ranker)
+        pairs, relevance = [], []
+        with self.progress() as progress:
+            for held_out in self._held_out_rows(labels.rows, data.groups):
+                train_rows = np.setdiff1d(np.arange(labels.rows), held_out)
+                candidate_features = train(rows.take(train_rows), labels.take(train_rows))
+                queries = features.take(held_out)
+                with progress.stage("rank held-out rows") as report:
+                    for begin, block_pairs, candidates in self._compute_blocks(
+                        candidate_features, queries, None, report
+                    ):
+                        block = held_out[begin : begin + candidates.offsets.size - 1]
+                        relevance.append(_relevance(candidates, labels.take(block)))
+                        pairs.append(block_pairs)
+            with progress.stage("train reranker"):
+                ranker.fit(Pairs.concatenate(pairs), np.concatenate(relevance))
+        self._set_fitted(train(rows, labels), ranker)
         return self
 
     def pairs(self, X: FeaturesLike, *, beam_width: int | None = None) -> tuple[Pairs, NDArray[np.int32]]:
-        """What the ranker sees of some queries: the features of all pairs, and the label of each."""
-        evidence, _ = self._ready()
-        queries = validation.features_like(X, evidence.widths)
-        pairs, pool = evidence.pairs(queries, self._asked(beam_width), threads=_core.thread_count(self.n_jobs))
-        return pairs, pool.labels
+        """Return the input of the reranker for some queries: the features of all pairs, and the label of each."""
+        features, _ = self._check_fitted()
+        queries = validation.check_features_like(X, features.widths)
+        width = None if beam_width is None else validation.check_positive_int(beam_width, "beam_width")
+        settings = self._candidate_settings(width)
+        pairs, candidates = features.compute(queries, settings, threads=_core.thread_count(self.n_jobs))
+        return pairs, candidates.labels
 
-    def to_saved(self, *, precision: str | None = None) -> storage.Saved:
-        """What :meth:`save` writes."""
-        evidence, ranker = self._ready()
-        own = {name: value for name, value in self.get_params(deep=False).items() if name not in ("base", "ranker")}
-        return pack(evidence, ranker, own, precision)
+    def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
+        """Return the content of a model folder."""
+        features, ranker = self._check_fitted()
+        parameters = self.get_params(deep=False)
+        own = {name: value for name, value in parameters.items() if name not in ("base", "ranker")}
+        return pack(features, ranker, own, weight_dtype)
 
     @classmethod
-    def from_saved(cls, saved: storage.Saved) -> Self:
-        """The model in an opened folder; what :func:`carya.load` calls."""
-        evidence, ranker, own = unpack(saved)
-        try:
-            model = cls(list(evidence.members), ranker, **own)
-            model.check_parameters()
-        except (TypeError, ValueError) as error:
-            raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
-        model._set_learned(evidence, ranker)
-        return model
+    def from_saved(cls, saved: SavedModel) -> Self:
+        """Restore the model of an opened folder; :func:`carya.load` calls this."""
+        features, ranker, parameters = unpack(saved)
+        with fitting_parts():
+            model = cls.from_saved_parameters(parameters | {"base": list(features.members), "ranker": ranker})
+            model._set_fitted(features, ranker)
+            return model
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features: whether a base model needs them."""
-        base = self.base if isinstance(self.base, (list, tuple)) else [] if self.base is None else [self.base]
-        return any(one.needs_label_features for one in base)
+        """Whether `fit` fails without label_features, because a base model needs them."""
+        return any(model.needs_label_features for model in self._base_models())
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` takes label_features: always, as a ranker learns from what is written about labels."""
+        """Whether `fit` accepts label_features; always, because the reranker compares them with queries."""
         return True
 
-    def _set_learned(self, evidence: Evidence, ranker: Ranker) -> None:
-        self.members_ = list(evidence.members)
+    def _base_models(self) -> list[Any]:
+        if self.base is None:
+            return []
+        return list(self.base) if isinstance(self.base, (list, tuple)) else [self.base]
+
+    def _set_fitted(self, features: CandidateFeatures, ranker: Ranker) -> None:
+        self.members_ = list(features.members)
         self.ranker_ = ranker
-        self.widths_ = evidence.widths
-        self.n_features_in_ = sum(evidence.widths)
-        self.n_labels_ = evidence.n_labels
-        self._fitted = (evidence, ranker)  # last, in one step: other threads may be asking
+        self.widths_ = features.widths
+        self.n_features_in_ = sum(features.widths)
+        self.n_labels_ = features.n_labels
+        self._state = _RerankedState(features, ranker)  # last, in one step: other threads may be ranking
 
-    def _asked(self, beam_width: int | None) -> Asked:
-        width = None if beam_width is None else validation.positive_int(beam_width, "beam_width")
-        return Asked(int(self.pool), int(self.neighbours), int(self.extra), width)
+    def _candidate_settings(self, beam_width: int | None) -> CandidateSettings:
+        return CandidateSettings(int(self.pool_size), int(self.n_neighbors), int(self.extra_candidates), beam_width)
 
-    def _evidence(self, features: Features, labels: Csr, for_trees: Any, about: Features | None) -> Evidence:
-        """Train fresh models, maybe with features of labels; an ensemble of them shares what it can."""
-        base = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_TREES) if self.base is None else self.base
-        # Of an ensemble only the trees count: the ranker weighs what they say.
-        trees = base if isinstance(base, Ensemble) else Ensemble(_list(base))
-        ensemble = Ensemble(_with_whole_beams(trees.members), n_trees=trees.n_trees)
-        ensemble.fit_checked(features, labels, label_features=for_trees)
-        return Evidence.of(ensemble.members_, features, labels, about, n_jobs=self.n_jobs)
+    def _train_trees(self, data: TrainingData) -> list[XRLinear]:
+        """Train the trees; of an ensemble only the trees are used, because the reranker weights their scores."""
+        if self.base is None:
+            ensemble = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_DEFAULT_TREES)
+        elif isinstance(self.base, Ensemble):
+            ensemble = self.base
+        else:
+            ensemble = Ensemble(self._base_models())
+        trained = Ensemble(_with_full_beam(ensemble.members), n_trees=ensemble.n_trees).fit_data(data)
+        members: list[XRLinear] = trained.members_
+        return members
 
-    def _held_out(self, rows: int, groups: ArrayLike | None) -> list[NDArray[np.int64]]:
-        """The rows held out in each round; those of a group go together."""
-        each = max(1, min(int(rows * self.held_out), int(self.ranker_rows) // int(self.rounds)))
+    def _held_out_rows(self, rows: int, groups: ArrayLike | None) -> list[NDArray[np.int64]]:
+        """Return the held-out rows of each round; rows of a group stay together."""
+        per_round = max(1, min(int(rows * self.validation_fraction), int(self.max_ranker_rows) // int(self.n_rounds)))
         if groups is None:
-            group = np.arange(rows) // min(_RUN, max(1, each // _RUN))
+            group = np.arange(rows) // min(_RUN, max(1, per_round // _RUN))
         else:
             given = np.asarray(groups)
             if given.shape != (rows,):
-                raise InputError(f"groups has the shape {given.shape}, X has {rows} rows")
+                raise InputError(f"groups must have shape ({rows},), one entry per row of X, got {given.shape}.")
             group = np.unique(given, return_inverse=True)[1]
         shuffled = np.random.default_rng(self.seed).permutation(int(group.max()) + 1)[group]
         order = np.argsort(shuffled, kind="stable")
-        held = []
-        for turn in range(int(self.rounds)):
-            some = shuffled[order[turn * each : (turn + 1) * each]]
-            chosen = np.flatnonzero(np.isin(shuffled, some))
-            if not 0 < chosen.size < rows:
-                raise InputError(f"{rows} rows in {shuffled.max() + 1} groups are too few to hold out some of them")
-            held.append(chosen)
-        return held
+        rounds = []
+        for number in range(int(self.n_rounds)):
+            groups_of_round = shuffled[order[number * per_round : (number + 1) * per_round]]
+            held_out = np.flatnonzero(np.isin(shuffled, groups_of_round))
+            if not 0 < held_out.size < rows:
+                raise InputError(f"{rows} rows in {shuffled.max() + 1} groups are too few to hold out some of them.")
+            rounds.append(held_out)
+        return rounds
 
-    def _pairs(
-        self, evidence: Evidence, queries: Features, beam_width: int | None, report: Report
-    ) -> Iterator[tuple[int, Pairs, Pool]]:
-        """Block by block, where it begins, its pairs and its candidates."""
-        asked, threads = self._asked(beam_width), _core.thread_count(self.n_jobs)
+    def _compute_blocks(
+        self, features: CandidateFeatures, queries: Features, beam_width: int | None, report: Report
+    ) -> Iterator[tuple[int, Pairs, Candidates]]:
+        """Yield the first query, the pairs and the candidates of each block of queries."""
+        settings, threads = self._candidate_settings(beam_width), _core.thread_count(self.n_jobs)
         for begin in range(0, queries.rows, _BLOCK):
             block = queries.take(slice(begin, begin + _BLOCK)) if queries.rows > _BLOCK else queries
-            yield begin, *evidence.pairs(block, asked, threads=threads)
+            yield begin, *features.compute(block, settings, threads=threads)
             if report is not None:
                 report(min(begin + _BLOCK, queries.rows), queries.rows)
 
-    def _answer(self, queries: Features, top_k: int, beam_width: int | None, min_score: float | None) -> Rankings:
-        evidence, ranker = self._ready()
-        count = validation.positive_int(top_k, "top_k")
-        least = validation.least_score(min_score)
+    def _rank_batch(self, queries: Features, options: RankOptions) -> Rankings:
+        features, ranker = self._check_fitted()
         lengths, labels, scores = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
-        with self._progress() as progress, progress.stage("rank") as report:
-            for _, pairs, pool in self._pairs(evidence, queries, beam_width, report):
-                said = _scores(ranker, pairs)
-                chosen, best = pool.best(said, count, least)
+        with self.progress() as progress, progress.stage("rank") as report:
+            for _, pairs, candidates in self._compute_blocks(features, queries, options.beam_width, report):
+                block_scores = _check_scores(ranker, pairs)
+                selected, best = candidates.best(block_scores, options.top_k, options.min_score)
                 lengths.append(np.diff(best.offsets))
                 labels.append(best.labels)
-                scores.append(said[chosen])
+                scores.append(block_scores[selected])
         return np.cumsum(np.concatenate(lengths)), np.concatenate(labels), np.concatenate(scores)
 
 
-def _columns(columns: object, width: int, comparable: bool) -> int:
-    """The number of columns for trees, if that can be."""
-    count = validation.positive_int(columns, "columns")
-    if count > width:
-        raise InputError(f"columns is {count}, X has {width} sparse columns")
+def _check_name_columns(name_columns: object, width: int, comparable: bool) -> int:
+    """Return the number of columns that only label names use."""
+    if name_columns is None:
+        return 0
+    count = validation.check_positive_int(name_columns, "name_columns")
+    if count >= width:
+        raise InputError(f"name_columns must be less than the {width} sparse columns of X, got {count}.")
     if not comparable:
-        raise InputError("columns needs label_features that have the columns of X")
+        raise InputError("name_columns requires label_features with the columns of X.")
     return count
 
 
-def _scores(ranker: Ranker, pairs: Pairs) -> NDArray[np.float32]:
-    """What a ranker says, which may be anybody's."""
-    said = np.asarray(ranker.score(pairs), np.float32)
-    if said.shape != (len(pairs),) or not np.isfinite(said).all():
-        raise InputError(f"the ranker {ranker.name!r} must give a finite score for each of {len(pairs)} pairs")
-    return said
+def _check_scores(ranker: Ranker, pairs: Pairs) -> NDArray[np.float32]:
+    """Return the scores of a ranker, which can be any user-defined object."""
+    scores = np.asarray(ranker.score(pairs), np.float32)
+    if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
+        raise InputError(f"The ranker {ranker.name!r} must return one finite score for each of the {len(pairs)} pairs.")
+    return scores
 
 
-def _relevance(pool: Pool, labels: Csr) -> NDArray[np.float32]:
+def _relevance(candidates: Candidates, labels: Csr) -> NDArray[np.float32]:
     rows = np.repeat(np.arange(labels.rows), np.diff(labels.indptr))
-    return pool.lookup(rows * labels.cols + labels.indices, np.ones(labels.indices.size, np.float32))
+    return candidates.lookup(rows * labels.cols + labels.indices, np.ones(labels.indices.size, np.float32))
 
 
-def _list(base: Any) -> list[XRLinear]:
-    return list(base) if isinstance(base, (list, tuple)) else [base]
-
-
-def _with_whole_beams(members: Any) -> Any:
-    """A tree that is to be trained several times, but with its whole beam, as it is searched here."""
-    if not isinstance(members, XRLinear) or members.training_beam is not None:
+def _with_full_beam(members: Any) -> Any:
+    """Return a tree that is to be trained several times with its full beam, because it is also searched with it."""
+    if not isinstance(members, XRLinear) or members.training_beam_width is not None:
         return members
-    return XRLinear(**(members.get_params(deep=False) | {"training_beam": members.beam_width}))
+    return members.clone(training_beam_width=members.beam_width)

@@ -1,4 +1,4 @@
-"""What of a reranked model goes into a saved folder, and back. docs/format.md specifies it."""
+"""Serialize reranked models. docs/format.md specifies the parts."""
 
 from __future__ import annotations
 
@@ -8,86 +8,123 @@ from numpy.typing import NDArray
 
 from carya.core.matrices import Csr
 from carya.core.parameters import from_json, to_json
-from carya.core.storage import Saved
-from carya.errors import CaryaError, InputError, ModelFormatError
-from carya.models.reranked.features import Evidence
+from carya.core.storage import SavedModel, fitting_parts, prefixed
+from carya.errors import InputError
+from carya.models.reranked.features import CandidateFeatures
 from carya.models.xr_linear.model import XRLinear
-from carya.models.xr_linear.serialize import KIND as MODEL_KIND
-from carya.ranking.ranker import Ranker, ranker_of
+from carya.models.xr_linear.serialize import KIND as TREE_KIND
+from carya.ranking.ranker import Ranker, ranker_class
 
 KIND = "reranked"
 
-_MATRICES = ("labels", "company")
-_MODELS = ("near", "centres", "texts", "words")
+_MATRICES = ("labels", "cooccurrence")
+_MODELS = ("rows", "centroids", "names", "name_words")
+#: Names of parts in models saved by earlier versions.
+_FORMER_PARTS = {
+    "near": "rows",
+    "centres": "centroids",
+    "texts": "names",
+    "words": "name_words",
+    "company": "cooccurrence",
+}
 
 
-def pack(evidence: Evidence, ranker: Ranker, own: dict[str, Any], precision: str | None) -> Saved:
-    """The content of the folder."""
-    models = {f"member{number}": one.to_saved(precision=precision) for number, one in enumerate(evidence.members)}
-    models |= {name: one.to_saved() for name in _MODELS if (one := getattr(evidence, name)) is not None}
-    arrays = {f"{name}/{key}": array for name, one in models.items() for key, array in one.arrays.items()}
+#: Feature names of rerankers saved by earlier versions, as prefixes.
+_FORMER_FEATURES = {
+    "neighbours": "neighbors",
+    "centre": "centroid",
+    "text": "name",
+    "features": "query_features",
+    "company": "cooccurrence",
+}
+
+
+def pack(
+    features: CandidateFeatures, ranker: Ranker, parameters: dict[str, Any], weight_dtype: str | None
+) -> SavedModel:
+    """Return the content of a model folder."""
+    models = {
+        f"member{number}": member.to_saved(weight_dtype=weight_dtype) for number, member in enumerate(features.members)
+    }
+    models |= {name: model.to_saved() for name in _MODELS if (model := getattr(features, name)) is not None}
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, model in models.items():
+        arrays |= prefixed(name, model.arrays)
     for name in _MATRICES:
-        matrix: Csr = getattr(evidence, name)
-        arrays |= {f"{name}/indptr": matrix.indptr, f"{name}/indices": matrix.indices, f"{name}/values": matrix.values}
-    settings, kept = ranker.to_saved()
-    arrays |= {f"ranker/{key}": array for key, array in kept.items()}
-    parameters = {name: to_json(value) for name, value in own.items()}
-    return Saved(
+        matrix: Csr = getattr(features, name)
+        arrays |= prefixed(name, {"indptr": matrix.indptr, "indices": matrix.indices, "values": matrix.values})
+    settings, ranker_arrays = ranker.to_saved()
+    arrays |= prefixed("ranker", ranker_arrays)
+    return SavedModel(
         KIND,
-        parameters
-        | {"models": {name: one.parameters for name, one in models.items()}}
+        {name: to_json(value) for name, value in parameters.items()}
+        | {"models": {name: model.parameters for name, model in models.items()}}
         | {"ranker": {"name": ranker.name, "parameters": settings}},
-        {"members": len(evidence.members), "models": {name: one.shape for name, one in models.items()}},
+        {"members": len(features.members), "models": {name: model.shape for name, model in models.items()}},
         arrays,
     )
 
 
-def unpack(saved: Saved) -> tuple[Evidence, Ranker, dict[str, Any]]:
-    """What was learned, and the parameters; raises ModelFormatError if the parts do not fit together."""
-    try:
-        own = {name: from_json(value) for name, value in saved.parameters.items() if name not in ("models", "ranker")}
+def unpack(saved: SavedModel) -> tuple[CandidateFeatures, Ranker, dict[str, Any]]:
+    """Restore the fitted parts and the parameters; raise ModelFormatError if they are inconsistent."""
+    saved = saved.with_former_parts(_FORMER_PARTS)
+    with fitting_parts():
+        parameters = {
+            name: from_json(value) for name, value in saved.parameters.items() if name not in ("models", "ranker")
+        }
         models = {
-            name: XRLinear.from_saved(saved.part(name, MODEL_KIND, saved.parameters["models"][name], shape))
+            _FORMER_PARTS.get(name, name): XRLinear.from_saved(
+                saved.part(_FORMER_PARTS.get(name, name), TREE_KIND, saved.parameters["models"][name], shape)
+            )
             for name, shape in saved.shape["models"].items()
         }
         members = [models[f"member{number}"] for number in range(int(saved.shape["members"]))]
-        known = {name: models[name] for name in _MODELS if name in models}
-        if len(members) + len(known) != len(models) or not members:
-            raise InputError("there are models that no part knows, or none")
+        others = {name: models[name] for name in _MODELS if name in models}
+        if len(members) + len(others) != len(models) or not members:
+            raise InputError("There are unknown models, or no members.")
         n_labels = members[0].tree_.n_labels
-        labels, company = (_matrix(saved.arrays_of(name), n_labels, name) for name in _MATRICES)
-        evidence = Evidence(members=members, labels=labels, company=company, **known)
-        _check(evidence)
+        labels, cooccurrence = (_unpack_matrix(saved.arrays_of(name), n_labels, name) for name in _MATRICES)
+        features = CandidateFeatures(members=members, labels=labels, cooccurrence=cooccurrence, **others)
+        _check_consistency(features)
         about = saved.parameters["ranker"]
-        ranker = ranker_of(about["name"]).from_saved(dict(about["parameters"]), saved.arrays_of("ranker"))
-    except KeyError as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
-    except ModelFormatError:
-        raise
-    except (CaryaError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
-    return evidence, ranker, own
+        settings = _with_current_names(dict(about["parameters"]))
+        ranker = ranker_class(about["name"]).from_saved(settings, saved.arrays_of("ranker"))
+        return features, ranker, parameters
 
 
-def _matrix(arrays: dict[str, NDArray[Any]], cols: int, name: str) -> Csr:
+def _with_current_names(settings: dict[str, Any]) -> dict[str, Any]:
+    """Replace former feature names in the settings of the built-in rankers."""
+
+    def current(name: str) -> str:
+        first, separator, rest = name.partition(".")
+        return _FORMER_FEATURES.get(first, first) + separator + rest.replace("above", "ancestor")
+
+    if "rankers" in settings:
+        nested = [ranker | {"parameters": _with_current_names(ranker["parameters"])} for ranker in settings["rankers"]]
+        return settings | {"rankers": nested}
+    return settings | {"names": [current(name) for name in settings["names"]]} if "names" in settings else settings
+
+
+def _unpack_matrix(arrays: dict[str, NDArray[Any]], cols: int, name: str) -> Csr:
     indptr, indices, values = (arrays[key] for key in ("indptr", "indices", "values"))
-    if [str(one.dtype) for one in (indptr, indices, values)] != ["int64", "int32", "float32"]:
-        raise InputError(f"the arrays of {name} are not those of a matrix")
+    if [str(array.dtype) for array in (indptr, indices, values)] != ["int64", "int32", "float32"]:
+        raise InputError(f"The arrays of {name} do not form a matrix.")
     return Csr.of(indptr, indices, values, cols, name)
 
 
-def _check(evidence: Evidence) -> None:
-    """That all parts speak of the same rows, labels and features."""
-    n_labels, widths = evidence.n_labels, evidence.widths
-    of_labels = [*evidence.members, evidence.centres, evidence.texts, evidence.words]
-    if any(one.tree_.n_labels != n_labels for one in of_labels if one is not None):
-        raise InputError("parts differ in the number of labels")
-    seen = evidence.near.widths_  # the first columns of all
-    if any(one.widths_ != seen for one in (*evidence.members, evidence.centres)):
-        raise InputError("parts differ in the number of features")
-    if seen[0] > widths[0] or seen[1] != widths[1] or (evidence.words is not None and evidence.words.widths_ != widths):
-        raise InputError("the texts of labels do not have the features of the other parts")
-    if evidence.near.tree_.n_labels != evidence.labels.rows or evidence.company.rows != n_labels:
-        raise InputError("parts differ in the number of rows")
-    if (evidence.texts is None) != (evidence.words is None):
-        raise InputError("of the texts of labels there must be both parts or none")
+def _check_consistency(features: CandidateFeatures) -> None:
+    """Raise InputError unless all parts have the same rows, labels and features."""
+    n_labels, widths = features.n_labels, features.widths
+    over_labels = [*features.members, features.centroids, features.names, features.name_words]
+    if any(model.tree_.n_labels != n_labels for model in over_labels if model is not None):
+        raise InputError("The parts have different numbers of labels.")
+    tree_widths = features.rows.widths_  # the first columns of all
+    if any(model.widths_ != tree_widths for model in (*features.members, features.centroids)):
+        raise InputError("The parts have different numbers of features.")
+    name_words = features.name_words
+    if tree_widths[0] > widths[0] or tree_widths[1] != widths[1]:
+        raise InputError("The label names have fewer features than the trees.")
+    if (features.names is None) != (name_words is None) or (name_words is not None and name_words.widths_ != widths):
+        raise InputError("The two models of label names do not match.")
+    if features.rows.tree_.n_labels != features.labels.rows or features.cooccurrence.rows != n_labels:
+        raise InputError("The parts have different numbers of rows.")

@@ -1,10 +1,10 @@
-"""Why a label has its score: what every feature adds at every level of the tree, exactly.
+"""Explain the score of a label: the exact contribution of every feature at every level of the tree.
 
-At a level the raw score is h = bias + Σ x·w, so each feature adds x·w. The transform then bends h into the level's own
-score s(h), and scores are multiplied along the path. In logarithms they are added, and the bend is shared out by the
-mean slope of log s between the bias and h, which is what averaging over every order of adding features gives in the
-limit (Aumann–Shapley, also known as integrated gradients). So the shares of all features at all levels, and the score
-of a query without features, add up to the score.
+At a level, the raw score is h = bias + Σ x·w, so each feature contributes x·w to it. The transform maps h to the
+level's score s(h), and the scores of the levels are multiplied along the path. In log space they are added, and the
+nonlinearity is distributed by the mean slope of log s between the bias and h, which is the limit of averaging over all
+orders of adding features (Aumann–Shapley values, also known as integrated gradients). The contributions of all
+features at all levels and the score of a query without features therefore add up exactly to the score.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from carya.errors import ModelFormatError
 from carya.trees.layer import Layer
-from carya.trees.trained_tree import Learned
+from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 
 _MULTIPLIED = ("sigmoid", "hinge")
@@ -26,60 +26,60 @@ _ADDED = ("log_sigmoid", "log_hinge")
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
-    """One level of the tree on the way to a label.
+class LevelExplanation:
+    """One level of the path to a label.
 
     Attributes
     ----------
     node : int
-        The node of the level that the label lies under.
+        The ancestor of the label at this level.
     bias : float
-    raw : float
-        The bias and all that features add: ``bias + added.sum()``.
+    raw_score : float
+        The bias plus all raw contributions.
     score : float
-        The level's own score, what the transform makes of `raw`.
-    added : ndarray of float64
-        What each sparse feature of the query adds to `raw`, and behind them each dense one.
-    shares : ndarray of float64
-        What each adds to the label's score, or to its logarithm (see :attr:`Explanation.in_logs`).
+        The level's own score, the transformed raw score.
+    raw_contributions : ndarray of float64
+        The contribution of each sparse feature of the query, then of each dense feature, to `raw_score`.
+    contributions : ndarray of float64
+        The contribution of each feature to the label's score, or to its logarithm (see :attr:`Explanation.log_scale`).
     base : float
-        What is left without features, in the same unit.
+        The score without features, on the same scale.
     """
 
     node: int
     bias: float
-    raw: float
+    raw_score: float
     score: float
-    added: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    raw_contributions: NDArray[np.float64]
+    contributions: NDArray[np.float64]
     base: float
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a label has its score for a query.
+    """The explanation of a label's score for a query.
 
     Attributes
     ----------
     label : int
     score : float
-    levels : list of Level
+    levels : list of LevelExplanation
         From the root down.
     features : ndarray of int32
         The sparse features of the query, in the order of the levels' arrays.
-    in_logs : bool
-        Whether bases and shares add up to the logarithm of the score; otherwise to the score.
-    adds_up : bool
-        False only for a model whose transforms are of different kinds: no one unit is added along its paths, so all
-        shares are 0 and only `added` says what features do.
+    log_scale : bool
+        Whether base and contributions add up to the logarithm of the score; otherwise to the score.
+    is_additive : bool
+        False only if the transforms of the levels are of different kinds. Then no scale is additive along a path, all
+        contributions are 0, and only `raw_contributions` are meaningful.
     """
 
     label: int
     score: float
-    levels: list[Level]
+    levels: list[LevelExplanation]
     features: NDArray[np.int32]
-    in_logs: bool
-    adds_up: bool
+    log_scale: bool
+    is_additive: bool
 
     @property
     def base(self) -> float:
@@ -87,32 +87,32 @@ class Explanation:
         return math.fsum(level.base for level in self.levels)
 
     @property
-    def shares(self) -> NDArray[np.float64]:
-        """What each feature adds over all levels."""
-        total: NDArray[np.float64] = np.sum([level.shares for level in self.levels], axis=0)
+    def contributions(self) -> NDArray[np.float64]:
+        """The contribution of each feature, summed over all levels."""
+        total: NDArray[np.float64] = np.sum([level.contributions for level in self.levels], axis=0)
         return total
 
 
 def explain(
-    learned: Learned,
+    trained: TrainedTree,
     features: NDArray[np.int32],
     values: NDArray[np.float32],
     dense: NDArray[np.float32],
     label: int,
 ) -> Explanation:
-    """Follow the path to a label, of several to the best. Features are ascending, dense values all there."""
-    paths = [_explain_leaf(learned, features, values, dense, label, leaf) for leaf in learned.tree.leaves(label)]
+    """Explain the best path to a label. Features must be ascending, and all dense values present."""
+    paths = [_explain_leaf(trained, features, values, dense, label, leaf) for leaf in trained.tree.leaves(label)]
     return max(paths, key=lambda path: path.score)
 
 
-def adds_up(layers: Sequence[Layer]) -> bool:
-    """Whether shares of features add up to the scores of a model, or to their logarithms."""
+def is_additive(layers: Sequence[Layer]) -> bool:
+    """Return whether contributions add up to the scores of a model, or to their logarithms."""
     kinds = {layer.transform.kind for layer in layers}
     return kinds <= set(_MULTIPLIED) or kinds <= set(_ADDED) or kinds == {"noop"}
 
 
 def _explain_leaf(
-    learned: Learned,
+    trained: TrainedTree,
     features: NDArray[np.int32],
     values: NDArray[np.float32],
     dense: NDArray[np.float32],
@@ -120,45 +120,44 @@ def _explain_leaf(
     leaf: int,
 ) -> Explanation:
     node, path = leaf, []
-    for parents in reversed(learned.tree.parents):
+    for parents in reversed(trained.tree.parents):
         path.append(node)
         node = int(parents[node])
-    in_logs = {layer.transform.kind for layer in learned.layers} <= set(_MULTIPLIED)
-    one_space = adds_up(learned.layers)
+    log_scale = {layer.transform.kind for layer in trained.layers} <= set(_MULTIPLIED)
+    additive = is_additive(trained.layers)
     levels = []
-    for at, (layer, here) in enumerate(zip(learned.layers, reversed(path), strict=True)):
-        counts = layer.transform.kind != "noop" or at == len(learned.layers) - 1
-        levels.append(_level(layer, here, features, values, dense, shared=one_space and counts))
-    score = _joined(levels, learned.layers)
-    return Explanation(label, score, levels, features, in_logs, one_space)
+    for number, (layer, path_node) in enumerate(zip(trained.layers, reversed(path), strict=True)):
+        counts = layer.transform.kind != "noop" or number == len(trained.layers) - 1
+        levels.append(_explain_level(layer, path_node, features, values, dense, distribute=additive and counts))
+    return Explanation(label, _combine(levels, trained.layers), levels, features, log_scale, additive)
 
 
-def _level(
+def _explain_level(
     layer: Layer,
     node: int,
     features: NDArray[np.int32],
     values: NDArray[np.float32],
     dense: NDArray[np.float32],
     *,
-    shared: bool,
-) -> Level:
+    distribute: bool,
+) -> LevelExplanation:
     layer.verify()
     position = int(np.flatnonzero(layer.order == node)[0])
     weights = layer.weights_at(features, position)
-    added = np.concatenate([values.astype(np.float64) * weights, dense.astype(np.float64) * layer.dense[position]])
-    if not np.isfinite(added).all():
-        raise ModelFormatError("the weights are damaged: some are not finite")
-    bias = float(layer.offsets[position])
-    raw = math.fsum([bias, *added])
+    raw = np.concatenate([values.astype(np.float64) * weights, dense.astype(np.float64) * layer.dense[position]])
+    if not np.isfinite(raw).all():
+        raise ModelFormatError("The weights are damaged: some are not finite.")
+    bias = float(layer.biases[position])
+    raw_score = math.fsum([bias, *raw])
     slope, base = 0.0, 0.0
-    if shared:
-        base, top = _bent(layer.transform, bias), _bent(layer.transform, raw)
-        slope = (top - base) / (raw - bias) if raw != bias else 0.0
-    return Level(node, bias, raw, _own(layer.transform, raw), added, added * slope, base)
+    if distribute:
+        base, top = _log_score(layer.transform, bias), _log_score(layer.transform, raw_score)
+        slope = (top - base) / (raw_score - bias) if raw_score != bias else 0.0
+    return LevelExplanation(node, bias, raw_score, _score(layer.transform, raw_score), raw, raw * slope, base)
 
 
-def _bent(transform: Transform, h: float) -> float:
-    """The logarithm of the level's own score, or h itself where nothing is bent."""
+def _log_score(transform: Transform, h: float) -> float:
+    """Return the logarithm of the level's score, or h itself if there is no transform."""
     if transform.kind == "noop":
         return h
     if transform.kind in ("sigmoid", "log_sigmoid"):
@@ -166,12 +165,13 @@ def _bent(transform: Transform, h: float) -> float:
     return -math.pow(max(0.0, 1.0 - h), transform.power)
 
 
-def _own(transform: Transform, h: float) -> float:
-    return math.exp(_bent(transform, h)) if transform.kind in _MULTIPLIED else _bent(transform, h)
+def _score(transform: Transform, h: float) -> float:
+    log_score = _log_score(transform, h)
+    return math.exp(log_score) if transform.kind in _MULTIPLIED else log_score
 
 
-def _joined(levels: Sequence[Level], layers: Sequence[Layer]) -> float:
-    """The label's score, joined level by level as the search does."""
+def _combine(levels: Sequence[LevelExplanation], layers: Sequence[Layer]) -> float:
+    """Combine the level scores along the path, as the search does."""
     score: float | None = None
     for level, layer in zip(levels, layers, strict=True):
         kind = layer.transform.kind
@@ -181,5 +181,5 @@ def _joined(levels: Sequence[Level], layers: Sequence[Layer]) -> float:
             score *= level.score
         else:
             score += level.score
-    assert score is not None  # a tree has a level
+    assert score is not None  # a tree has at least one level
     return score

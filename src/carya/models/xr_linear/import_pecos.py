@@ -1,4 +1,4 @@
-"""Reads models of libpecos: folders with ``ranker/<d>.model/{W,C}.npz`` and ``param.json``."""
+"""Import libpecos models: folders with ``ranker/<d>.model/{W,C}.npz`` and ``param.json``."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from carya.errors import ModelFormatError
 from carya.models.xr_linear.model import XRLinear
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import Layer, Weights
-from carya.trees.trained_tree import Learned
+from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 
 
 def import_pecos(path: str | os.PathLike[str]) -> XRLinear:
-    """The XR-Linear model that libpecos saved in a folder; it ranks as libpecos does.
+    """Read an XR-Linear model saved by libpecos; it returns the same rankings.
 
     Raises
     ------
     ModelFormatError
-        If the folder is not such a model.
+        If the folder is not an XR-Linear model of libpecos.
     """
-    place = Path(path)
-    ranker = place / "ranker"
+    folder = Path(path)
+    ranker = folder / "ranker"
     if not ranker.is_dir():
-        raise ModelFormatError(f"{place} is not an XR-Linear model of libpecos: it has no folder ranker/")
-    depth = _number(_json(ranker / "param.json"), "depth", ranker / "param.json")
+        raise ModelFormatError(f"{folder} is not an XR-Linear model of libpecos: the folder ranker/ is missing.")
+    depth = _positive_int(_read_json(ranker / "param.json"), "depth", ranker / "param.json")
     settings, weights, chain = [], [], []
     for level in range(depth):
-        folder = ranker / f"{level}.model"
-        settings.append(_json(folder / "param.json"))
-        weights.append(_matrix(folder / "W.npz"))
-        chain.append(_matrix(folder / "C.npz"))
+        layer = ranker / f"{level}.model"
+        settings.append(_read_json(layer / "param.json"))
+        weights.append(_read_matrix(layer / "W.npz"))
+        chain.append(_read_matrix(layer / "C.npz"))
     try:
         tree = LabelTree.from_chain(chain)
         layers = [
@@ -45,14 +45,14 @@ def import_pecos(path: str | os.PathLike[str]) -> XRLinear:
             for level, (setting, matrix) in enumerate(zip(settings, weights, strict=True), 1)
         ]
         inner = settings[0]["pred_kwargs"]["only_topk"] if depth > 1 else 10
-        return XRLinear.from_learned(
-            Learned(tree, layers, (layers[0].weights.n_features, 0)),
+        return XRLinear.from_trained_tree(
+            TrainedTree(tree, layers, (layers[0].weights.n_features, 0)),
             beam_width=int(inner),
             transform=[layer.transform.name for layer in layers],
-            precision="float32",
+            weight_dtype="float32",
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelFormatError(f"{place} is not an XR-Linear model of libpecos: {error}") from None
+        raise ModelFormatError(f"{folder} is not an XR-Linear model of libpecos: {error}") from None
 
 
 def _layer(tree: LabelTree, level: int, setting: dict[str, Any], matrix: sp.csr_array) -> Layer:
@@ -60,40 +60,40 @@ def _layer(tree: LabelTree, level: int, setting: dict[str, Any], matrix: sp.csr_
     bias = float(setting["bias"])
     features = int(setting["nr_features"])
     if matrix.shape != (features + (bias > 0), order.size):
-        raise ValueError(f"layer {level} has weights of shape {matrix.shape}")
+        raise ValueError(f"Layer {level} has weights of shape {matrix.shape}.")
     by_position = sp.csr_array(sp.csc_array(matrix)[:, order])
     by_position.sort_indices()
-    offsets = np.zeros(order.size, np.float32)
+    biases = np.zeros(order.size, np.float32)
     if bias > 0:
-        offsets[:] = by_position[[features]].toarray()[0] * bias
+        biases[:] = by_position[[features]].toarray()[0] * bias
     return Layer(
         weights=Weights.pack(Csr.of_scipy(by_position[:features], f"the weights of layer {level}"), chunks, "float32"),
         dense=np.zeros((order.size, 0), np.float32),
-        offsets=offsets,
+        biases=biases,
         chunks=chunks,
         order=order,
-        transform=Transform.named(setting["pred_kwargs"]["post_processor"]),
+        transform=Transform.from_name(setting["pred_kwargs"]["post_processor"]),
     )
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelFormatError(f"{path} cannot be read: {error}") from None
     if not isinstance(content, dict):
-        raise ModelFormatError(f"{path} does not hold parameters")
+        raise ModelFormatError(f"{path} does not contain a JSON object.")
     return content
 
 
-def _number(content: dict[str, Any], key: str, path: Path) -> int:
+def _positive_int(content: dict[str, Any], key: str, path: Path) -> int:
     value = content.get(key)
     if not isinstance(value, int) or value < 1:
-        raise ModelFormatError(f"{path} has no {key}")
+        raise ModelFormatError(f"{path} has no valid value for {key!r}.")
     return value
 
 
-def _matrix(path: Path) -> sp.csr_array:
+def _read_matrix(path: Path) -> sp.csr_array:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             kind = arrays["format"].item().decode()
@@ -101,5 +101,5 @@ def _matrix(path: Path) -> sp.csr_array:
             matrix = container((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))
         matrix.check_format(full_check=True)
         return sp.csr_array(matrix)
-    except Exception as error:  # NumPy, zipfile and SciPy raise many kinds for a damaged file
+    except Exception as error:  # NumPy, zipfile and SciPy raise many kinds of exceptions for damaged files
         raise ModelFormatError(f"{path} cannot be read: {error}") from None

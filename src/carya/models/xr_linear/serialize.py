@@ -1,4 +1,4 @@
-"""What of an XR-Linear model goes into a saved folder, and back. docs/format.md specifies the arrays."""
+"""Serialize XR-Linear models and trained trees. docs/format.md specifies the arrays."""
 
 from __future__ import annotations
 
@@ -8,90 +8,85 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.core.parameters import from_json, to_json
-from carya.core.storage import Saved
-from carya.errors import InputError, ModelFormatError
+from carya.core.parameters import to_json
+from carya.core.storage import SavedModel, fitting_parts
+from carya.errors import InputError
 from carya.trees.label_tree import LabelTree
-from carya.trees.layer import PRECISIONS, Layer, Weights
-from carya.trees.trained_tree import Learned
+from carya.trees.layer import WEIGHT_DTYPES, Layer, Weights
+from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 
 KIND = "xr-linear"
 
-#: Arrays that the search verifies as it uses them, by the last part of their names.
-LAZY = frozenset({"data", "dense"})
+#: Arrays that the search verifies on first use, by the last part of their names.
+LAZY_ARRAYS = frozenset({"data", "dense"})
 
 _ARRAYS_PER_LAYER = 6
 
 
-def pack(learned: Learned, parameters: dict[str, Any]) -> Saved:
-    """The content of a model folder."""
+def pack(trained: TrainedTree, parameters: dict[str, Any]) -> SavedModel:
+    """Return the content of a model folder."""
     shape = {
-        "sparse_features": learned.widths[0],
-        "dense_features": learned.widths[1],
-        "transforms": [layer.transform.name for layer in learned.layers],
-        "precisions": [layer.weights.precision for layer in learned.layers],
-        "weights": [layer.weights.n_weights for layer in learned.layers],
-        "features_used": [layer.weights.n_used for layer in learned.layers],
-        "row_features": learned.row_features,
+        "sparse_features": trained.widths[0],
+        "dense_features": trained.widths[1],
+        "transforms": [layer.transform.name for layer in trained.layers],
+        "precisions": [layer.weights.dtype for layer in trained.layers],
+        "weights": [layer.weights.n_weights for layer in trained.layers],
+        "features_used": [layer.weights.n_used for layer in trained.layers],
+        "row_features": trained.row_features,
     }
     arrays: dict[str, NDArray[Any]] = {}
-    if learned.tree.leaf_labels is not None:
-        arrays["leaf_labels"] = learned.tree.leaf_labels
-    for level, (layer, parents) in enumerate(zip(learned.layers, learned.tree.parents, strict=True), 1):
-        layer.verify()  # damage must not be sealed
+    if trained.tree.leaf_labels is not None:
+        arrays["leaf_labels"] = trained.tree.leaf_labels
+    for level, (layer, parents) in enumerate(zip(trained.layers, trained.tree.parents, strict=True), 1):
+        layer.verify()  # damaged weights must not get valid checksums
         arrays |= {
             f"{level}.parents": parents,
             f"{level}.weights.starts": layer.weights.starts,
             f"{level}.weights.data": layer.weights.data,
             f"{level}.weights.scales": layer.weights.scales,
             f"{level}.dense": layer.dense,
-            f"{level}.offsets": layer.offsets,
+            f"{level}.offsets": layer.biases,
         }
-    return Saved(KIND, {name: to_json(value) for name, value in parameters.items()}, shape, arrays)
+    return SavedModel(KIND, {name: to_json(value) for name, value in parameters.items()}, shape, arrays)
 
 
-def unpack(saved: Saved) -> tuple[Learned, dict[str, Any]]:
-    """What was learned, and the parameters; raises ModelFormatError if the parts do not fit together."""
-    try:
+def unpack(saved: SavedModel) -> TrainedTree:
+    """Restore a trained tree; raise ModelFormatError if its parts are inconsistent."""
+    with fitting_parts():
         widths = (int(saved.shape["sparse_features"]), int(saved.shape["dense_features"]))
-        transforms = [Transform.named(name) for name in saved.shape["transforms"]]
+        transforms = [Transform.from_name(name) for name in saved.shape["transforms"]]
         row_features = float(saved.shape["row_features"])
         if not 0 <= row_features < math.inf:
-            raise InputError(f"rows cannot have {row_features} features")
+            raise InputError(f"row_features must be finite and >= 0, got {row_features}.")
         for key in ("precisions", "weights", "features_used"):
             if not isinstance(saved.shape[key], list) or len(saved.shape[key]) != len(transforms):
-                raise InputError(f"{key} must be a list of {len(transforms)}, one for each layer")
+                raise InputError(f"{key} must be a list with one value for each of the {len(transforms)} layers.")
         leaf_labels = saved.arrays.get("leaf_labels")
         tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(transforms) + 1)], leaf_labels)
         layers = [_layer(saved, tree, level, widths, transform) for level, transform in enumerate(transforms, 1)]
         if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers) + (leaf_labels is not None):
-            raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers")
-    except KeyError as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: there is no {error}") from None
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ModelFormatError(f"the parts of the model do not fit together: {error}") from None
-    parameters = {name: from_json(value) for name, value in saved.parameters.items()}
-    return Learned(tree, layers, widths, row_features), parameters
+            raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers.")
+        return TrainedTree(tree, layers, widths, row_features)
 
 
-def _layer(saved: Saved, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform) -> Layer:
+def _layer(saved: SavedModel, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform) -> Layer:
     order, chunks = tree.children(level)
     parts = {part: saved.arrays[f"{level}.weights.{part}"] for part in ("starts", "data", "scales")}
-    dense = saved.arrays[f"{level}.dense"]
-    precision, count, used = (saved.shape[key][level - 1] for key in ("precisions", "weights", "features_used"))
-    if precision not in PRECISIONS:
-        raise InputError(f"layer {level} has precision {precision!r}")
+    dense, biases = saved.arrays[f"{level}.dense"], saved.arrays[f"{level}.offsets"]
+    dtype, count, used = (saved.shape[key][level - 1] for key in ("precisions", "weights", "features_used"))
+    if dtype not in WEIGHT_DTYPES:
+        raise InputError(f"Layer {level} has the unknown weight type {dtype!r}.")
     if not 0 <= int(used) <= widths[0] or not 0 <= int(count) <= parts["data"].size:
-        raise InputError(f"layer {level} cannot have {count} weights of {used} features")
+        raise InputError(f"Layer {level} cannot have {count} weights of {used} features.")
     if parts["starts"].ndim != 2 or dense.shape != (order.size, widths[1]):
-        raise InputError(f"layer {level} has weights of another shape")
-    if not np.isfinite(saved.arrays[f"{level}.offsets"]).all():
-        raise InputError(f"layer {level} has offsets that are not finite")
+        raise InputError(f"Layer {level} has weights with a wrong shape.")
+    if not np.isfinite(biases).all():
+        raise InputError(f"Layer {level} has biases that are not finite.")
     return Layer(
-        weights=Weights(**parts, precision=precision, n_features=widths[0], n_weights=int(count), n_used=int(used)),
+        weights=Weights(**parts, dtype=dtype, n_features=widths[0], n_weights=int(count), n_used=int(used)),
         dense=dense,
-        offsets=saved.arrays[f"{level}.offsets"],
+        biases=biases,
         chunks=chunks,
         order=order,
         transform=transform,

@@ -1,188 +1,234 @@
-"""Algorithm 2 of the paper: every layer is the matcher of the next.
+"""Train XR-Linear models (algorithm 2 of the paper): every layer is the matcher of the next one.
 
-A tree's training is a generator: it says which problems it needs solved next, is sent their layers, and ends with what
-it made of them. So several trees can be trained side by side (:func:`train_together`), and what they wait for at the
-same time is one pool of work.
+The training of a tree is a generator: it yields the layer problems that it needs solved next, receives the trained
+layers, and returns the trained tree. Several trees can therefore be trained side by side (:func:`train_trees`), and the
+problems that are ready at the same time form one pool of tasks.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from carya import _core, matching
+from carya import _core
+from carya.core import validation
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress
-from carya.matching import Costs, Negatives
-from carya.ranking import Problem
-from carya.trees.beam_search import Searcher
+from carya.core.rules import expand_per_layer, to_python_scalar
+from carya.core.validation import LabelsLike
+from carya.errors import InputError, ParameterError
+from carya.indexing import Indexer
+from carya.matching import (
+    Negatives,
+    RelevanceCosts,
+    add_leaves,
+    level_targets,
+    restrict_targets,
+    union_shortlists,
+)
+from carya.ranking import LayerProblem
+from carya.trees.beam_search import BeamSearcher
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import Layer
+from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 
 if TYPE_CHECKING:
+    from carya.models.base import TrainingData
     from carya.models.xr_linear.model import XRLinear
 
 T = TypeVar("T")
-Training = Generator[list[Problem], list[Layer], T]
+#: Yields layer problems, receives their layers, returns a result.
+TrainingSteps = Generator[list[LayerProblem], list[Layer], T]
 
 
-def train_together(trainings: Sequence[Training[T]], solve: Callable[[list[Problem]], list[Layer]]) -> list[T]:
-    """What some trainings make of the layers that `solve` finds, problems that are ready together in one call."""
-    made: dict[int, T] = {}
-    sent: dict[int, list[Layer] | None] = dict.fromkeys(range(len(trainings)))
-    while sent:
-        asked: dict[int, list[Problem]] = {}
-        for at, layers in sent.items():
-            try:
-                asked[at] = next(trainings[at]) if layers is None else trainings[at].send(layers)
-            except StopIteration as end:
-                made[at] = end.value
-        solved = solve([problem for problems in asked.values() for problem in problems]) if asked else []
-        sent = {at: [solved.pop(0) for _ in problems] for at, problems in asked.items()}
-    return [made[at] for at in range(len(trainings))]
-
-
-def overlapping_layers(
-    features: Features,
-    labels: Csr,
-    tree: LabelTree,
-    *,
-    copies: int,
-    costs: Costs,
-    negatives: Sequence[Negatives],
-    given: Csr | None,
-    transforms: Sequence[Transform],
-    beam_width: int,
-    seed: int,
-    threads: int,
-    progress: Progress,
-) -> Training[tuple[LabelTree, list[Layer]]]:
-    """The tree and its layers; with `copies`, labels get further leaves first, where a matcher brings their rows.
-
-    That matcher is trained on the tree as it is. A tree whose clusters overlap already, or which has none, stays so.
-    """
-
-    def train(tree: LabelTree, labels: Csr, given: Csr | None, assigned: Csr | None = None) -> Training[list[Layer]]:
-        return layers_of(
-            features,
-            labels,
-            tree,
-            assigned=assigned,
-            costs=costs,
-            negatives=negatives[: tree.depth],
-            given=given,
-            transforms=transforms[: tree.depth],
-            beam_width=beam_width,
-            seed=seed,
-            threads=threads,
-            progress=progress,
-        )
-
-    if copies > 1 and tree.depth > 1 and tree.leaf_labels is None:
-        to, clusters = tree.parents[-1], tree.level_sizes[-2]
-        matcher = yield from train(
-            LabelTree(tree.parents[:-1]),
-            labels.merge_columns(to, clusters),
-            None if given is None else given.merge_columns(to, clusters),
-        )
-        with progress.stage("match for overlapping clusters") as report:
-            matched = Searcher(matcher).shortlist(features, beam_width=beam_width, threads=threads, report=report)
-        tree, assigned = matching.overlap(tree, labels, matched, copies=copies)
-        return tree, (yield from train(tree, labels, given, assigned))
-    return tree, (yield from train(tree, labels, given))
-
-
-def layers_of(
-    features: Features,
-    labels: Csr,
-    tree: LabelTree,
-    *,
-    costs: Costs,
-    negatives: Sequence[Negatives],
-    given: Csr | None,
-    transforms: Sequence[Transform],
-    beam_width: int,
-    seed: int,
-    threads: int,
-    progress: Progress,
-    assigned: Csr | None = None,
-) -> Training[list[Layer]]:
-    """The layers of a tree, from the root down.
-
-    A layer with matcher negatives needs the layers above it trained; all others are asked for together, which keeps
-    every thread busy while the few large problems near the root are solved.
+def train_trees(
+    models: Sequence[XRLinear], data: TrainingData, *, cache: dict[object, Features] | None = None
+) -> list[TrainedTree]:
+    """Train the trees of several models on the same rows, side by side.
 
     Parameters
     ----------
-    negatives, transforms
-        One for each layer.
-    beam_width : int
-        Of the matcher, whose clusters a row is a negative of.
-    given : Csr, rows x labels, or None
-        The user's shortlist, for negatives that ask for it.
-    assigned : Csr, rows x leaves, or None
-        Where clusters overlap, at which leaf each row is to find each of its labels; None is at all.
+    models : sequence of XRLinear
+        Their solver settings, `n_jobs` and `verbose` must be equal.
+    data : TrainingData
+    cache : dict, optional
+        Label representations shared by trees on the same data.
     """
-    targets = matching.level_targets(labels, tree, costs=costs, assigned=assigned)
-    given_targets = None if given is None else matching.level_targets(given, tree)
-    layers: list[Layer] = []
-    pending: list[Problem] = []
-
-    for level in range(1, tree.depth + 1):
-        wanted = negatives[level - 1]
-        sources = []  # none at the root: its children are trained on all rows
-        if level > 1 and "teacher" in wanted:
-            sources.append(targets[level - 2])
-        if level > 1 and "given" in wanted and given_targets is not None:
-            sources.append(given_targets[level - 2])
-        # A beam that holds every cluster makes every row a negative, which is no shortlist: the teacher's is better.
-        tells_apart = not sources or tree.level_sizes[level - 1] > beam_width
-        if level > 1 and "matcher" in wanted and tells_apart:
-            if pending:
-                layers += yield pending
-                pending = []
-            with progress.stage(f"match for layer {level}") as report:
-                sources.append(
-                    Searcher(layers).shortlist(features, beam_width=beam_width, threads=threads, report=report)
-                )
-        shortlist = matching.union(sources) if sources else None
-        wanted_nodes = targets[level - 1]
-        if level == tree.depth and assigned is not None and shortlist is not None:
-            wanted_nodes = matching.within(wanted_nodes, tree.parents[-1], shortlist)
-        order, chunks = tree.children(level)
-        pending.append(
-            Problem(
-                level=level,
-                seed=seed,
-                targets=wanted_nodes,
-                shortlist=None if shortlist is None else shortlist.transpose(),
-                order=order,
-                chunks=chunks,
-                transform=transforms[level - 1],
-            )
-        )
-    return layers + (yield pending)
-
-
-def fit_together(models: Sequence[XRLinear], features: Features, labels: Csr, **about: Any) -> None:
-    """Train trees on the same rows, side by side; `rankers`, `n_jobs` and `verbose` of all must be equal.
-
-    `about` is what :meth:`XRLinear.training` takes besides.
-    """
-    for model in models:
-        model.check_parameters()
     first = models[0]
-    rankers, threads = first.rankers(), _core.thread_count(first.n_jobs)
-    trees = "" if len(models) == 1 else f", {len(models)} trees"
-    with first._progress() as progress:
+    solver, threads = first.linear_solver(), _core.thread_count(first.n_jobs)
+    suffix = "" if len(models) == 1 else f", {len(models)} trees"
+    with first.progress() as progress:
 
-        def solve(problems: list[Problem]) -> list[Layer]:
+        def solve(problems: list[LayerProblem]) -> list[Layer]:
             levels = sorted({problem.level for problem in problems})
             which = f"layer {levels[0]}" if len(levels) == 1 else f"layers {levels[0]}–{levels[-1]}"
-            with progress.stage(f"train {which}{trees}") as report:
-                return rankers.train(features, problems, threads=threads, report=report)
+            with progress.stage(f"train {which}{suffix}") as report:
+                return solver.train(data.features, problems, threads=threads, report=report)
 
-        trainings = [model.training(features, labels, progress=progress, **about) for model in models]
-        for model, learned in zip(models, train_together(trainings, solve), strict=True):
-            model._set_learned(learned)
+        trainings = [_TreeTraining(model, data, threads, progress).steps(cache) for model in models]
+        return run_together(trainings, solve)
+
+
+def run_together(trainings: Sequence[TrainingSteps[T]], solve: Callable[[list[LayerProblem]], list[Layer]]) -> list[T]:
+    """Advance several trainings in lockstep; problems that are ready together are solved in one call."""
+    results: dict[int, T] = {}
+    received: dict[int, list[Layer] | None] = dict.fromkeys(range(len(trainings)))
+    while received:
+        requested: dict[int, list[LayerProblem]] = {}
+        for number, layers in received.items():
+            try:
+                requested[number] = next(trainings[number]) if layers is None else trainings[number].send(layers)
+            except StopIteration as end:
+                results[number] = end.value
+        solved = solve([problem for problems in requested.values() for problem in problems]) if requested else []
+        received = {number: [solved.pop(0) for _ in problems] for number, problems in requested.items()}
+    return [results[number] for number in range(len(trainings))]
+
+
+class _TreeTraining:
+    """The training of one tree."""
+
+    def __init__(self, model: XRLinear, data: TrainingData, threads: int, progress: Progress) -> None:
+        self._model, self._data, self._threads, self._progress = model, data, threads, progress
+        self._beam_width = model.effective_training_beam_width
+        self._costs = RelevanceCosts(model.relevance, model.relevance_norm)
+
+    def steps(self, cache: dict[object, Features] | None) -> TrainingSteps[TrainedTree]:
+        """Build the tree and train its layers.
+
+        With several clusters per label, a matcher is trained first on the tree without its last level, labels get
+        additional leaves where the matcher brings their rows, and all layers are then trained on the extended tree.
+        """
+        features, labels = self._data.features, self._data.labels
+        shortlist = _check_shortlist(self._model, self._data.shortlist, labels)
+        _check_overlap(self._model)
+        tree = self._build_tree(cache)
+        assigned = None
+        if self._model.clusters_per_label > 1 and tree.depth > 1 and tree.leaf_labels is None:
+            to_cluster, n_clusters = tree.parents[-1], tree.level_sizes[-2]
+            matcher = yield from self._train_layers(
+                LabelTree(tree.parents[:-1]),
+                labels.merge_columns(to_cluster, n_clusters),
+                None if shortlist is None else shortlist.merge_columns(to_cluster, n_clusters),
+                depth=tree.depth,
+            )
+            matched = self._match(matcher, "match for overlapping clusters")
+            tree, assigned = add_leaves(tree, labels, matched, clusters_per_label=self._model.clusters_per_label)
+        layers = yield from self._train_layers(tree, labels, shortlist, assigned=assigned, depth=tree.depth)
+        return TrainedTree(tree, layers, features.widths, features.sparse.values.size / features.rows)
+
+    def _build_tree(self, cache: dict[object, Features] | None) -> LabelTree:
+        model, data = self._model, self._data
+        if model.tree is not None:
+            for name in ("label_features", "label_graph"):
+                if getattr(data, name) is not None:
+                    raise InputError(f"{name} is given together with a tree, which would not use it.")
+            if model.tree.n_labels != data.labels.cols:
+                raise InputError(f"The tree has {model.tree.n_labels} labels, but Y has {data.labels.cols}.")
+            return model.tree
+        settings = {field.name: getattr(model, field.name) for field in dataclasses.fields(Indexer)}
+        indexer = Indexer(**{name: to_python_scalar(value) for name, value in settings.items()})
+        return indexer.build(
+            data.features,
+            data.labels if model.relevance != "none" else data.labels.with_values(1),
+            data.label_features,
+            label_graph=data.label_graph,
+            threads=self._threads,
+            progress=self._progress,
+            cache=cache,
+        )
+
+    def _train_layers(
+        self, tree: LabelTree, labels: Csr, shortlist: Csr | None, *, assigned: Csr | None = None, depth: int
+    ) -> TrainingSteps[list[Layer]]:
+        """Train the layers of a tree, from the root down.
+
+        A layer with matcher negatives needs the layers above it; all other layers are requested together, which keeps
+        every thread busy while the few large problems near the root are solved.
+
+        Parameters
+        ----------
+        labels : Csr, rows x labels of this tree
+        shortlist : Csr, rows x labels, or None
+            The user's shortlist, for the negatives that use it.
+        assigned : Csr, rows x leaves, or None
+            If clusters overlap, the leaf at which each row is to find each of its labels; None means all leaves.
+        depth : int
+            The depth of the complete tree, by which per-layer parameters are expanded.
+        """
+        model = self._model
+        negatives = [Negatives.from_name(name) for name in expand_per_layer(model.negatives, depth, "negatives")]
+        transforms = [Transform.from_name(name) for name in expand_per_layer(model.transform, depth, "transform")]
+        targets = level_targets(labels, tree, costs=self._costs, assigned=assigned)
+        shortlist_targets = None if shortlist is None else level_targets(shortlist, tree)
+        layers: list[Layer] = []
+        pending: list[LayerProblem] = []
+        for level in range(1, tree.depth + 1):
+            sources = negatives[level - 1]
+            shortlists = []  # empty at the root, whose children are trained on all rows
+            if level > 1 and "teacher" in sources:
+                shortlists.append(targets[level - 2])
+            if level > 1 and "given" in sources and shortlist_targets is not None:
+                shortlists.append(shortlist_targets[level - 2])
+            # A beam that holds every cluster would make every row a negative; another source is then better alone.
+            is_selective = not shortlists or tree.level_sizes[level - 1] > self._beam_width
+            if level > 1 and "matcher" in sources and is_selective:
+                if pending:
+                    layers += yield pending
+                    pending = []
+                shortlists.append(self._match(layers, f"match for layer {level}"))
+            combined = union_shortlists(shortlists) if shortlists else None
+            layer_targets = targets[level - 1]
+            if level == tree.depth and assigned is not None and combined is not None:
+                layer_targets = restrict_targets(layer_targets, tree.parents[-1], combined)
+            order, chunks = tree.children(level)
+            pending.append(
+                LayerProblem(
+                    level=level,
+                    seed=to_python_scalar(model.seed),
+                    targets=layer_targets,
+                    shortlist=None if combined is None else combined.transpose(),
+                    order=order,
+                    chunks=chunks,
+                    transform=transforms[level - 1],
+                )
+            )
+        return layers + (yield pending)
+
+    def _match(self, layers: Sequence[Layer], stage: str) -> Csr:
+        """Return the clusters in each training row's beam, rows x clusters."""
+        with self._progress.stage(stage) as report:
+            return BeamSearcher(layers).shortlist(
+                self._data.features, beam_width=self._beam_width, threads=self._threads, report=report
+            )
+
+
+def _check_overlap(model: XRLinear) -> None:
+    """Raise ParameterError if the matcher's scores are not confidences, which overlapping clusters need."""
+    if model.clusters_per_label == 1:
+        return
+    inner = expand_per_layer(model.transform, 2, "transform")[0]
+    if not Transform.from_name(inner).is_multiplicative:
+        raise ParameterError(
+            f"clusters_per_label={model.clusters_per_label} requires the transform of the inner layers to be 'sigmoid' "
+            f"or 'l<p>-hinge', got transform={model.transform!r}."
+        )
+
+
+def _check_shortlist(model: XRLinear, shortlist: LabelsLike | None, labels: Csr) -> Csr | None:
+    """Validate the user's shortlist; raise InputError if it is required but missing, or given but unused."""
+    names = model.negatives if isinstance(model.negatives, str) else "+".join(model.negatives)
+    if shortlist is None:
+        if "given" in names:
+            raise InputError(f"negatives={model.negatives!r} requires a shortlist in fit.")
+        return None
+    if "given" not in names:
+        raise InputError(f"A shortlist is given, but negatives={model.negatives!r} does not use it.")
+    matrix = validation.check_labels(shortlist, "shortlist")
+    if (matrix.rows, matrix.cols) != (labels.rows, labels.cols):
+        raise InputError(
+            f"shortlist must have the shape of Y, ({labels.rows}, {labels.cols}), got ({matrix.rows}, {matrix.cols})."
+        )
+    return matrix

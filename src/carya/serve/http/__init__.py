@@ -1,1 +1,1 @@
-"""HTTP plumbing: middleware, connection limits, threads, errors, metrics and logging."""
+"""HTTP layer: middleware, connection limits, threads, errors, metrics and logging."""

@@ -1,8 +1,13 @@
-"""Connections that cannot take a server's time or memory: uvicorn's HTTP/1.1 protocol with limits it does not have.
+"""Extension of uvicorn's HTTP/1.1 protocol with limits on connections, request heads and unread responses.
 
-An application sees a request when its head is there, so what comes before is limited here: how many connections there
-are, how long a head is and takes, how many requests come ahead of answers, and how long those may lie unread. A client
-that has sent its request and closed its half of the connection still gets its answer.
+An ASGI application receives a request only after its head is complete, so it cannot enforce these limits itself: the
+number of connections, the size of a head and the time for receiving it, the number of pipelined requests, and the time
+for which responses can remain unread. A client that sends a complete request and then closes its side of the connection
+still receives the response.
+
+uvicorn accepts a protocol class (`Config(http=...)`), but has no public interface for extending its own class. The
+subclass in this module uses attributes that can change in any release. Therefore, pyproject.toml pins the version of
+uvicorn, and tests/test_serve_uvicorn.py checks that all of these attributes exist.
 """
 
 from __future__ import annotations
@@ -15,71 +20,77 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from carya.serve.http.errors import BadRequest, Problem, TooSlow, Unavailable
-from carya.serve.http.metrics import Counters
-from carya.serve.settings import Settings
+from carya.serve.http.errors import (
+    BadRequestError,
+    HeadersTooLargeError,
+    HttpError,
+    RequestTimeoutError,
+    ServiceUnavailableError,
+)
+from carya.serve.http.metrics import ServerMetrics
+from carya.serve.settings import ServerSettings
 
-_MOST_AHEAD = 100  # requests that a client sends without waiting for answers; those after are cut off
-_LOOKS = 4  # looks at a connection in the time it may be idle
-_NO_LINGER = struct.pack("ii", 1, 0)
-
-
-class _TooManyAhead(Exception):  # noqa: N818 - stops the parser, and is seen by nobody
-    pass
-
-
-class _HeadTooLarge(Problem):
-    status = 431
+_MAX_PIPELINED = 100  # maximum number of queued requests; the connection is aborted if a client exceeds it
+_CHECKS_PER_TIMEOUT = 4  # number of checks of a connection per idle timeout
+_LINGER_OFF = struct.pack("ii", 1, 0)
 
 
-def protocol(settings: Settings, counters: Counters) -> type[HttpToolsProtocol]:
-    """The protocol for connections of a server with some settings."""
-
-    class Connection(_Connection):
-        pass
-
-    Connection.settings, Connection.counters = settings, counters
-    return Connection
+class _TooManyPipelinedError(Exception):
+    """Raised in a parser callback to stop the parser; never propagated to the application."""
 
 
-class _Connection(HttpToolsProtocol):
-    settings: Settings
-    counters: Counters
+def connection_class(settings: ServerSettings, metrics: ServerMetrics) -> type[HttpToolsProtocol]:
+    """Return a protocol class that enforces the limits in the settings."""
+    attributes = {"limits": settings, "metrics": metrics}
+    return type("Connection", (LimitedConnection,), attributes)
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """An HTTP/1.1 connection that enforces the limits of the server."""
+
+    limits: ServerSettings
+    metrics: ServerMetrics
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._head_size: int | None = None  # None: no head has begun
-        self._unparsed = 0
-        self._problem: Problem | None = None
-        self._running: Any = None
-        self._look_task: asyncio.TimerHandle | None = None
-        self._since: float | None = None  # when we began to wait for a head
+        self._head_bytes: int | None = None  # parsed bytes of the current head; None outside of a head
+        self._fed_bytes = 0  # bytes passed to the parser since the current head began
+        self._error: HttpError | None = None
+        self._running_cycle: Any = None
+        self._check_timer: asyncio.TimerHandle | None = None
+        self._waiting_since: float | None = None  # time at which the wait for a complete head began
         self._unread_since: float | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Reject the connection if there are too many; otherwise, start checking it for timeouts."""
         super().connection_made(transport)
-        self.counters.gauge("connections", len(self.connections))
-        if len(self.connections) > self.settings.max_connections:
-            self.counters.count("refused_connections")
-            self._refuse(Unavailable(f"there are {self.settings.max_connections} connections, the most there may be"))
+        self.metrics.set_gauge("connections", len(self.connections))
+        if len(self.connections) > self.limits.max_connections:
+            self.metrics.increment("rejected_connections")
+            self._reject(
+                ServiceUnavailableError(
+                    f"The server has reached its limit of {self.limits.max_connections} connections."
+                )
+            )
             return
-        self._since = self.loop.time()
-        self._look_again()
+        self._waiting_since = self.loop.time()
+        self._schedule_check()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._look_task is not None:
-            self._look_task.cancel()
+        """Notify all requests on the connection, because uvicorn notifies only the last one."""
+        if self._check_timer is not None:
+            self._check_timer.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
-        for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
-            if cycle is not None and not cycle.response_complete:  # uvicorn tells only the last one
+        for cycle in (self._running_cycle, *(queued for queued, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
         self.pipeline.clear()
-        self.counters.gauge("connections", len(self.connections))
+        self.metrics.set_gauge("connections", len(self.connections))
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer a request that is whole, then close."""
+        """Keep the connection open for the response if the request is complete."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete or cycle.more_body or self.pipeline:
             return False
@@ -87,100 +98,109 @@ class _Connection(HttpToolsProtocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():  # refused, and still sending
+        """Parse data; reject an overlong request head even before a header in it is complete."""
+        if self.transport.is_closing():  # the connection was rejected, but the client is still sending
             return
         super().data_received(data)
-        if self._head_size is None:
+        if self._head_bytes is None:
             return
-        before, self._unparsed = self._unparsed, self._unparsed + len(data)  # no end of a head yet: all of it is head,
-        if before > self.settings.max_header:  # but the first of it, which may have come behind another request
-            self._refuse(self._too_large())
+        # The head is still incomplete, so all data since its beginning belongs to it. The first block of data is not
+        # counted because it may also contain the end of the previous request.
+        counted, self._fed_bytes = self._fed_bytes, self._fed_bytes + len(data)
+        if counted > self.limits.max_header_bytes:
+            self._reject(self._head_too_large())
 
     def on_message_begin(self) -> None:
+        """Start counting the bytes of a request head."""
         super().on_message_begin()
-        self._head_size = self._unparsed = 0
-        self._since = self.loop.time()
+        self._head_bytes = self._fed_bytes = 0
+        self._waiting_since = self.loop.time()
 
     def on_url(self, url: bytes) -> None:
+        """Count the bytes of the URL."""
         super().on_url(url)
-        self._grow(len(url))
+        self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Count the bytes of a header."""
         super().on_header(name, value)
-        self._grow(len(name) + len(value) + 4)
+        self._count_head(len(name) + len(value) + 4)
 
     def on_headers_complete(self) -> None:
-        self._head_size = self._since = None
-        if len(self.pipeline) >= _MOST_AHEAD:
-            self._abort()  # no answer: it would stand where that of an earlier request should
-            raise _TooManyAhead
+        """Start the request, or abort the connection if too many requests are pipelined."""
+        self._head_bytes = self._waiting_since = None
+        if len(self.pipeline) >= _MAX_PIPELINED:
+            self._abort()  # no response is sent because the client would match it to an earlier request
+            raise _TooManyPipelinedError
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
+        """Process the pipelined requests before reading more data."""
         super().on_response_complete()
         if self.pipeline and not self.transport.is_closing():
-            self.flow.pause_reading()  # what has come is answered before more is read
+            self.flow.pause_reading()
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        self._running = cycle
+        self._running_cycle = cycle
         super()._start_asgi_task(cycle, app)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or too much of it."""
-        self._refuse(self._problem or BadRequest("this is not an HTTP/1.1 request"))
+        """Send an error response for data that the parser rejected."""
+        self._reject(self._error or BadRequestError("The data received is not a valid HTTP/1.1 request."))
 
-    def _grow(self, size: int) -> None:
-        self._head_size = (self._head_size or 0) + size
-        if self._head_size > self.settings.max_header:
-            self._problem = self._too_large()
-            raise self._problem  # through the parser, which ends in send_400_response
+    def _count_head(self, size: int) -> None:
+        self._head_bytes = (self._head_bytes or 0) + size
+        if self._head_bytes > self.limits.max_header_bytes:
+            self._error = self._head_too_large()
+            raise self._error  # stops the parser; uvicorn then calls send_400_response
 
-    def _too_large(self) -> Problem:
-        return _HeadTooLarge(f"the head of the request has more than {self.settings.max_header} bytes")
+    def _head_too_large(self) -> HttpError:
+        return HeadersTooLargeError(
+            f"The request line and headers exceed the limit of {self.limits.max_header_bytes} bytes."
+        )
 
-    def _refuse(self, problem: Problem) -> None:
+    def _reject(self, error: HttpError) -> None:
         if self.transport.is_closing():
             return
-        response = problem.response()
-        head = [f"HTTP/1.1 {problem.status} {problem.title}".encode(), b"connection: close"]
+        response = error.response()
+        head = [f"HTTP/1.1 {error.status} {error.title}".encode(), b"connection: close"]
         head += [name + b": " + value for name, value in response.raw_headers]
         self.transport.write(b"\r\n".join(head) + b"\r\n\r\n" + bytes(response.body))
         self.transport.close()
 
     def _abort(self) -> None:
-        """End the connection now, and tell the client.
+        """Reset the connection.
 
-        Closed in the ordinary way, the system would keep what the client does not read, for minutes, and let a client
-        that is still sending wait with it.
+        After an orderly close, the operating system would keep unread data for minutes, and a client that is still
+        sending would not notice the close.
         """
         with contextlib.suppress(OSError):
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_OFF)
         self.transport.abort()
 
-    def _look_again(self) -> None:
-        self._look_task = self.loop.call_later(self.settings.idle_seconds / _LOOKS, self._look)
+    def _schedule_check(self) -> None:
+        self._check_timer = self.loop.call_later(self.limits.idle_timeout / _CHECKS_PER_TIMEOUT, self._check_timeouts)
 
-    def _look(self) -> None:
-        """Close a connection that waits for a head for too long, or for its client to read."""
+    def _check_timeouts(self) -> None:
+        """Close the connection if the client has not sent a complete head or has not read its responses in time."""
+        timeout = self.limits.idle_timeout
         now = self.loop.time()
         unread = self.transport.get_write_buffer_size()
         if not unread:
             self._unread_since = None
         elif self._unread_since is None:
             self._unread_since = now
-        elif now - self._unread_since >= self.settings.idle_seconds:
+        elif now - self._unread_since >= timeout:
             self._abort()
             return
-        if self._since is not None and self.flow.read_paused:
-            self._since = now  # it is we who do not read the rest of the head
-        if self._since is not None and now - self._since >= self.settings.idle_seconds:
+        if self._waiting_since is not None and self.flow.read_paused:
+            self._waiting_since = now  # the server has paused reading, so this time does not count
+        if self._waiting_since is not None and now - self._waiting_since >= timeout:
             if unread:
-                self._abort()  # to close would mean to wait until the client has read
+                self._abort()  # an orderly close would wait until the client has read the response
                 return
-            if self._head_size is None:
+            if self._head_bytes is None:
                 self.transport.close()
             else:
-                self._refuse(
-                    TooSlow(f"the head of the request took longer than {self.settings.idle_seconds:g} seconds")
-                )
-        self._look_again()
+                self._reject(RequestTimeoutError(f"The request head was not received within {timeout:g} seconds."))
+        self._schedule_check()

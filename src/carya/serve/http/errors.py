@@ -1,19 +1,23 @@
-"""What a client is told when something is wrong: problem details (RFC 9457), which Annif's clients know too.
+"""HTTP errors, sent as problem details (RFC 9457), a format that Annif also uses.
 
 ::
 
-    Problem
-    ├── BadRequest 400         the request cannot be read or asks for what cannot be
-    ├── Unauthorized 401       no token, or a wrong one
-    ├── NotFound 404           no such page, model or label
-    ├── NotAllowed 405         another method than the page has
-    ├── TooSlow 408            the body did not arrive in time
-    ├── TooLarge 413           too many bytes, texts or characters
-    ├── WrongType 415          a body in another form than JSON
-    ├── TooMany 429            the server has enough to do; Retry-After says when to come back
-    └── Unavailable 503        not ready, or the time of the request is over
+    HttpError
+    ├── BadRequestError 400            the request is malformed or contains an invalid value
+    ├── UnauthorizedError 401          the bearer token is missing or invalid
+    ├── ForbiddenError 403             the operation is not allowed
+    ├── NotFoundError 404              the model or label does not exist
+    │   └── UnknownPathError           the path does not exist
+    ├── MethodNotAllowedError 405      the path does not support the method
+    ├── RequestTimeoutError 408        the request was not received in time
+    ├── ContentTooLargeError 413       too many bytes, texts or characters
+    ├── UnsupportedMediaTypeError 415  the content type of the body is not supported
+    ├── TooManyRequestsError 429       the server is overloaded; Retry-After specifies when to try again
+    ├── HeadersTooLargeError 431       the request line and headers are too long
+    ├── InternalServerError 500        an unexpected exception occurred; only the log contains the details
+    └── ServiceUnavailableError 503    too many connections, or the request took too long
 
-Messages name what was wrong, what it was and what it must be. They never hold a path or a trace.
+Messages state what is wrong and what is allowed. They never contain file paths or tracebacks.
 """
 
 from __future__ import annotations
@@ -26,20 +30,20 @@ import msgspec
 from starlette.responses import Response
 
 
-class Problem(Exception):  # noqa: N818 - as RFC 9457 calls it
-    """An answer that is an error.
+class HttpError(Exception):
+    """Base class for errors that are sent to the client.
 
     Parameters
     ----------
     detail : str
-        What was wrong; ends as the ``detail`` of the answer.
+        The `detail` field of the response.
     headers : mapping of str to str, optional
+        Additional response headers.
 
     Examples
     --------
-    >>> problem = BadRequest("top_k is 0; it must be at least 1")
-    >>> problem.response().body
-    b'{"type":"about:blank","title":"Bad Request","status":400,"detail":"top_k is 0; it must be at least 1"}'
+    >>> BadRequestError("top_k must be at most 1000, got 2000.").response().body
+    b'{"type":"about:blank","title":"Bad Request","status":400,"detail":"top_k must be at most 1000, got 2000."}'
     """
 
     status: ClassVar[int] = 500
@@ -51,69 +55,79 @@ class Problem(Exception):  # noqa: N818 - as RFC 9457 calls it
 
     @property
     def title(self) -> str:
-        """What HTTP calls it."""
+        """The reason phrase for the status code."""
         return HTTPStatus(self.status).phrase
 
     def response(self) -> Response:
-        """What is sent."""
-        about = {
-            "type": "about:blank",
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-        }
+        """Return the response to send."""
+        content = {"type": "about:blank", "title": self.title, "status": self.status, "detail": self.detail}
         return Response(
-            msgspec.json.encode(about), self.status, headers=self.headers, media_type="application/problem+json"
+            msgspec.json.encode(content), self.status, headers=self.headers, media_type="application/problem+json"
         )
 
 
-class BadRequest(Problem):
-    """400: the request cannot be read or asks for what cannot be."""
+class BadRequestError(HttpError):
+    """400: the request is malformed or contains an invalid value."""
 
     status = 400
 
 
-class Unauthorized(Problem):
-    """401: no token, or a wrong one."""
+class UnauthorizedError(HttpError):
+    """401: the bearer token is missing or invalid."""
 
     status = 401
 
-    def __init__(self, detail: str = "this server wants a token: Authorization: Bearer …") -> None:
+    def __init__(
+        self, detail: str = "A valid token is required. Send the header 'Authorization: Bearer TOKEN'."
+    ) -> None:
         super().__init__(detail, {"WWW-Authenticate": "Bearer"})
 
 
-class NotFound(Problem):
-    """404: no such page, model or label."""
+class ForbiddenError(HttpError):
+    """403: the operation is not allowed."""
+
+    status = 403
+
+
+class NotFoundError(HttpError):
+    """404: the model or label does not exist."""
 
     status = 404
 
 
-class NotAllowed(Problem):
-    """405: another method than the page has."""
+class UnknownPathError(NotFoundError):
+    """404: the path does not exist."""
+
+    def __init__(self) -> None:
+        super().__init__("Unknown path. See /docs for all routes.")
+
+
+class MethodNotAllowedError(HttpError):
+    """405: the path does not support the method."""
 
     status = 405
 
 
-class TooSlow(Problem):
-    """408: the body did not arrive in time."""
+class RequestTimeoutError(HttpError):
+    """408: the request was not received in time."""
 
     status = 408
 
 
-class TooLarge(Problem):
+class ContentTooLargeError(HttpError):
     """413: too many bytes, texts or characters."""
 
     status = 413
 
 
-class WrongType(Problem):
-    """415: a body in another form than JSON."""
+class UnsupportedMediaTypeError(HttpError):
+    """415: the content type of the body is not supported."""
 
     status = 415
 
 
-class TooMany(Problem):
-    """429: the server has enough to do."""
+class TooManyRequestsError(HttpError):
+    """429: the server is overloaded."""
 
     status = 429
 
@@ -121,8 +135,20 @@ class TooMany(Problem):
         super().__init__(detail, {"Retry-After": str(retry_after)})
 
 
-class Unavailable(Problem):
-    """503: not ready, or the time of the request is over."""
+class HeadersTooLargeError(HttpError):
+    """431: the request line and headers are too long."""
+
+    status = 431
+
+
+class InternalServerError(HttpError):
+    """500: an unexpected exception occurred; only the log contains the details."""
+
+    status = 500
+
+
+class ServiceUnavailableError(HttpError):
+    """503: too many connections, or the request took too long."""
 
     status = 503
 

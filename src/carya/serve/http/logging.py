@@ -1,6 +1,7 @@
-"""The log: a line of JSON an event on standard error. Texts of requests are in it only if they were asked for.
+"""Structured logging to standard error, with one line of JSON per event.
 
-A thread writes it: whoever does not read the log, or reads it slowly, holds up no request.
+A background thread writes the lines, so a slow or blocked log reader does not delay requests. Request texts are logged
+only if `log_texts` is set.
 """
 
 from __future__ import annotations
@@ -18,121 +19,120 @@ from typing import Any
 
 import msgspec
 
-LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+from carya.serve.settings import LOG_LEVELS
 
-_MOST_WAITING = 10_000  # lines, a few megabytes; beyond that they are dropped and counted
-_PIECE = 4096  # bytes that a pipe takes as one, so that lines of several processes are not mixed
-_GATHERED = 0.02  # seconds of lines that are written together: cheaper than one by one
+_SEVERITY = {level: severity for severity, level in enumerate(LOG_LEVELS)}
+_MAX_WAITING = 10_000  # lines (a few megabytes); further lines are dropped and counted
+_MAX_WRITE = 4096  # bytes; smaller writes to a pipe are atomic, so lines from several processes are not interleaved
+_BATCH_SECONDS = 0.02  # lines logged within this period are written together, which is cheaper
 
 
-class _Writer:
-    """Writes lines to standard error, in the background; what cannot be written for long is dropped."""
+class _BackgroundWriter:
+    """Thread that writes lines to standard error; drops new lines if too many are waiting."""
 
     def __init__(self) -> None:
         self._lines: deque[bytes] = deque()
-        self._due = threading.Event()
+        self._has_lines = threading.Event()
         self._dropped = 0
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._start_lock = threading.Lock()
 
     def put(self, line: bytes) -> None:
-        """Take a line, without waiting for anybody."""
-        if len(self._lines) >= _MOST_WAITING:
+        """Queue a line without blocking."""
+        if len(self._lines) >= _MAX_WAITING:
             self._dropped += 1
             return
         self._lines.append(line)
-        if not self._due.is_set():
-            self._due.set()
-            with self._starting:
+        if not self._has_lines.is_set():
+            self._has_lines.set()
+            with self._start_lock:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._run, name="carya-log", daemon=True)
                     self._thread.start()
                     atexit.register(self.flush)
 
-    def flush(self, seconds: float = 1.0) -> None:
-        """Wait until all is written, but no longer than that."""
-        until = time.monotonic() + seconds
-        while (self._due.is_set() or self._lines) and time.monotonic() < until:
+    def flush(self, timeout: float = 1.0) -> None:
+        """Wait up to `timeout` seconds until all lines are written."""
+        deadline = time.monotonic() + timeout
+        while (self._has_lines.is_set() or self._lines) and time.monotonic() < deadline:
             time.sleep(0.002)
 
     def _run(self) -> None:
         while True:
-            self._due.wait()
-            time.sleep(_GATHERED)
+            self._has_lines.wait()
+            time.sleep(_BATCH_SECONDS)
             while self._lines:
-                piece = [self._lines.popleft()]
-                size = len(piece[0])
-                while self._lines and (size := size + len(self._lines[0])) <= _PIECE:
-                    piece.append(self._lines.popleft())
-                with contextlib.suppress(OSError, ValueError):  # nobody reads it: no reason to stop answering
-                    os.write(sys.stderr.fileno(), b"".join(piece))
+                batch = [self._lines.popleft()]
+                size = len(batch[0])
+                while self._lines and (size := size + len(self._lines[0])) <= _MAX_WRITE:
+                    batch.append(self._lines.popleft())
+                with contextlib.suppress(OSError, ValueError):  # the server keeps running if the log is closed
+                    os.write(sys.stderr.fileno(), b"".join(batch))
                 if self._dropped and not self._lines:
                     dropped, self._dropped = self._dropped, 0
-                    self._lines.append(
-                        _line("warning", "lines of the log were dropped: nobody read them", lines=dropped)
-                    )
-            self._due.clear()
-            if self._lines:  # one came in between
-                self._due.set()
+                    self._lines.append(_format_line("warning", "log lines dropped", lines=dropped))
+            self._has_lines.clear()
+            if self._lines:  # a line was added in the meantime
+                self._has_lines.set()
 
 
-_WRITER = _Writer()
+_WRITER = _BackgroundWriter()
 
 
 def flush() -> None:
-    """Wait a moment for what was logged to be written."""
+    """Wait up to one second until all log lines are written."""
     _WRITER.flush()
 
 
-def _line(level: str, event: str, **about: Any) -> bytes:
+def _format_line(level: str, event: str, **fields: Any) -> bytes:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return msgspec.json.encode({"time": now, "level": level, "event": event, **about}) + b"\n"
+    return msgspec.json.encode({"time": now, "level": level, "event": event, **fields}) + b"\n"
 
 
-class Journal:
-    """Writes events of at least some importance.
+class JsonLogger:
+    """Logger for events at or above a level.
 
     Parameters
     ----------
     level : {"debug", "info", "warning", "error"}
     worker : int
-        Which process of the server writes; it is in every line.
+        The number of the worker process, which every line includes.
     """
 
     def __init__(self, level: str, worker: int = 0) -> None:
-        self._least = LEVELS[level]
+        self._min_severity = _SEVERITY[level]
         self._worker = worker
 
-    def wants(self, level: str) -> bool:
-        """Whether such events are written."""
-        return LEVELS[level] >= self._least
+    def is_enabled(self, level: str) -> bool:
+        """Return whether events at a level are logged."""
+        return _SEVERITY[level] >= self._min_severity
 
-    def write(self, level: str, event: str, **about: Any) -> None:
-        """Write an event."""
-        if self.wants(level):
-            _WRITER.put(_line(level, event, worker=self._worker, **about))
+    def log(self, level: str, event: str, **fields: Any) -> None:
+        """Log an event."""
+        if self.is_enabled(level):
+            _WRITER.put(_format_line(level, event, worker=self._worker, **fields))
 
 
-class _Lines(logging.Handler):
-    """What libraries log, in the same form."""
+class _JsonHandler(logging.Handler):
+    """Handler that forwards records from the standard `logging` module to a JsonLogger."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, logger: JsonLogger) -> None:
         super().__init__()
-        self._journal = journal
+        self._logger = logger
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; what uvicorn says of each start and stop is of no interest to most."""
-        level = record.levelname.lower() if record.levelname.lower() in LEVELS else "error"
-        about = {"message": record.getMessage()}
+        """Log a record; info records, such as uvicorn's start and stop messages, are logged as debug events."""
+        level = record.levelname.lower() if record.levelname.lower() in _SEVERITY else "error"
+        fields = {"message": record.getMessage()}
         if record.exc_info and record.exc_info[1] is not None:
-            about["trace"] = logging.Formatter().formatException(record.exc_info)
-        self._journal.write("debug" if level == "info" else level, record.name, **about)
+            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
+        self._logger.log("debug" if level == "info" else level, record.name, **fields)
 
 
-def take_over(journal: Journal) -> None:
-    """Let the loggers of uvicorn and asyncio write to the journal."""
+def redirect_library_logs(logger: JsonLogger) -> None:
+    """Redirect log messages from uvicorn and asyncio to the logger."""
     for name in ("uvicorn", "uvicorn.error", "asyncio"):
-        logger = logging.getLogger(name)
-        logger.handlers = [] if name == "uvicorn.error" else [_Lines(journal)]
-        logger.propagate = name == "uvicorn.error"
-        logger.setLevel(logging.INFO)
+        library = logging.getLogger(name)
+        library.handlers = [] if name == "uvicorn.error" else [_JsonHandler(logger)]
+        library.propagate = name == "uvicorn.error"
+        library.setLevel(logging.INFO)

@@ -1,7 +1,8 @@
-"""What a server counts, for Prometheus: every worker has a row of shared memory, and any of them adds up all rows.
+"""Server metrics in the Prometheus text format.
 
-Each number has one writer and is written in one step, so nothing is locked. A worker that is started again goes on
-with the row of the one before: counters never fall.
+Each worker process has a row in shared memory, and any worker can report the sum of all rows. Each value has a single
+writer and is written atomically, so no locks are needed. A restarted worker continues the row of its predecessor, so
+counters never decrease.
 """
 
 from __future__ import annotations
@@ -12,163 +13,153 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-#: What requests are told apart by; no more than these, whatever clients ask for.
-ROUTES = (
-    "/v1/suggest",
-    "/v1/explain",
-    "/v1/model",
-    "/v1/labels",
-    "/v1/explore",
-    "/v1/projects",
-    "/v1/projects/{id}",
-    "/v1/projects/{id}/suggest",
-    "/v1/projects/{id}/suggest-batch",
-    "/metrics",
-    "/healthz",
-    "page",
-    "other",
-)
-STATUSES = (200, 204, 304, 400, 401, 403, 404, 405, 408, 413, 415, 429, 431, 499, 500, 503)
-SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-_GAUGES = ("requests_in_progress", "waiting", "connections", "held_bytes", "resident_bytes", "started")
-_COUNTERS = ("texts", "reloads", "reload_failures", "refused_connections")
+#: The value of the `route` label for requests to unknown paths.
+UNKNOWN_ROUTE = "other"
 
-_STATUS_AT = 0
-_TIME_AT = _STATUS_AT + len(ROUTES) * (len(STATUSES) + 1)
-_SUM_AT = _TIME_AT + len(ROUTES) * (len(SECONDS) + 1)
-_GAUGE_AT = _SUM_AT + len(ROUTES)
-_COUNTER_AT = _GAUGE_AT + len(_GAUGES)
-
-#: Numbers in a row.
-WIDTH = _COUNTER_AT + len(_COUNTERS)
-
-_STATUS_PLACE = {status: place for place, status in enumerate(STATUSES)}
-_ROUTE_PLACE = {route: place for place, route in enumerate(ROUTES)}
-_GAUGE_PLACE = {name: _GAUGE_AT + place for place, name in enumerate(_GAUGES)}
-_COUNTER_PLACE = {name: _COUNTER_AT + place for place, name in enumerate(_COUNTERS)}
-_OWN_PAGES = ("/", "/docs", "/openapi.json", "/docs.js", "/docs.css")
+_STATUSES = (200, 204, 304, 400, 401, 403, 404, 405, 408, 413, 415, 429, 431, 499, 500, 503)
+_DURATIONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_GAUGES = {
+    "requests_in_progress": "Number of requests being processed.",
+    "thread_pool_requests": "Number of long requests that are running in a thread or queued.",
+    "connections": "Number of open connections.",
+    "buffered_bytes": "Total size of buffered request and response bodies in bytes.",
+}
+_WORKER_GAUGES = {
+    "resident_bytes": "Resident memory of the worker in bytes.",
+    "start_time_seconds": "Start time of the worker in seconds since the Unix epoch.",
+}
+_COUNTERS = {
+    "texts": "Number of texts ranked or explained.",
+    "reloads": "Number of new model versions loaded.",
+    "reload_failures": "Number of new model versions that could not be loaded.",
+    "rejected_connections": "Number of connections rejected because of the connection limit.",
+}
 
 
-def route_of(path: str) -> str:
-    """The route that a path is counted under.
-
-    >>> route_of("/v1/suggest"), route_of("/v1/projects/cats/suggest"), route_of("/page/app.js"), route_of("/etc")
-    ('/v1/suggest', '/v1/projects/{id}/suggest', 'page', 'other')
-    """
-    if path in _ROUTE_PLACE and path.startswith("/"):
-        return path
-    if path.startswith("/v1/projects/"):
-        rest = path[len("/v1/projects/") :].partition("/")[2]
-        known = "/v1/projects/{id}" + (f"/{rest}" if rest else "")
-        return known if known in _ROUTE_PLACE else "other"
-    if path.startswith("/v1/explore/"):
-        return "/v1/explore"
-    if path == "/readyz":
-        return "/healthz"
-    return "page" if path in _OWN_PAGES or path.startswith("/page/") else "other"
-
-
-class Counters:
-    """The numbers of a server.
+class MetricsLayout:
+    """Positions of all values within a row.
 
     Parameters
     ----------
-    rows : sequence of memoryview of double
-        One for each worker, each of :data:`WIDTH` numbers.
-    worker : int
-        The row that is ours to write.
+    routes : sequence of str
+        The values of the `route` label. The set is fixed so that clients cannot create new time series.
+
+    Attributes
+    ----------
+    size : int
+        The number of values per row.
     """
 
-    def __init__(self, rows: Sequence[memoryview[float]] | None = None, worker: int = 0) -> None:
-        self._rows = [memoryview(bytearray(8 * WIDTH)).cast("d")] if rows is None else list(rows)
-        self._own = self._rows[worker]
-        for place in range(_GAUGE_AT, _GAUGE_AT + len(_GAUGES)):
-            self._own[place] = 0.0  # what a worker before us left
-        self.gauge("started", time.time())
+    def __init__(self, routes: Sequence[str]) -> None:
+        self.routes = {route: position for position, route in enumerate((*routes, UNKNOWN_ROUTE))}
+        self.statuses = {status: position for position, status in enumerate(_STATUSES)}
+        self.duration_begin = len(self.routes) * (len(_STATUSES) + 1)
+        self.sum_begin = self.duration_begin + len(self.routes) * (len(_DURATIONS) + 1)
+        gauge_begin = self.sum_begin + len(self.routes)
+        gauges = (*_GAUGES, *_WORKER_GAUGES)
+        self.gauges = {name: gauge_begin + position for position, name in enumerate(gauges)}
+        counter_begin = gauge_begin + len(gauges)
+        self.counters = {name: counter_begin + position for position, name in enumerate(_COUNTERS)}
+        self.size = counter_begin + len(_COUNTERS)
 
-    def request(self, route: str, status: int, seconds: float) -> None:
-        """Count an answered request."""
-        own, place = self._own, _ROUTE_PLACE[route]
-        own[_STATUS_AT + place * (len(STATUSES) + 1) + _STATUS_PLACE.get(status, len(STATUSES))] += 1
-        own[_TIME_AT + place * (len(SECONDS) + 1) + bisect.bisect_left(SECONDS, seconds)] += 1
-        own[_SUM_AT + place] += seconds
 
-    def gauge(self, name: str, value: float) -> None:
-        """Say what something is now."""
-        self._own[_GAUGE_PLACE[name]] = value
+class ServerMetrics:
+    """Metrics of a server.
 
-    def count(self, name: str, more: int = 1) -> None:
-        """Add to a counter."""
-        self._own[_COUNTER_PLACE[name]] += more
+    Parameters
+    ----------
+    layout : MetricsLayout
+    rows : sequence of memoryview of double, optional
+        One row of `layout.size` values per worker; by default, a single row in private memory.
+    worker : int
+        The index of the row to write to.
+    """
 
-    def text(self, models: Sequence[tuple[str, str]] = ()) -> str:
-        """All of it in Prometheus' text format; `models` are names and versions."""
-        self.gauge("resident_bytes", resident_bytes())
+    def __init__(self, layout: MetricsLayout, rows: Sequence[memoryview[float]] | None = None, worker: int = 0) -> None:
+        self._layout = layout
+        self._gauges, self._counters = layout.gauges, layout.counters
+        self._rows = [memoryview(bytearray(8 * layout.size)).cast("d")] if rows is None else list(rows)
+        self._row = self._rows[worker]
+        for position in layout.gauges.values():
+            self._row[position] = 0.0  # reset the gauges of the previous worker
+        self.set_gauge("start_time_seconds", time.time())
+
+    def observe_request(self, route: str, status: int, seconds: float) -> None:
+        """Record a completed request."""
+        row, layout = self._row, self._layout
+        position = layout.routes[route]
+        row[position * (len(_STATUSES) + 1) + layout.statuses.get(status, len(_STATUSES))] += 1
+        row[layout.duration_begin + position * (len(_DURATIONS) + 1) + bisect.bisect_left(_DURATIONS, seconds)] += 1
+        row[layout.sum_begin + position] += seconds
+
+    def set_gauge(self, name: str, value: float) -> None:
+        """Set the current value of a gauge."""
+        self._row[self._gauges[name]] = value
+
+    def increment(self, name: str, amount: int = 1) -> None:
+        """Increment a counter."""
+        self._row[self._counters[name]] += amount
+
+    def to_text(self, models: Sequence[tuple[str, str]] = ()) -> str:
+        """Return all metrics in the Prometheus text format.
+
+        Parameters
+        ----------
+        models : sequence of (str, str)
+            The names and versions of the models.
+        """
+        self.set_gauge("resident_bytes", resident_bytes())
         total = [sum(column) for column in zip(*self._rows, strict=True)]
-        return "\n".join([*_requests(total), *_times(total), *self._others(total, models)]) + "\n"
+        return "\n".join([*self._requests(total), *self._durations(total), *self._scalars(total, models)]) + "\n"
 
-    def _others(self, total: list[float], models: Sequence[tuple[str, str]]) -> Iterator[str]:
-        about = {
-            "requests_in_progress": "Requests that are being answered.",
-            "waiting": "Long requests at work in threads or waiting for one.",
-            "connections": "Open connections.",
-            "held_bytes": "Bytes of bodies that are held.",
-        }
-        for name, text in about.items():
-            yield from _head(f"carya_{name}", "gauge", text)
-            yield f"carya_{name} {_number(total[_GAUGE_PLACE[name]])}"
-        about = {
-            "texts": "Texts that were ranked or explained.",
-            "reloads": "New versions of models that were opened.",
-            "reload_failures": "New versions of models that could not be opened.",
-            "refused_connections": "Connections beyond the most there may be.",
-        }
-        for name, text in about.items():
-            yield from _head(f"carya_{name}_total", "counter", text)
-            yield f"carya_{name}_total {_number(total[_COUNTER_PLACE[name]])}"
-        for name, shown, text in (
-            ("resident_bytes", "carya_worker_resident_bytes", "Resident set of a worker, as it last looked."),
-            ("started", "carya_worker_start_time_seconds", "When a worker started, in seconds since 1970."),
-        ):
-            yield from _head(shown, "gauge", text)
+    def _requests(self, total: list[float]) -> Iterator[str]:
+        yield from _header("carya_requests_total", "counter", "Number of requests by route and status.")
+        for route, position in self._layout.routes.items():
+            for offset, status in enumerate((*_STATUSES, "other")):
+                if count := total[position * (len(_STATUSES) + 1) + offset]:
+                    yield f'carya_requests_total{{route="{route}",status="{status}"}} {_format(count)}'
+
+    def _durations(self, total: list[float]) -> Iterator[str]:
+        name = "carya_request_duration_seconds"
+        yield from _header(name, "histogram", "Time from the request head to the end of the response, in seconds.")
+        for route, position in self._layout.routes.items():
+            begin = self._layout.duration_begin + position * (len(_DURATIONS) + 1)
+            counts = list(itertools.accumulate(total[begin : begin + len(_DURATIONS) + 1]))
+            if not counts[-1]:
+                continue
+            for bound, count in zip((*map(str, _DURATIONS), "+Inf"), counts, strict=True):
+                yield f'{name}_bucket{{route="{route}",le="{bound}"}} {_format(count)}'
+            yield f'{name}_sum{{route="{route}"}} {_format(total[self._layout.sum_begin + position])}'
+            yield f'{name}_count{{route="{route}"}} {_format(counts[-1])}'
+
+    def _scalars(self, total: list[float], models: Sequence[tuple[str, str]]) -> Iterator[str]:
+        for name, description in _GAUGES.items():
+            yield from _header(f"carya_{name}", "gauge", description)
+            yield f"carya_{name} {_format(total[self._gauges[name]])}"
+        for name, description in _COUNTERS.items():
+            yield from _header(f"carya_{name}_total", "counter", description)
+            yield f"carya_{name}_total {_format(total[self._counters[name]])}"
+        for name, description in _WORKER_GAUGES.items():
+            yield from _header(f"carya_worker_{name}", "gauge", description)
             for worker, row in enumerate(self._rows):
-                yield f'{shown}{{worker="{worker}"}} {_number(row[_GAUGE_PLACE[name]])}'
-        yield from _head("carya_model_info", "gauge", "The models of the worker that was asked, and their versions.")
+                yield f'carya_worker_{name}{{worker="{worker}"}} {_format(row[self._gauges[name]])}'
+        yield from _header(
+            "carya_model_info", "gauge", "Models and versions loaded by the worker that sent this response."
+        )
         for name, version in models:
             yield f'carya_model_info{{model="{name}",version="{version}"}} 1'
 
 
-def _requests(total: list[float]) -> Iterator[str]:
-    yield from _head("carya_requests_total", "counter", "Requests by route and status.")
-    for place, route in enumerate(ROUTES):
-        for number, status in enumerate((*STATUSES, "other")):
-            if count := total[_STATUS_AT + place * (len(STATUSES) + 1) + number]:
-                yield f'carya_requests_total{{route="{route}",status="{status}"}} {_number(count)}'
+def _header(name: str, kind: str, description: str) -> list[str]:
+    return [f"# HELP {name} {description}", f"# TYPE {name} {kind}"]
 
 
-def _times(total: list[float]) -> Iterator[str]:
-    yield from _head("carya_request_seconds", "histogram", "Time from the head of a request to the end of its answer.")
-    for place, route in enumerate(ROUTES):
-        begin = _TIME_AT + place * (len(SECONDS) + 1)
-        counts = list(itertools.accumulate(total[begin : begin + len(SECONDS) + 1]))
-        if not counts[-1]:
-            continue
-        for bound, count in zip((*map(str, SECONDS), "+Inf"), counts, strict=True):
-            yield f'carya_request_seconds_bucket{{route="{route}",le="{bound}"}} {_number(count)}'
-        yield f'carya_request_seconds_sum{{route="{route}"}} {_number(total[_SUM_AT + place])}'
-        yield f'carya_request_seconds_count{{route="{route}"}} {_number(counts[-1])}'
-
-
-def _head(name: str, kind: str, about: str) -> list[str]:
-    return [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-
-
-def _number(value: float) -> str:
+def _format(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
 def resident_bytes() -> int:
-    """The resident set of this process; 0 where the system does not say."""
+    """Return the resident memory of this process in bytes, or 0 if it is unknown."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""What every request passes, whatever page it asks for: token, limits, errors, counters and the log."""
+"""Middleware for all requests: authentication, limits, error responses, metrics and the request log."""
 
 from __future__ import annotations
 
@@ -9,252 +9,286 @@ import re
 import secrets
 import time
 import traceback
-from collections.abc import MutableMapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from carya.serve.http import thread_pool
-from carya.serve.http.errors import BadRequest, Problem, TooLarge, TooMany, TooSlow, Unauthorized
-from carya.serve.http.logging import Journal
-from carya.serve.http.metrics import Counters, route_of
-from carya.serve.settings import Settings
+from carya.serve.http.errors import (
+    BadRequestError,
+    ContentTooLargeError,
+    HttpError,
+    InternalServerError,
+    RequestTimeoutError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+from carya.serve.http.logging import JsonLogger
+from carya.serve.http.metrics import UNKNOWN_ROUTE, ServerMetrics
+from carya.serve.http.thread_pool import ThreadPool
+from carya.serve.routes.route import ApiRoute, RouteTable
+from carya.serve.settings import ServerSettings
 
-_FOR_EVERYBODY = ("/healthz", "/readyz", "/", "/docs", "/docs.js", "/docs.css", "/openapi.json")
-_ALWAYS = ("/healthz", "/readyz", "/metrics")  # answered however much there is to do
-_IDENTITY = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_PIECE = 256 << 10  # of an answer: a client that does not read holds up its own request, and no more memory
-_LINGER = 1.0  # seconds for the rest of a refused body: a client that is still sending does not see an answer
-_CLIENT_GONE = 499
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+# Responses are sent in chunks of this size, so a slow client delays only its own request, and only one chunk at a time
+# is passed to the send buffer.
+_CHUNK_BYTES = 256 << 10
+# Time for receiving the rest of a rejected body: a client that is still sending does not read the response.
+_DRAIN_SECONDS = 1.0
+_CLIENT_DISCONNECTED = 499
+_CONTEXT_KEY = "carya.context"
 
 
-class _InternalProblem(Problem):
-    status = 500
-
-
-def _path(scope: Scope) -> str:
-    """The path as the pages know it, less that of the application that this one is mounted in, if it is in one."""
+def _relative_path(scope: Scope) -> str:
+    """Return the path relative to the mount point if the application is mounted in another one."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     return path[len(root) :] if root and (path == root or path.startswith(f"{root}/")) else path
 
 
-class Passage:
-    """One request on its way through.
+class RequestContext:
+    """State of a request.
 
     Attributes
     ----------
-    about : dict
-        What pages say of a request, for the log.
-    counted : bool
-        Whether it is one of those that are being answered.
+    log_fields : dict
+        Fields that handlers add to the request's log line.
+    is_counted : bool
+        Whether the request counts toward `max_requests`.
+    status : int
+        The status of the response; 0 before it is sent.
+    received_bytes, sent_bytes : int
+        The number of body bytes received and sent so far.
     """
 
-    def __init__(self, gate: Gate, scope: Scope, receive: Receive, send: Send) -> None:
-        self.about: dict[str, Any] = {}
-        self.counted = False
+    def __init__(self, middleware: RequestMiddleware, scope: Scope, receive: Receive, send: Send) -> None:
+        self.log_fields: dict[str, Any] = {}
+        self.is_counted = False
         self.status = 0
-        self.received = 0
-        self.sent = 0
-        self._gate = gate
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self._middleware = middleware
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._whole = False
-        self._until: float | None = None
+        self._is_body_complete = False
+        self._body_deadline: float | None = None
         self._headers: list[tuple[bytes, bytes]] = []
 
     @classmethod
-    def of(cls, request: Request) -> Passage:
-        """That of a request."""
-        passage: Passage = request.scope["carya.passage"]
-        return passage
+    def of(cls, request: Request) -> RequestContext:
+        """Return the context of a request."""
+        context: RequestContext = request.scope[_CONTEXT_KEY]
+        return context
 
-    def texts(self, texts: list[str], model: str) -> None:
-        """Note what was asked for."""
-        self._gate.counters.count("texts", len(texts))
-        self.about |= {"model": model, "texts": len(texts)}
-        if self._gate.settings.log_texts:
-            self.about["said"] = texts
+    def record_texts(self, texts: list[str], model: str) -> None:
+        """Record the request texts in the metrics and the log."""
+        self._middleware.metrics.increment("texts", len(texts))
+        self.log_fields["model"] = model
+        self.log_fields["n_texts"] = len(texts)
+        if self._middleware.settings.log_texts:
+            self.log_fields["texts"] = texts
 
     async def receive(self) -> Message:
-        """A piece of the body, within the limits."""
-        settings = self._gate.settings
-        if self._whole:
+        """Receive a part of the body; raise HttpError if it exceeds a limit."""
+        settings = self._middleware.settings
+        if self._is_body_complete:
             return await self._receive()
-        now = asyncio.get_running_loop().time()
-        if self._until is None:
-            self._until = now + settings.body_seconds
+        if self._body_deadline is None:
+            self._body_deadline = asyncio.get_running_loop().time() + settings.body_timeout
         try:
-            async with asyncio.timeout_at(self._until):
+            async with asyncio.timeout_at(self._body_deadline):
                 message = await self._receive()
         except TimeoutError:
-            raise TooSlow(f"the body did not arrive within {settings.body_seconds:g} seconds") from None
+            raise RequestTimeoutError(
+                f"The request body was not received within {settings.body_timeout:g} seconds."
+            ) from None
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         size = len(message.get("body", b""))
-        self._whole = not message.get("more_body", False)
-        self.received += size
-        self._gate.held += size
-        if self.received > settings.max_body:
-            raise TooLarge(f"the body has more than {settings.max_body} bytes, which is the most there may be")
-        if self._gate.held > settings.max_held:
-            raise TooMany("the server holds as many bytes of requests and answers as it may")
+        self._is_body_complete = not message.get("more_body", False)
+        self.received_bytes += size
+        self._middleware.buffered_bytes += size
+        if self.received_bytes > settings.max_body_bytes:
+            raise _body_too_large(settings)
+        if self._middleware.buffered_bytes > settings.max_buffered_bytes:
+            raise TooManyRequestsError("The buffers for request and response bodies are full.")
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a piece of the answer; long ones in pieces."""
+        """Send a part of the response; large bodies are sent in chunks."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message = {**message, "headers": [*message.get("headers", ()), *self._headers]}
             await self._send(message)
             return
         body = message.get("body", b"")
-        self.sent += len(body)
-        if len(body) <= _PIECE:
+        self.sent_bytes += len(body)
+        if len(body) <= _CHUNK_BYTES:
             await self._send(message)
             return
-        self._gate.held += len(body)
+        self._middleware.buffered_bytes += len(body)
         try:
-            for begin in range(0, len(body), _PIECE):
-                piece = body[begin : begin + _PIECE]
-                more = message.get("more_body", False) or begin + _PIECE < len(body)
-                await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+            for begin in range(0, len(body), _CHUNK_BYTES):
+                chunk = body[begin : begin + _CHUNK_BYTES]
+                more_body = message.get("more_body", False) or begin + _CHUNK_BYTES < len(body)
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": more_body})
         finally:
-            self._gate.held -= len(body)
+            self._middleware.buffered_bytes -= len(body)
 
     def add_header(self, name: bytes, value: bytes) -> None:
-        """Add a header to the answer."""
+        """Add a header to the response."""
         self._headers.append((name, value))
 
-    async def refuse(self, problem: Problem) -> None:
-        """Answer with a problem."""
-        if self.status:  # the answer had begun: all that can be done is to end it
+    async def send_error(self, error: HttpError) -> None:
+        """Send an error response unless a response has already been started."""
+        if self.status:
             return
-        if not await self._rest_of_body():
+        if not await self._drain_body():
             self.add_header(b"connection", b"close")
-        await problem.response()(self._scope, self._receive, self.send)
+        await error.response()(self._scope, self._receive, self.send)
 
-    async def _rest_of_body(self) -> bool:
-        """Let go what is left of the body, for a while; whether that was all."""
-        if not self.received and (b"expect", b"100-continue") in self._scope["headers"]:
-            return False  # nothing is sent yet: to wait for it would be to ask for it
+    async def _drain_body(self) -> bool:
+        """Receive and discard the rest of the body for a short time; return whether it was complete."""
+        if not self.received_bytes and (b"expect", b"100-continue") in self._scope["headers"]:
+            return False  # the client waits to be asked for the body, and receiving would ask for it
         try:
-            async with asyncio.timeout(_LINGER):
-                while not self._whole:
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                while not self._is_body_complete:
                     message = await self._receive()
                     if message["type"] == "http.disconnect":
                         return False
-                    self._whole = not message.get("more_body", False)
+                    self._is_body_complete = not message.get("more_body", False)
         except TimeoutError:
             return False
         return True
 
 
-class Gate:
-    """An application that is asked only within the limits, and whose errors tell no secrets.
+class RequestMiddleware:
+    """ASGI middleware that enforces the limits and converts exceptions to error responses.
 
     Parameters
     ----------
     app : ASGI application
-    settings : Settings
-    counters : Counters
-    journal : Journal
+    routes : RouteTable
+    settings : ServerSettings
+    metrics : ServerMetrics
+    logger : JsonLogger
+    pool : ThreadPool
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, counters: Counters, journal: Journal) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        routes: RouteTable,
+        settings: ServerSettings,
+        metrics: ServerMetrics,
+        logger: JsonLogger,
+        pool: ThreadPool,
+    ) -> None:
         self.settings = settings
-        self.counters = counters
-        self.journal = journal
-        self.held = 0
+        self.metrics = metrics
+        self.buffered_bytes = 0
         self._app = app
-        self._begun = 0
-        self._pool = thread_pool.Pool(settings)
-        self._started = secrets.token_hex(4)  # with a number behind it, what a request is called in the log
-        self._numbers = itertools.count(1)
+        self._routes = routes
+        self._logger = logger
+        self._pool = pool
+        self._in_progress = 0
+        self._id_prefix = secrets.token_hex(4)  # request ids consist of this prefix and a number
+        self._id_numbers = itertools.count(1)
         self._tokens = [token.encode() for token in settings.tokens or ()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Process a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            if scope["type"] == "lifespan":
-                self._pool.close()
             return
-        thread_pool.CURRENT.set(self._pool)
         started = time.perf_counter()
-        passage = Passage(self, scope, receive, send)
-        scope["carya.passage"] = passage
+        route = self._routes.find(_relative_path(scope))
+        context = RequestContext(self, scope, receive, send)
+        scope[_CONTEXT_KEY] = context
         try:
-            await self._pass(scope, passage)
+            await self._process(scope, context, route)
         finally:
-            self.held -= passage.received
-            self._begun -= passage.counted
-            seconds = time.perf_counter() - started
-            self._tell(scope, passage, seconds)
+            self.buffered_bytes -= context.received_bytes
+            self._in_progress -= context.is_counted
+            self._record(scope, context, route, time.perf_counter() - started)
 
-    async def _pass(self, scope: Scope, passage: Passage) -> None:
+    async def _process(self, scope: Scope, context: RequestContext, route: ApiRoute | None) -> None:
         headers = dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"")
-        identity = given if _IDENTITY.fullmatch(given) else f"{self._started}-{next(self._numbers):x}".encode()
-        passage.about["id"] = identity.decode()
-        passage.add_header(b"x-request-id", identity)
-        passage.add_header(b"x-content-type-options", b"nosniff")
+        request_id = headers.get(b"x-request-id", b"")
+        if not _REQUEST_ID.fullmatch(request_id):
+            request_id = f"{self._id_prefix}-{next(self._id_numbers):x}".encode()
+        context.log_fields["id"] = request_id.decode()
+        context.add_header(b"x-request-id", request_id)
+        context.add_header(b"x-content-type-options", b"nosniff")
         try:
-            self._check(scope, headers)
-            passage.counted = True  # only now: whoever is refused takes no place of those who are not
-            self._begun += 1
-            self.counters.gauge("requests_in_progress", self._begun)
-            await self._app(scope, passage.receive, passage.send)
-        except Problem as problem:
-            await passage.refuse(problem)
+            self._check(headers, route)
+            context.is_counted = True  # set after the check, so that rejected requests do not count
+            self._in_progress += 1
+            self.metrics.set_gauge("requests_in_progress", self._in_progress)
+            await self._app(scope, context.receive, context.send)
+        except HttpError as error:
+            await context.send_error(error)
         except ClientDisconnect:
-            passage.status = passage.status or _CLIENT_GONE
+            context.status = context.status or _CLIENT_DISCONNECTED
         except Exception as error:
-            self.journal.write(
-                "error", "fault", id=identity.decode(), error=repr(error), trace=traceback.format_exc(limit=20)
+            self._logger.log(
+                "error",
+                "internal error",
+                id=request_id.decode(),
+                error=repr(error),
+                traceback=traceback.format_exc(limit=20),
             )
-            await passage.refuse(
-                _InternalProblem("the server failed to answer; its log says why, under the request's id")
+            await context.send_error(
+                InternalServerError("An internal error occurred. See the entry for this request id in the server log.")
             )
 
-    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        path = _path(scope)
-        if self._tokens and path not in _FOR_EVERYBODY and not path.startswith("/page/"):
-            kind, _, token = headers.get(b"authorization", b"").partition(b" ")
-            secret = token.strip()
-            known = [hmac.compare_digest(secret, one) for one in self._tokens]  # all, whichever it is: takes as long
-            if kind.lower() != b"bearer" or not any(known):
-                raise Unauthorized
-        if self._begun >= self.settings.max_requests and path not in _ALWAYS:
-            raise TooMany(f"{self.settings.max_requests} requests are being answered, which is the most there may be")
+    def _check(self, headers: dict[bytes, bytes], route: ApiRoute | None) -> None:
+        """Raise HttpError if the request must be rejected before its body is read."""
+        settings = self.settings
+        if self._tokens and not (route is not None and route.is_public):
+            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            # Compare the token with every accepted one so that the time does not depend on which one matches.
+            matches = [hmac.compare_digest(token.strip(), accepted) for accepted in self._tokens]
+            if scheme.lower() != b"bearer" or not any(matches):
+                raise UnauthorizedError
+        if self._in_progress >= settings.max_requests and not (route is not None and route.is_always_answered):
+            raise TooManyRequestsError(
+                f"The server has reached its limit of {settings.max_requests} concurrent requests."
+            )
         length = headers.get(b"content-length")
         if length is not None:
             if not length.isdigit():
-                raise BadRequest(f"Content-Length is {length[:20].decode('latin-1')!r}; it must be a whole number")
-            if len(length) > 18 or int(length) > self.settings.max_body:
-                raise TooLarge(f"the body has more than {self.settings.max_body} bytes, which is the most there may be")
+                raise BadRequestError(f"Content-Length must be an integer, got {length[:20].decode('latin-1')!r}.")
+            if len(length) > 18 or int(length) > settings.max_body_bytes:
+                raise _body_too_large(settings)
 
-    def _tell(self, scope: Scope, passage: Passage, seconds: float) -> None:
-        route = route_of(_path(scope))
-        status = passage.status or 500
-        self.counters.request(route, status, seconds)
-        self.counters.gauge("requests_in_progress", self._begun)
-        self.counters.gauge("waiting", self._pool.begun)
-        self.counters.gauge("held_bytes", self.held)
+    def _record(self, scope: Scope, context: RequestContext, route: ApiRoute | None, seconds: float) -> None:
+        """Update the metrics and log the request."""
+        label = UNKNOWN_ROUTE if route is None else route.metrics_label or route.path
+        status = context.status or 500
+        self.metrics.observe_request(label, status, seconds)
+        self.metrics.set_gauge("requests_in_progress", self._in_progress)
+        self.metrics.set_gauge("thread_pool_requests", self._pool.pending)
+        self.metrics.set_gauge("buffered_bytes", self.buffered_bytes)
         level = "error" if status == 500 else "info"
-        if not self.journal.wants(level):
+        if not self._logger.is_enabled(level):
             return
         client = scope.get("client")
-        line: MutableMapping[str, Any] = {
-            "method": scope["method"],
-            "path": scope["path"][:200],
-            "status": status,
-            "ms": round(seconds * 1000, 3),
-            "bytes_in": passage.received,
-            "bytes_out": passage.sent,
-            "client": client[0] if client else None,
-            **passage.about,
-        }
-        self.journal.write(level, "request", **line)
+        self._logger.log(
+            level,
+            "request",
+            method=scope["method"],
+            path=scope["path"][:200],
+            status=status,
+            ms=round(seconds * 1000, 3),
+            bytes_in=context.received_bytes,
+            bytes_out=context.sent_bytes,
+            client=client[0] if client else None,
+            **context.log_fields,
+        )
+
+
+def _body_too_large(settings: ServerSettings) -> ContentTooLargeError:
+    return ContentTooLargeError(f"The request body exceeds the limit of {settings.max_body_bytes} bytes.")

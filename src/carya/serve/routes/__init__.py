@@ -1,1 +1,1 @@
-"""HTTP endpoints: the route table, request handlers and message schemas."""
+"""Server routes: declarations, handlers, messages and the OpenAPI document."""

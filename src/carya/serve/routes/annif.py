@@ -1,4 +1,4 @@
-"""Annif's REST API: a model is a project, a label a subject. Annif's own clients work unchanged (docs/annif.md)."""
+"""Handlers for Annif's REST API, with models as projects and labels as subjects, so Annif clients work unchanged."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
-from carya.core.version import __version__
 from carya.models.reranked.model import Reranked
-from carya.serve.http.errors import BadRequest, NotFound, Problem, TooLarge, WrongType
-from carya.serve.registry import Loaded, Registry
-from carya.serve.routes.api import answer, message, suggested, whole
+from carya.serve.http.errors import BadRequestError, ContentTooLargeError, ForbiddenError, NotFoundError
+from carya.serve.registry import ServedModel
+from carya.serve.routes.api import suggest_response
+from carya.serve.routes.messages import check_content_type, json_response, read_json
+from carya.serve.routes.parameters import FractionParameter, IntegerParameter, LanguageParameter, Parameter
 from carya.serve.routes.schemas import (
     AnnifBackend,
     AnnifBatch,
@@ -27,153 +27,155 @@ from carya.serve.routes.schemas import (
     AnnifSubject,
     AnnifVocabularies,
     AnnifVocabulary,
-    Suggested,
+    SuggestedLabel,
     SuggestRequest,
     SuggestResponse,
 )
-from carya.serve.settings import Settings
+from carya.serve.settings import ServerSettings
+from carya.serve.state import ServerState
+from carya.version import __version__
 
-_FIELDS = 1000  # of a form, most of them metadata nobody reads
+PROJECT = Parameter(name="project_id", description="Name of the model.", location="path", required=True)
+LIMIT = IntegerParameter(
+    name="limit", description="Maximum number of labels.", default=10, minimum=0, maximum="max_top_k"
+)
+THRESHOLD = FractionParameter(name="threshold", description="Minimum score; labels with lower scores are excluded.")
+LANGUAGE = LanguageParameter(name="language", description="Language of the label names.")
 
-
-class _Forbidden(Problem):
-    status = 403
-
-
-def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
-    """The pages of Annif's API."""
-
-    def project(request: Request) -> Loaded:
-        name = request.path_params["project_id"]
-        if name not in registry.names():
-            raise NotFound(f"Project {name[:100]!r} not found")
-        return registry.get(name)
-
-    async def info(request: Request) -> Response:
-        return answer(AnnifInfo("Carya, with Annif's REST API", __version__))
-
-    async def projects(request: Request) -> Response:
-        return answer(AnnifProjects([_project(registry.get(name), settings) for name in registry.names()]))
-
-    async def vocabularies(request: Request) -> Response:
-        return answer(AnnifVocabularies([_vocabulary(registry.get(name), settings) for name in registry.names()]))
-
-    async def one_project(request: Request) -> Response:
-        return answer(_project(project(request), settings))
-
-    async def suggest(request: Request) -> Response:
-        loaded = project(request)
-        form = await _form(request)
-        if "text" not in form:
-            raise BadRequest("there is no text in the form")
-        return await _asked(request, loaded, [form["text"]], form, lambda found: AnnifResults(found[0]))
-
-    async def suggest_batch(request: Request) -> Response:
-        loaded = project(request)
-        batch = await message(request, AnnifBatch)
-        texts = [document.text for document in batch.documents]
-        names = [document.document_id for document in batch.documents]
-        return await _asked(
-            request, loaded, texts, dict(request.query_params), lambda found: list(map(AnnifBatchResults, found, names))
-        )
-
-    async def learn(request: Request) -> Response:
-        raise _Forbidden(f"Project {project(request).name!r} does not learn from single documents: train it again")
-
-    async def _asked(
-        request: Request,
-        loaded: Loaded,
-        texts: list[str],
-        given: dict[str, str],
-        shape: Callable[[list[list[AnnifSubject]]], Any],
-    ) -> Response:
-        limit = whole(given.get("limit") or None, "limit", 10, least=0, most=settings.max_top_k)
-        threshold = _share(given.get("threshold"), "threshold")
-        language = given.get("language") or settings.language
-        if language != settings.language:
-            raise BadRequest(f"language {language[:20]!r} not supported by vocabulary")
-        if not texts:
-            return answer([])
-        in_logs = isinstance(loaded.ranker.model_, Reranked)
-
-        def shaped(said: SuggestResponse) -> Any:
-            return shape([_subjects(one.suggestions, threshold, in_logs=in_logs)[:limit] for one in said.results])
-
-        asked = SuggestRequest(texts=texts, model=loaded.name, top_k=max(1, limit))
-        return await suggested(request, loaded, asked, settings, shaped)
-
-    return [
-        Route("/v1", info),
-        Route("/v1/", info),
-        Route("/v1/projects", projects),
-        Route("/v1/vocabs", vocabularies),
-        Route("/v1/projects/{project_id}", one_project),
-        Route("/v1/projects/{project_id}/suggest", suggest, methods=["POST"]),
-        Route("/v1/projects/{project_id}/suggest-batch", suggest_batch, methods=["POST"]),
-        Route("/v1/projects/{project_id}/learn", learn, methods=["POST"]),
-    ]
+_MAX_FORM_FIELDS = 1000  # most fields are metadata, which is ignored
 
 
-def _subjects(found: list[Suggested], threshold: float, *, in_logs: bool) -> list[AnnifSubject]:
-    """Suggestions as Annif knows them, with scores above 0 and up to 1, from a threshold on.
-
-    The score is the chance of a suggestion if the model is calibrated. Logarithms become what they are of; where they
-    are above 0, so of no probabilities, the best is 1 and the others are in proportion, as their order must stay.
-
-    >>> [one.score for one in _subjects([Suggested("a", "A", 0.0), Suggested("b", "B", -800.0)], 0.0, in_logs=True)]
-    [1.0]
-    """
-    top = max([0.0, *(one.score for one in found)])
-    subjects = []
-    for one in found:
-        score = one.chance
-        if score is None:
-            score = math.exp(one.score - top) if in_logs else min(1.0, one.score)
-        if score > 0 and score >= threshold:
-            subjects.append(AnnifSubject(one.label, one.name, None, score))
-    return subjects
+async def describe_api(state: ServerState, request: Request) -> Response:
+    """Return the name and version of the server."""
+    return json_response(AnnifInfo("Carya (Annif REST API)", __version__))
 
 
-def _project(loaded: Loaded, settings: Settings) -> AnnifProject:
-    return AnnifProject(
-        project_id=loaded.name,
-        name=loaded.name,
-        language=settings.language,
-        backend=AnnifBackend("carya"),
-        vocab=_vocabulary(loaded, settings),
-        vocab_language=settings.language,
-        is_trained=True,
-        modification_time=loaded.changed.isoformat(),
+async def list_projects(state: ServerState, request: Request) -> Response:
+    """List the models as projects."""
+    models = [state.registry.get(name) for name in state.registry.names()]
+    return json_response(AnnifProjects([_describe_project(model, state.settings) for model in models]))
+
+
+async def list_vocabularies(state: ServerState, request: Request) -> Response:
+    """List the vocabularies of the models."""
+    models = [state.registry.get(name) for name in state.registry.names()]
+    return json_response(AnnifVocabularies([_describe_vocabulary(model, state.settings) for model in models]))
+
+
+async def describe_project(state: ServerState, request: Request) -> Response:
+    """Describe a model as a project."""
+    return json_response(_describe_project(_project(state, request), state.settings))
+
+
+async def suggest(state: ServerState, request: Request) -> Response:
+    """Suggest subjects for one text."""
+    model = _project(state, request)
+    form = await _read_form(request)
+    if "text" not in form:
+        raise BadRequestError("The form field 'text' is required.")
+    return await _suggest(state, request, model, [form["text"]], form, lambda subjects: AnnifResults(subjects[0]))
+
+
+async def suggest_batch(state: ServerState, request: Request) -> Response:
+    """Suggest subjects for several texts."""
+    model = _project(state, request)
+    batch = await read_json(request, AnnifBatch)
+    texts = [document.text for document in batch.documents]
+    ids = [document.document_id for document in batch.documents]
+    options = dict(request.query_params)
+    return await _suggest(
+        state, request, model, texts, options, lambda subjects: list(map(AnnifBatchResults, subjects, ids))
     )
 
 
-def _vocabulary(loaded: Loaded, settings: Settings) -> AnnifVocabulary:
-    return AnnifVocabulary(loaded.name, [settings.language], len(loaded.ranker.labels_), loaded=True)
+async def learn(state: ServerState, request: Request) -> Response:
+    """Reject a request for online learning."""
+    raise ForbiddenError(
+        f"Project {_project(state, request).name!r} does not support online learning. Train the model again."
+    )
 
 
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form, the last of equal names; raises BadRequest, TooLarge or WrongType."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise WrongType(f"Content-Type is {kind[:100]!r}; it must be application/x-www-form-urlencoded")
+async def _suggest(
+    state: ServerState,
+    request: Request,
+    model: ServedModel,
+    texts: list[str],
+    options: dict[str, str],
+    convert: Callable[[list[list[AnnifSubject]]], Any],
+) -> Response:
+    if not options.get(LIMIT.name):
+        options.pop(LIMIT.name, None)  # some clients send an empty limit
+    limit = LIMIT.parse(options, state.settings)
+    threshold = THRESHOLD.parse(options)
+    LANGUAGE.check(options, state.settings)
+    if not texts:
+        return json_response([])
+    log_scale = isinstance(model.ranker.model_, Reranked)
+
+    def to_annif(response: SuggestResponse) -> Any:
+        return convert(
+            [to_subjects(result.suggestions, threshold, log_scale=log_scale)[:limit] for result in response.results]
+        )
+
+    message = SuggestRequest(texts=texts, model=model.name, top_k=max(1, limit))
+    return await suggest_response(state, request, model, message, to_annif)
+
+
+def to_subjects(suggestions: list[SuggestedLabel], threshold: float, *, log_scale: bool) -> list[AnnifSubject]:
+    """Convert suggestions to subjects with scores in (0, 1], and drop those below the threshold.
+
+    If the model is calibrated, the score is the probability. Log scores are exponentiated; if some are positive, and
+    therefore not logarithms of probabilities, the results are divided by the largest one, which preserves the order.
+
+    >>> suggestions = [SuggestedLabel("a", "A", 0.0), SuggestedLabel("b", "B", -800.0)]
+    >>> [subject.score for subject in to_subjects(suggestions, 0.0, log_scale=True)]
+    [1.0]
+    """
+    shift = max([0.0, *(suggestion.score for suggestion in suggestions)])
+    subjects = []
+    for suggestion in suggestions:
+        score = suggestion.probability
+        if score is None:
+            score = math.exp(suggestion.score - shift) if log_scale else min(1.0, suggestion.score)
+        if score > 0 and score >= threshold:
+            subjects.append(AnnifSubject(suggestion.label, suggestion.name, None, score))
+    return subjects
+
+
+def _project(state: ServerState, request: Request) -> ServedModel:
+    name = request.path_params[PROJECT.name]
+    if name not in state.registry.names():
+        raise NotFoundError(f"Project {name[:100]!r} not found.")
+    return state.registry.get(name)
+
+
+def _describe_project(model: ServedModel, settings: ServerSettings) -> AnnifProject:
+    return AnnifProject(
+        project_id=model.name,
+        name=model.name,
+        language=settings.language,
+        backend=AnnifBackend("carya"),
+        vocab=_describe_vocabulary(model, settings),
+        vocab_language=settings.language,
+        is_trained=True,
+        modification_time=model.modified.isoformat(),
+    )
+
+
+def _describe_vocabulary(model: ServedModel, settings: ServerSettings) -> AnnifVocabulary:
+    return AnnifVocabulary(model.name, [settings.language], len(model.ranker.labels_), loaded=True)
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form; if a name is repeated, the last value is used."""
+    check_content_type(request, "application/x-www-form-urlencoded")
     body = await request.body()
     try:
         fields: Any = urllib.parse.parse_qsl(
-            body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS
+            body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FORM_FIELDS
         )
     except UnicodeDecodeError:
-        raise BadRequest("the form is not UTF-8, as it is or in percent encoding") from None
+        raise BadRequestError("The form is not valid UTF-8.") from None
     except ValueError:
-        raise TooLarge(f"the form has more than {_FIELDS} fields") from None
+        raise ContentTooLargeError(f"A form can have at most {_MAX_FORM_FIELDS} fields.") from None
     return dict(fields)
-
-
-def _share(given: str | None, name: str) -> float:
-    """A number between 0 and 1."""
-    try:
-        value = 0.0 if given is None else float(given)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise BadRequest(f"{name} is {(given or '')[:100]!r}; it must be a number between 0 and 1")
-    return value

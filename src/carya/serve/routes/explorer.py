@@ -1,208 +1,150 @@
-"""The explorer: a page to look at models, and what it asks for.
-
-The page is plain files in ``page/``. It may load nothing but them and ask nobody but this server, which the browser
-sees to (Content-Security-Policy); it works without any other network.
-"""
+"""Handlers for the routes that the explorer page uses (/v1/explore/...)."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
-from weakref import WeakKeyDictionary
+from typing import Any
 
-from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from carya.errors import InputError
-from carya.models.xr_linear.explanation import adds_up
+from carya.models.xr_linear.explanation import is_additive
 from carya.serve import service
-from carya.serve.http.errors import BadRequest, NotFound
-from carya.serve.http.middleware import Passage
-from carya.serve.registry import Loaded, Registry
-from carya.serve.routes.api import answer, answered, message, whole
-from carya.serve.settings import Settings
-from carya.text.explore.explorer import Explorer, compare
+from carya.serve.http.errors import BadRequestError
+from carya.serve.http.middleware import RequestContext
+from carya.serve.registry import ServedModel
+from carya.serve.routes.messages import json_response, json_response_from_thread, read_json
+from carya.serve.routes.parameters import MODEL, IntegerParameter, Parameter
+from carya.serve.routes.schemas import (
+    ExploreLabelRequest,
+    ExploreTextRequest,
+    ModelsResponse,
+    ModelSummary,
+    TreeSummary,
+)
+from carya.serve.state import ServerState
+from carya.text.explore.explorer import compare
 
-PAGE = Path(__file__).parents[1] / "page" / "explorer"
-
-_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # the browser asks whether its copy is still the newest
-}
-_MOST_NODES = 1 << 30
-
-
-class TextAsked(Struct, forbid_unknown_fields=True):
-    """A text to follow through the tree."""
-
-    text: str
-    top_k: Annotated[int, Meta(ge=1)] = 12
-    beam_width: Annotated[int, Meta(ge=1)] | None = None
+_MAX_NUMBER = 1 << 30
 
 
-class LabelAsked(Struct, forbid_unknown_fields=True):
-    """A text, and a label to explain."""
-
-    text: str
-    label: str
+def _number(name: str, description: str) -> IntegerParameter:
+    return IntegerParameter(name=name, description=description, default=0, minimum=0, maximum=_MAX_NUMBER)
 
 
-@dataclass(frozen=True)
-class TreeNote:
-    """A label tree of a model: how many clusters each level has, and whether it says which words spoke for a label."""
-
-    levels: tuple[int, ...]
-    beam_width: int
-    overlaps: bool
-    explains: bool
+OTHER_MODEL = Parameter(name="other", description="Name of the model to compare with; the default model if omitted.")
+TREE = _number("tree", "Index of the tree within the model, starting at 0.")
+LEVEL = _number("level", "Level of the cluster; the root has level 0.")
+NODE = _number("node", "Index of the cluster within its level, starting at 0.")
+BEGIN = _number("begin", "Number of children to skip.")
+LABEL = Parameter(name="label", description="Label id or name.", required=True)
 
 
-@dataclass(frozen=True)
-class ModelNote:
-    """A model of the server, as the page shows it; it may have several trees, or none."""
-
-    name: str
-    kind: str
-    labels: int
-    terms: int
-    texts: int | None
-    trees: tuple[TreeNote, ...]
-    calibrated: bool
+async def list_models(state: ServerState, request: Request) -> Response:
+    """List the models and their trees."""
+    models = [_summarize(state.registry.get(name)) for name in state.registry.names()]
+    return json_response(ModelsResponse(state.registry.default, models))
 
 
-def routes(registry: Registry, settings: Settings) -> list[BaseRoute]:
-    """The page, and what it asks for."""
-    explorers: WeakKeyDictionary[Loaded, Explorer] = WeakKeyDictionary()  # gone when a new version is loaded
-
-    def explorer(loaded: Loaded) -> Explorer:
-        found = explorers.get(loaded)
-        if found is None:
-            found = explorers[loaded] = Explorer(loaded.ranker)
-        return found
-
-    def model(request: Request, name: str = "model") -> Loaded:
-        return registry.get(request.query_params.get(name))
-
-    def number(request: Request, name: str) -> int:
-        return whole(request.query_params.get(name), name, 0, least=0, most=_MOST_NODES)
-
-    async def text_of(request: Request, loaded: Loaded) -> TextAsked:
-        asked = await message(request, TextAsked)
-        service.check_texts([asked.text], settings)
-        for name, given, most in (
-            ("top_k", asked.top_k, settings.max_top_k),
-            ("beam_width", asked.beam_width, settings.max_beam_width),
-        ):
-            if given is not None and given > most:
-                raise BadRequest(f"{name} is {given}; it must be at most {most}")
-        Passage.of(request).texts([asked.text], loaded.name)
-        return asked
-
-    async def models(request: Request) -> Response:
-        notes = [_note(registry.get(name)) for name in registry.names()]
-        return answer({"default": registry.default, "models": notes})
-
-    async def text(request: Request) -> Response:
-        loaded, tree = model(request), number(request, "tree")
-        asked = await text_of(request, loaded)
-        return await _answered(
-            lambda: explorer(loaded).walk(asked.text, top_k=asked.top_k, beam_width=asked.beam_width, tree=tree)
-        )
-
-    async def compared(request: Request) -> Response:
-        loaded, other = model(request), model(request, "other")
-        asked = await text_of(request, loaded)
-        return await _answered(lambda: compare(explorer(loaded), explorer(other), asked.text, top_k=asked.top_k))
-
-    async def explain(request: Request) -> Response:
-        loaded, tree = model(request), number(request, "tree")
-        asked = await message(request, LabelAsked)
-        service.check_texts([asked.text], settings)
-        Passage.of(request).texts([asked.text], loaded.name)
-        return await _answered(lambda: explorer(loaded).explain(asked.text, _known(loaded, asked.label), tree=tree))
-
-    async def branch(request: Request) -> Response:
-        loaded = model(request)
-        level, node, begin, tree = (number(request, name) for name in ("level", "node", "begin", "tree"))
-        return await _answered(lambda: explorer(loaded).branch(level, node, begin=begin, tree=tree))
-
-    async def labels(request: Request) -> Response:
-        loaded = model(request)
-        return await _answered(lambda: explorer(loaded).frequent())
-
-    async def label(request: Request) -> Response:
-        loaded, wanted, tree = model(request), request.query_params.get("label", ""), number(request, "tree")
-        return await _answered(lambda: explorer(loaded).label(_known(loaded, wanted), tree=tree))
-
-    return [
-        Route("/v1/explore/models", models),
-        Route("/v1/explore/text", text, methods=["POST"]),
-        Route("/v1/explore/compare", compared, methods=["POST"]),
-        Route("/v1/explore/explain", explain, methods=["POST"]),
-        Route("/v1/explore/tree", branch),
-        Route("/v1/explore/labels", labels),
-        Route("/v1/explore/label", label),
-        Route("/", _file),
-        Route("/page/{name}", _file),
-    ]
+async def search(state: ServerState, request: Request) -> Response:
+    """Rank labels for a text and trace the beam search."""
+    model, tree = _model(state, request), TREE.parse(request.query_params, state.settings)
+    message = await _read_text(state, request, model)
+    return await _respond(
+        state,
+        lambda: model.explorer.search(message.text, top_k=message.top_k, beam_width=message.beam_width, tree=tree),
+    )
 
 
-async def _answered(function: Callable[[], Any]) -> Response:
-    """What a function gives, found by a thread; what it refuses is a bad request."""
+async def compare_models(state: ServerState, request: Request) -> Response:
+    """Rank labels for a text with two models."""
+    model, other = _model(state, request), _model(state, request, OTHER_MODEL)
+    message = await _read_text(state, request, model)
+    return await _respond(state, lambda: compare(model.explorer, other.explorer, message.text, top_k=message.top_k))
+
+
+async def explain(state: ServerState, request: Request) -> Response:
+    """Explain a label's score in one tree."""
+    model, tree = _model(state, request), TREE.parse(request.query_params, state.settings)
+    message = await read_json(request, ExploreLabelRequest)
+    service.check_text_lengths([message.text], state.settings)
+    RequestContext.of(request).record_texts([message.text], model.name)
+
+    def run() -> Any:
+        label, _ = model.label(model.find_label(message.label))
+        return model.explorer.explain(message.text, label, tree=tree)
+
+    return await _respond(state, run)
+
+
+async def browse_tree(state: ServerState, request: Request) -> Response:
+    """Show a cluster and its children."""
+    model = _model(state, request)
+    level, node, begin, tree = (
+        parameter.parse(request.query_params, state.settings) for parameter in (LEVEL, NODE, BEGIN, TREE)
+    )
+    return await _respond(state, lambda: model.explorer.cluster_page(level, node, begin=begin, tree=tree))
+
+
+async def frequent_labels(state: ServerState, request: Request) -> Response:
+    """List the most frequent labels."""
+    model = _model(state, request)
+    return await _respond(state, model.explorer.frequent_labels)
+
+
+async def show_label(state: ServerState, request: Request) -> Response:
+    """Show a label's position, terms and similar labels."""
+    model, tree = _model(state, request), TREE.parse(request.query_params, state.settings)
+    name = request.query_params.get(LABEL.name, "")
+
+    def run() -> Any:
+        label, _ = model.label(model.find_label(name))
+        return model.explorer.label_card(label, tree=tree)
+
+    return await _respond(state, run)
+
+
+def _model(state: ServerState, request: Request, parameter: Parameter = MODEL) -> ServedModel:
+    return state.registry.get(request.query_params.get(parameter.name))
+
+
+async def _read_text(state: ServerState, request: Request, model: ServedModel) -> ExploreTextRequest:
+    message = await read_json(request, ExploreTextRequest)
+    service.check_text_lengths([message.text], state.settings)
+    service.check_search_options(message.top_k, message.beam_width, state.settings)
+    RequestContext.of(request).record_texts([message.text], model.name)
+    return message
+
+
+async def _respond(state: ServerState, function: Callable[[], Any]) -> Response:
+    """Call a function in a thread and return its result as JSON; convert InputError to BadRequestError."""
 
     def run() -> Any:
         try:
             return function()
         except InputError as error:
-            raise BadRequest(str(error)) from None
+            raise BadRequestError(str(error)) from None
 
-    return await answered(run)
-
-
-def _known(loaded: Loaded, label: str) -> str:
-    """A label that the model has, by id or name; raises NotFound, and spends no time on what else was meant."""
-    if label not in loaded.ranker.known():
-        raise NotFound(f"there is no label {label[:100]!r}")
-    return label
+    return await json_response_from_thread(state.pool, run)
 
 
-def _note(loaded: Loaded) -> ModelNote:
-    ranker = loaded.ranker
-    return ModelNote(
-        name=loaded.name,
+def _summarize(model: ServedModel) -> ModelSummary:
+    ranker = model.ranker
+    return ModelSummary(
+        name=model.name,
         kind=type(ranker.model_).__name__,
-        labels=len(ranker.labels_),
-        terms=int(ranker.vectorizer_.n_features_),
-        texts=ranker.known().n_texts,
-        trees=tuple(
-            TreeNote(
-                levels=one.tree_.level_sizes[1:-1],
-                beam_width=one.beam_width,
-                overlaps=one.tree_.leaf_labels is not None,
-                explains=adds_up(one.layers_),
+        n_labels=len(ranker.labels_),
+        n_terms=int(ranker.vectorizer_.n_features_),
+        n_texts=ranker.label_set_.n_texts,
+        trees=[
+            TreeSummary(
+                level_sizes=list(tree.tree_.level_sizes[1:-1]),
+                beam_width=tree.beam_width,
+                is_overlapping=tree.tree_.leaf_labels is not None,
+                is_explainable=is_additive(tree.layers_),
             )
-            for one in ranker.trees_
-        ),
-        calibrated=ranker.calibration_ is not None,
+            for tree in ranker.trees_
+        ],
+        is_calibrated=ranker.calibration_ is not None,
     )
-
-
-async def _file(request: Request) -> Response:
-    """A file of the page; there are no others than those of the package."""
-    name = request.path_params.get("name", "index.html")
-    if name not in {file.name for file in PAGE.iterdir()}:
-        raise NotFound("there is no such page; /docs shows those there are")
-    content = (PAGE / name).read_bytes()
-    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = _HEADERS | {"ETag": tag}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=_TYPES.get(Path(name).suffix, "application/octet-stream"))

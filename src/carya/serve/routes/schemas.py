@@ -1,4 +1,7 @@
-"""The JSON of the API: what requests and answers are made of. The OpenAPI document is made from these."""
+"""JSON messages of the API, from which the OpenAPI document is generated.
+
+The explorer's routes return the dataclasses in :mod:`carya.text.explore.views`.
+"""
 
 from __future__ import annotations
 
@@ -6,141 +9,149 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-ModelName = Annotated[str, Meta(description="The model to ask; the server's first one if not given.")]
-Text = Annotated[str, Meta(description="A text.", examples=["a fast web server"])]
+ModelName = Annotated[str, Meta(description="Name of the model; the default model if omitted.")]
+Text = Annotated[str, Meta(description="The text.", examples=["a fast web server"])]
+TopK = Annotated[int, Meta(ge=1, description="Maximum number of labels per text.")]
+BeamWidth = Annotated[int, Meta(ge=1, description="Number of nodes kept per level; the model's beam width if omitted.")]
 
 
 class LabelFilter(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Which labels an answer may hold: those of `only` and of `prefix` (of both, if both are given), less `never`."""
+    """Restriction of the labels in a response; labels must satisfy all specified conditions."""
 
-    only: (
-        Annotated[list[str], Meta(description="Nothing but these, by id or name; each is scored, found or not.")] | None
-    ) = None
-    prefix: Annotated[str, Meta(min_length=1, description="Only labels whose ids begin with this.")] | None = None
-    never: Annotated[list[str], Meta(description="None of these, by id or name.")] | None = None
+    allowed: Annotated[list[str], Meta(description="Allowed labels, by id or name; all of them are scored.")] | None = (
+        None
+    )
+    prefix: Annotated[str, Meta(min_length=1, description="Prefix of the allowed label ids.")] | None = None
+    excluded: Annotated[list[str], Meta(description="Excluded labels, by id or name.")] | None = None
 
 
 class SuggestRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One text, or several; and how to rank their labels."""
+    """One or more texts and ranking options."""
 
     text: Text | UnsetType = UNSET
-    texts: Annotated[list[str], Meta(min_length=1, description="Instead of `text`: several.")] | UnsetType = UNSET
+    texts: Annotated[list[str], Meta(min_length=1, description="The texts; an alternative to `text`.")] | UnsetType = (
+        UNSET
+    )
     model: ModelName | None = None
-    top_k: Annotated[int, Meta(ge=1, description="The most labels of a text.")] = 10
-    threshold: Annotated[float, Meta(description="Leave out labels that score less.")] | None = None
-    beam_width: (
-        Annotated[int, Meta(ge=1, description="Nodes kept at each level of the tree; the model's own if not given.")]
-        | None
-    ) = None
+    top_k: TopK = 10
+    min_score: Annotated[float, Meta(description="Minimum score; labels with lower scores are excluded.")] | None = None
+    beam_width: BeamWidth | None = None
     labels: LabelFilter | None = None
 
 
-class Suggested(Struct, omit_defaults=True):
-    """A label of a text."""
+class SuggestedLabel(Struct, omit_defaults=True):
+    """A label suggested for a text."""
 
     label: str
     name: str
     score: float
-    chance: (
-        Annotated[float, Meta(description="How often a label of such a score is right; if the model is calibrated.")]
-        | None
+    probability: (
+        Annotated[float, Meta(description="Probability that the label is correct; only for calibrated models.")] | None
     ) = None
 
 
-class Ranking(Struct):
-    """The labels of a text, best first."""
+class TextSuggestions(Struct):
+    """The labels suggested for a text, best first."""
 
-    suggestions: list[Suggested]
+    suggestions: list[SuggestedLabel]
 
 
 class SuggestResponse(Struct):
-    """A ranking for each text, in the order of the request."""
+    """The suggestions for each text, in the order of the request."""
 
     model: str
     version: str
-    results: list[Ranking]
+    results: list[TextSuggestions]
 
 
 class ExplainRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A text and a label."""
+    """A text and the label to explain."""
 
     text: Text
-    label: Annotated[str, Meta(description="By id or name; the best one if not given.")] | None = None
+    label: Annotated[str, Meta(description="Label id or name; the best label if omitted.")] | None = None
     model: ModelName | None = None
 
 
-class Share(Struct):
-    """What a term adds to the score, or to its logarithm, and where it stands in the text, by characters."""
+class ExplainedTerm(Struct):
+    """The contribution of a term to the score or, if `log_scale` is true, to its logarithm."""
 
     term: str
-    share: float
-    places: list[tuple[int, int]]
+    contribution: float
+    spans: Annotated[list[tuple[int, int]], Meta(description="Character ranges of the term in the text.")]
 
 
-class LevelShares(Struct):
-    """What terms add at a level of the tree; those of all levels multiplied (added, if not in_logs) are the score."""
+class ExplainedLevel(Struct):
+    """The contributions at one level of the tree.
+
+    The label's score is the product of the level scores, or their sum if `log_scale` is false.
+    """
 
     node: int
     score: float
-    base: float
-    terms: list[Share]
+    base: Annotated[float, Meta(description="Contribution of an empty text.")]
+    terms: list[ExplainedTerm]
 
 
 class ExplainResponse(Struct):
-    """Why a text gets a label: `base` and the shares add up to the score or, if `in_logs`, to its logarithm."""
+    """The explanation of a label's score.
+
+    `base` and the contributions add up to the score or, if `log_scale` is true, to its logarithm.
+    """
 
     model: str
     version: str
     label: str
     name: str
     score: float
-    in_logs: bool
+    log_scale: bool
     base: float
-    terms: list[Share]
-    levels: list[LevelShares]
+    terms: list[ExplainedTerm]
+    levels: list[ExplainedLevel]
 
 
-class ModelAbout(Struct):
-    """What a model is."""
+class ModelInfo(Struct):
+    """The properties of a model."""
 
     name: str
     version: str
-    kind: Annotated[str, Meta(description="What ranks, such as XRLinear.")]
-    default: Annotated[bool, Meta(description="Whether requests that name no model get this one.")]
-    labels: Annotated[int, Meta(description="How many labels it knows.")]
-    features: Annotated[int, Meta(description="How many terms it knows.")]
-    levels: Annotated[list[int], Meta(description="Nodes at each level of the tree; empty if it has no single tree.")]
+    kind: Annotated[str, Meta(description="Class of the model, such as XRLinear.")]
+    is_default: Annotated[bool, Meta(description="Whether requests without a model name use this model.")]
+    n_labels: int
+    n_features: int
+    level_sizes: Annotated[
+        list[int], Meta(description="Number of nodes per level; empty if the model is not a single tree.")
+    ]
     beam_width: int | None
-    explains: Annotated[bool, Meta(description="Whether /v1/explain works with it.")]
-    calibrated: Annotated[bool, Meta(description="Whether suggestions have a chance beside their score.")]
-    limits: Annotated[dict[str, int], Meta(description="What a request to this server may ask for.")]
-    others: Annotated[list[str], Meta(description="The names of the server's other models.")]
+    is_explainable: Annotated[bool, Meta(description="Whether /v1/explain supports the model.")]
+    is_calibrated: Annotated[bool, Meta(description="Whether suggestions include probabilities.")]
+    limits: Annotated[dict[str, int], Meta(description="Limits on requests to this server.")]
+    other_models: Annotated[list[str], Meta(description="Names of the server's other models.")]
 
 
-class LabelAbout(Struct):
-    """A label of a model."""
+class LabelInfo(Struct):
+    """A label."""
 
     label: str
     name: str
 
 
 class LabelsResponse(Struct):
-    """Labels that begin with what was asked for, by name and then by id."""
+    """Labels whose names start with a prefix, followed by labels whose ids start with it."""
 
     model: str
     version: str
-    labels: list[LabelAbout]
-    total: Annotated[int, Meta(description="How many there are, shown or not.")]
+    labels: list[LabelInfo]
+    total: Annotated[int, Meta(description="Total number of matching labels, including labels that are not returned.")]
 
 
-class Health(Struct):
-    """Whether the server is well."""
+class HealthStatus(Struct):
+    """The status of the server."""
 
     status: str
 
 
 class ProblemDetails(Struct):
-    """What was wrong (RFC 9457)."""
+    """The details of an error (RFC 9457)."""
 
     type: str
     title: str
@@ -148,21 +159,64 @@ class ProblemDetails(Struct):
     detail: str
 
 
+class ExploreTextRequest(Struct, forbid_unknown_fields=True):
+    """A text and search options."""
+
+    text: Text
+    top_k: TopK = 12
+    beam_width: BeamWidth | None = None
+
+
+class ExploreLabelRequest(Struct, forbid_unknown_fields=True):
+    """A text and a label to explain."""
+
+    text: Text
+    label: Annotated[str, Meta(description="Label id or name.")]
+
+
+class TreeSummary(Struct):
+    """The properties of one of a model's label trees."""
+
+    level_sizes: Annotated[list[int], Meta(description="Number of clusters per level.")]
+    beam_width: int
+    is_overlapping: Annotated[bool, Meta(description="Whether a label can be in several clusters.")]
+    is_explainable: Annotated[bool, Meta(description="Whether scores are sums or products over terms.")]
+
+
+class ModelSummary(Struct):
+    """The properties of a model that the explorer page shows."""
+
+    name: str
+    kind: str
+    n_labels: int
+    n_terms: int
+    n_texts: Annotated[int | None, Meta(description="Number of training texts; null if unknown.")]
+    trees: list[TreeSummary]
+    is_calibrated: bool
+
+
+class ModelsResponse(Struct):
+    """All models on the server."""
+
+    default: Annotated[str, Meta(description="Name of the default model.")]
+    models: list[ModelSummary]
+
+
 class AnnifInfo(Struct):
-    """What answers here."""
+    """The name and version of the server."""
 
     title: str
     version: str
 
 
 class AnnifBackend(Struct):
-    """What a project ranks with."""
+    """The backend of a project."""
 
     backend_id: str
 
 
 class AnnifVocabulary(Struct):
-    """The labels of a project."""
+    """The vocabulary of a project: the labels of a model."""
 
     vocab_id: str
     languages: list[str]
@@ -171,7 +225,7 @@ class AnnifVocabulary(Struct):
 
 
 class AnnifProject(Struct):
-    """A model, as Annif describes a project."""
+    """A model as an Annif project."""
 
     project_id: str
     name: str
@@ -184,19 +238,19 @@ class AnnifProject(Struct):
 
 
 class AnnifProjects(Struct):
-    """All models."""
+    """All models as Annif projects."""
 
     projects: list[AnnifProject]
 
 
 class AnnifVocabularies(Struct):
-    """The labels of all models."""
+    """The vocabularies of all models."""
 
     vocabs: list[AnnifVocabulary]
 
 
 class AnnifSubject(Struct):
-    """A label of a text."""
+    """A label suggested for a text."""
 
     uri: str
     label: str
@@ -205,7 +259,7 @@ class AnnifSubject(Struct):
 
 
 class AnnifResults(Struct):
-    """The labels of a text, best first."""
+    """The labels suggested for a text, best first."""
 
     results: list[AnnifSubject]
 
@@ -218,22 +272,24 @@ class AnnifDocument(Struct):
 
 
 class AnnifBatch(Struct):
-    """Several texts."""
+    """A batch of texts."""
 
     documents: list[AnnifDocument]
 
 
 class AnnifBatchResults(Struct):
-    """The labels of one text of several."""
+    """The labels suggested for a text in a batch, best first."""
 
     results: list[AnnifSubject]
     document_id: str | None
 
 
 class AnnifForm(Struct):
-    """One text, as a form; other fields are ignored."""
+    """A text and ranking options as form fields; other fields are ignored."""
 
     text: Text
-    limit: Annotated[int, Meta(ge=0, description="The most labels.")] = 10
-    threshold: Annotated[float, Meta(ge=0, le=1, description="Leave out labels that score less.")] = 0.0
-    language: Annotated[str, Meta(description="Of the names of labels.")] | None = None
+    limit: Annotated[int, Meta(ge=0, description="Maximum number of labels.")] = 10
+    threshold: Annotated[
+        float, Meta(ge=0, le=1, description="Minimum score; labels with lower scores are excluded.")
+    ] = 0.0
+    language: Annotated[str, Meta(description="Language of the label names.")] | None = None

@@ -1,1 +1,1 @@
-"""Inspect a text ranker: search paths, clusters, labels, and comparisons of two rankers."""
+"""Inspection of text rankers: search paths, clusters, labels, and comparisons of two rankers."""

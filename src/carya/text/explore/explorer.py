@@ -1,10 +1,9 @@
-"""A text ranker to look at: the labels of a text and their way through a label tree, single labels, two rankers.
+"""Inspect a text ranker: trace a search through the label tree, describe labels, and compare two rankers.
 
-Everything here is made of plain strings and numbers, ready to be shown by a page or printed. What takes longer than
-a query is found out when it is asked for, and remembered within bounds.
+Results are plain strings and numbers. Expensive results are computed on first use and cached up to a limit.
 
-Any ranker can be looked at. Of one that has several trees, as an ensemble does, one tree at a time; of one that has
-none only what does not need it.
+Any ranker can be inspected. If the model has several trees, as ensembles do, one tree is inspected at a time. If it has
+no tree, only the operations that do not require a tree are available.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,143 +19,158 @@ from numpy.typing import NDArray
 from carya.core import lazy_sparse as sp
 from carya.core import validation
 from carya.errors import InputError
-from carya.models.reranked.column_views import first_of_row
+from carya.models.reranked.column_views import first_columns_of_row
 from carya.text.explore.tree_view import TreeView
-from carya.text.explore.views import Branch, Card, Compared, Found, LabelNote, Walk
+from carya.text.explore.views import (
+    ClusterPage,
+    ComparedLabel,
+    LabelCard,
+    LabelView,
+    ScoredLabel,
+    SearchTrace,
+    TreeExplanation,
+)
 from carya.text.text_ranker import TextRanker
 
-_CARDS = 256  # labels that are remembered
+_MAX_CACHED_CARDS = 256
 
 
 class Explorer:
-    """Looks into a text ranker. Any number of threads may ask.
+    """Thread-safe inspector for a text ranker.
+
+    Parameters
+    ----------
+    ranker : TextRanker
 
     Examples
     --------
     >>> import carya
     >>> texts = ["a fast web server", "a mail server", "an image editor", "a photo editor", "a fast mail client"]
     >>> labels = [["net", "web"], ["net", "mail"], ["graphics"], ["graphics"], ["mail"]]
-    >>> model = carya.XRLinear(tree=carya.LabelTree([[0, 0], [1, 0, 0, 0]]))      # graphics by itself
+    >>> model = carya.XRLinear(tree=carya.LabelTree([[0, 0], [1, 0, 0, 0]]))  # "graphics" has its own cluster
     >>> explorer = Explorer(carya.TextRanker(carya.Tfidf(min_df=1), model).fit(texts, labels))
-    >>> walk = explorer.walk("another photo editor", top_k=1)
-    >>> walk.found[0].label.name
+    >>> trace = explorer.search("another photo editor", top_k=1)
+    >>> trace.labels[0].label.name
     'graphics'
-    >>> [one.label for one in walk.levels[0][0].cluster.labels]
+    >>> [label.name for label in trace.levels[0][0].cluster.labels]
     ['graphics']
-    >>> explorer.label("mail").label.count
+    >>> explorer.label_card("mail").label.count
     2
     """
 
     def __init__(self, ranker: TextRanker) -> None:
         self.ranker = ranker
-        self.known = ranker.known()
+        self.labels = ranker.label_set_
         self._trees = ranker.trees_
-        self._view = lru_cache(maxsize=None)(self._make_view)  # one for each tree
-        self._card = lru_cache(_CARDS)(self._make_card)
-
-    @property
-    def scores_any_label(self) -> bool:
-        """Whether it can say what a label scores that was not found: trees can, and neighbours among labels."""
-        model = self.ranker.model_
-        return hasattr(model, "predict_selected") and getattr(model, "over", "labels") == "labels"
+        self._tree_view = lru_cache(maxsize=None)(self._make_tree_view)  # one per tree
+        self._card = lru_cache(_MAX_CACHED_CARDS)(self._make_card)
 
     def tree(self, number: int = 0) -> TreeView:
-        """One of the ranker's trees; raises InputError if there is no such tree."""
+        """Return a view of one of the ranker's trees; raise InputError if the tree does not exist."""
         if not self._trees:
-            raise InputError(f"a model of kind {type(self.ranker.model_).__name__} has no label tree to look at")
+            raise InputError(f"{type(self.ranker.model_).__name__} models have no label tree.")
         if not 0 <= number < len(self._trees):
-            raise InputError(f"tree must be between 0 and {len(self._trees) - 1}, got {number!r}")
-        return self._view(number)
+            raise InputError(f"tree must be between 0 and {len(self._trees) - 1}, got {number!r}.")
+        return self._tree_view(number)
 
-    def walk(self, text: str, *, top_k: int = 10, beam_width: int | None = None, tree: int = 0) -> Walk:
-        """The labels of a text, and the clusters that the beam of a tree holds on its way to them."""
-        model, width = self.ranker.model_, beam_width
-        if width is not None:
-            validation.positive_int(width, "beam_width")
-        features, values = self.ranker.vectorizer_.row(text)
-        labels, scores = model.rank_sparse(features, values, top_k=top_k, beam_width=width)
-        found = self._found(labels, scores)
-        known = _covered(sorted((term.begin, term.end) for term in self.ranker.vectorizer_.terms_in(text)))
+    def search(self, text: str, *, top_k: int = 10, beam_width: int | None = None, tree: int = 0) -> SearchTrace:
+        """Rank the labels for a text and trace the beam search in one tree."""
+        if beam_width is not None:
+            validation.check_positive_int(beam_width, "beam_width")
+        model, vectorizer = self.ranker.model_, self.ranker.vectorizer_
+        features, values = vectorizer.row(text)
+        numbers, scores = model.rank_sparse(features, values, top_k=top_k, beam_width=beam_width)
+        labels = self._scored_labels(numbers, scores)
+        known_spans = _merge_spans(sorted((term.begin, term.end) for term in vectorizer.terms_in(text)))
         if not self._trees:
-            return Walk(found, known)
+            return SearchTrace(labels, known_spans)
         view = self.tree(tree)
-        width = view.model.beam_width if width is None else width
-        features, values = first_of_row(features, values, view.model.widths_[0], self.ranker.vectorizer_.n_features_)
+        width = view.model.beam_width if beam_width is None else beam_width
+        features, values = first_columns_of_row(features, values, view.model.widths_[0], vectorizer.n_features_)
         if view.model is not model:
-            labels, scores = view.model.rank_sparse(features, values, top_k=top_k, beam_width=width)
+            numbers, scores = view.model.rank_sparse(features, values, top_k=top_k, beam_width=width)
         levels = view.beam(features, values, width)
-        held = levels[-1] if levels else ()
-        return Walk(found, known, levels, view.reached(features, values, labels.tolist(), scores.tolist(), held), width)
+        last_beam = levels[-1] if levels else ()
+        reached = view.reached_labels(features, values, numbers.tolist(), scores.tolist(), last_beam)
+        return SearchTrace(labels, known_spans, levels, reached, width)
 
-    def found(self, text: str, *, top_k: int = 10) -> tuple[Found, ...]:
-        """The labels of a text alone."""
-        return self._found(*self.ranker.model_.rank_sparse(*self.ranker.vectorizer_.row(text), top_k=top_k))
+    def rank(self, text: str, *, top_k: int = 10) -> tuple[ScoredLabel, ...]:
+        """Return the best labels for a text."""
+        features, values = self.ranker.vectorizer_.row(text)
+        return self._scored_labels(*self.ranker.model_.rank_sparse(features, values, top_k=top_k))
 
-    def scores(self, text: str, labels: Sequence[str]) -> tuple[Found, ...]:
-        """What some labels score for a text, whether the beam would have found them or not."""
-        if not self.scores_any_label:
-            raise InputError(f"a model of kind {type(self.ranker.model_).__name__} scores only labels that it finds")
-        numbers = np.array([self.known.number(label) for label in labels], np.int32)
+    def score_labels(self, text: str, labels: Sequence[str]) -> tuple[ScoredLabel, ...]:
+        """Return the scores of the given labels, including labels that a beam search would not reach."""
+        model = self.ranker.model_
+        if not model.scores_any_label:
+            raise InputError(f"{type(model).__name__} models can score only the labels that a search returns.")
+        numbers = np.array([self.labels.number(label) for label in labels], np.int32)
         features, values = self.ranker.vectorizer_.row(text)
         x = sp.csr_array((values, features, [0, features.size]), shape=(1, self.ranker.vectorizer_.n_features_))
-        wanted = np.unique(numbers)
-        ends = [0, wanted.size]
-        asked = sp.csr_array((np.ones(wanted.size, np.float32), wanted, ends), shape=(1, len(self.known)))
-        scores = self.ranker.model_.predict_selected(x, asked).data[np.searchsorted(wanted, numbers)]
-        return self._found(numbers, scores)
+        distinct = np.unique(numbers)
+        pairs = sp.csr_array(
+            (np.ones(distinct.size, np.float32), distinct, [0, distinct.size]), shape=(1, len(self.labels))
+        )
+        scores = model.predict_selected(x, pairs).data[np.searchsorted(distinct, numbers)]
+        return self._scored_labels(numbers, scores)
 
-    def explain(self, text: str, label: str, *, tree: int = 0) -> dict[str, Any]:
-        """Why a text gets a label, as :meth:`carya.TextRanker.explain` tells it, and the clusters of each level.
+    def explain(self, text: str, label: str, *, tree: int = 0) -> TreeExplanation:
+        """Explain a label's score as :meth:`carya.TextRanker.explain` does, and add the cluster at each level.
 
-        The chance is that of the score, so there is none for the score of one tree of several.
+        `probability` is None if the tree is one of several, because the calibration applies to their combined score.
         """
         view = self.tree(tree)
-        why = self.ranker.explain(text, label, tree=tree)
-        number = self.known.number(why.label)
-        (found,) = self._found(np.array([number]), np.array([why.score]))
-        chance = found.chance if view.model is self.ranker.model_ else None
-        told = why.to_dict() | {"chance": chance, "count": found.label.count}
-        for depth, level in enumerate(told["levels"], 1):
-            (level["cluster"],) = [None] if level is told["levels"][-1] else view.clusters(depth, [level["node"]])
-        return told
+        explanation = self.ranker.explain(text, label, tree=tree)
+        number = self.labels.number(explanation.label)
+        (scored,) = self._scored_labels(np.array([number]), np.array([explanation.score]))
+        probability = scored.probability if view.model is self.ranker.model_ else None
+        result = explanation.to_dict() | {"probability": probability, "count": scored.label.count}
+        *inner, last = result["levels"]
+        for depth, level in enumerate(inner, 1):
+            (level["cluster"],) = view.clusters(depth, [level["node"]])
+        last["cluster"] = None
+        return cast(TreeExplanation, result)
 
-    def branch(self, level: int = 0, node: int = 0, *, begin: int = 0, most: int = 100, tree: int = 0) -> Branch:
-        """A cluster, and `most` of its children from the one at `begin` on; the root is level 0, node 0."""
-        return self.tree(tree).branch(level, node, begin=begin, most=most)
+    def cluster_page(
+        self, level: int = 0, node: int = 0, *, begin: int = 0, limit: int = 100, tree: int = 0
+    ) -> ClusterPage:
+        """Return a cluster and at most `limit` of its children; the root is level 0, node 0."""
+        return self.tree(tree).cluster_page(level, node, begin=begin, limit=limit)
 
-    def label(self, label: str, *, tree: int = 0) -> Card:
-        """What there is to know of a label."""
-        return self._card(self.known.number(label), tree)
+    def label_card(self, label: str, *, tree: int = 0) -> LabelCard:
+        """Return the description of a label, given its id or name."""
+        return self._card(self.labels.number(label), tree)
 
-    def frequent(self, most: int = 60) -> tuple[LabelNote, ...]:
-        """The labels of most training texts; where these were not counted, the first ones."""
-        counts = self.known.counts
-        order = np.arange(len(self.known)) if counts is None else np.argsort(-counts, kind="stable")
-        return tuple(LabelNote.of(self.known, label) for label in order[:most].tolist())
+    def frequent_labels(self, limit: int = 60) -> tuple[LabelView, ...]:
+        """Return the labels with the most training texts, or the first labels if the counts are unknown."""
+        counts = self.labels.counts
+        order = np.arange(len(self.labels)) if counts is None else np.argsort(-counts, kind="stable")
+        return tuple(LabelView.of(self.labels, number) for number in order[:limit].tolist())
 
-    def _found(self, labels: NDArray[Any], scores: NDArray[Any]) -> tuple[Found, ...]:
-        known = self.ranker.calibration_
-        chances = [None] * labels.size if known is None else known(scores).tolist()
+    def _scored_labels(self, numbers: NDArray[Any], scores: NDArray[Any]) -> tuple[ScoredLabel, ...]:
+        calibration = self.ranker.calibration_
+        probabilities = [None] * numbers.size if calibration is None else calibration(scores).tolist()
         return tuple(
-            Found(LabelNote.of(self.known, label), score, chance)
-            for label, score, chance in zip(labels.tolist(), scores.tolist(), chances, strict=True)
+            ScoredLabel(LabelView.of(self.labels, number), score, probability)
+            for number, score, probability in zip(numbers.tolist(), scores.tolist(), probabilities, strict=True)
         )
 
-    def _make_view(self, number: int) -> TreeView:
+    def _make_tree_view(self, number: int) -> TreeView:
         return TreeView(self.ranker, self._trees[number])
 
-    def _make_card(self, label: int, tree: int) -> Card:
-        note = LabelNote.of(self.known, label)
-        text = None if self.known.texts is None else self.known.texts[label]
+    def _make_card(self, number: int, tree: int) -> LabelCard:
+        label = LabelView.of(self.labels, number)
+        description = None if self.labels.texts is None else self.labels.texts[number]
         if not self._trees:
-            return Card(note, self.known.n_texts, text)
-        return Card(note, self.known.n_texts, text, *self.tree(tree).label(label))
+            return LabelCard(label, self.labels.n_texts, description)
+        positions, similar_labels = self.tree(tree).describe_label(number)
+        return LabelCard(label, self.labels.n_texts, description, positions, similar_labels)
 
 
-def compare(one: Explorer, other: Explorer, text: str, *, top_k: int = 10) -> tuple[Compared, ...]:
-    """What two rankers find for a text, in the order of the first, then what only the second found.
+def compare(first: Explorer, second: Explorer, text: str, *, top_k: int = 10) -> tuple[ComparedLabel, ...]:
+    """Return the best labels of two rankers: first the labels of `first`, then those that only `second` returned.
 
-    A label that is not among a ranker's best has the score that it would have been given, if the ranker can tell.
+    A label that is not in the top k of a ranker still has a score if the ranker can score any label.
 
     Examples
     --------
@@ -167,34 +181,34 @@ def compare(one: Explorer, other: Explorer, text: str, *, top_k: int = 10) -> tu
     >>> [(row.label.name, row.ranks) for row in compare(*explorers, "an apple", top_k=1)]
     [('fruit', (1, 1))]
     """
-    explorers = (one, other)
-    best = [{found.label.label: found for found in explorer.found(text, top_k=top_k)} for explorer in explorers]
-    labels = list(dict.fromkeys(itertools.chain(*best)))
-    ranks = [{label: rank for rank, label in enumerate(some, 1)} for some in best]
-    numbers = [explorer.known.ids.numbers for explorer in explorers]
-    for explorer, some, mine in zip(explorers, best, numbers, strict=True):
-        rest = [label for label in labels if label in mine and label not in some]
-        if rest and explorer.scores_any_label:
-            some.update(zip(rest, explorer.scores(text, rest), strict=True))
+    explorers = (first, second)
+    scores = [{scored.label.label: scored for scored in explorer.rank(text, top_k=top_k)} for explorer in explorers]
+    labels = list(dict.fromkeys(itertools.chain(*scores)))
+    ranks = [{label: rank for rank, label in enumerate(best, 1)} for best in scores]
+    is_known = [{label: explorer.labels.index.find_id(label) is not None for label in labels} for explorer in explorers]
+    for explorer, best, known in zip(explorers, scores, is_known, strict=True):
+        missing = [label for label in labels if known[label] and label not in best]
+        if missing and explorer.ranker.model_.scores_any_label:
+            best.update(zip(missing, explorer.score_labels(text, missing), strict=True))
     return tuple(
-        Compared(
-            next(found[label].label for found in best if label in found),
-            (label in numbers[0], label in numbers[1]),
-            (ranks[0].get(label), ranks[1].get(label)),
-            (best[0].get(label), best[1].get(label)),
+        ComparedLabel(
+            label=next(best[label].label for best in scores if label in best),
+            is_known=(is_known[0][label], is_known[1][label]),
+            ranks=(ranks[0].get(label), ranks[1].get(label)),
+            scores=(scores[0].get(label), scores[1].get(label)),
         )
         for label in labels
     )
 
 
-def _covered(places: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Sorted stretches of characters, those that overlap made one.
+def _merge_spans(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Merge overlapping or adjacent character ranges; the ranges must be sorted.
 
-    >>> _covered([(0, 4), (0, 8), (5, 8), (9, 12)])
+    >>> _merge_spans([(0, 4), (0, 8), (5, 8), (9, 12)])
     ((0, 8), (9, 12))
     """
     merged: list[tuple[int, int]] = []
-    for begin, end in places:
+    for begin, end in spans:
         if merged and begin <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:

@@ -1,7 +1,7 @@
-"""Labels that are like a label: those that weigh its strongest words as it does.
+"""Search for labels with similar weights.
 
-To compare weights with those of every label would mean to unpack the model. So the ranker itself is asked, with a text
-of the label's strongest words, which labels may be near; only their weights, and only of those words, are compared.
+Comparing the weights of all labels would require unpacking the whole model. Instead, the model ranks a query that
+consists of the label's strongest terms. Only the returned labels are compared, by their weights for these terms.
 """
 
 from __future__ import annotations
@@ -11,34 +11,42 @@ from numpy.typing import NDArray
 
 from carya.models.xr_linear.model import XRLinear
 
-_WORDS = 96
-_CANDIDATES = 48
-_BEAM = 32
+_N_TERMS = 96
+_N_CANDIDATES = 48
+_MIN_BEAM_WIDTH = 32
 
 
-def nearest(model: XRLinear, label: int, weights: NDArray[np.float32], most: int) -> list[tuple[int, float]]:
-    """Labels and the cosine of their weights with the label's, over its strongest words; nearest first.
+def find_similar_labels(
+    model: XRLinear, label: int, weights: NDArray[np.float32], limit: int
+) -> list[tuple[int, float]]:
+    """Return similar labels and their similarities, most similar first.
+
+    The similarity is the cosine similarity of the weights for the label's strongest terms. Labels with a similarity of
+    0 or less are omitted.
 
     Parameters
     ----------
-    weights : ndarray of shape (features,)
-        Of all features at the label; where it has several leaves, their mean.
+    weights : ndarray of shape (n_features,)
+        The weights of the label, averaged over its leaves if it has several.
     """
-    strongest = np.argsort(-np.abs(weights), kind="stable")[:_WORDS]
-    words = np.sort(strongest[weights[strongest] != 0]).astype(np.int32)
-    mine = weights[words].astype(np.float64)
-    for_it = mine > 0
-    if not for_it.any():
+    strongest = np.argsort(-np.abs(weights), kind="stable")[:_N_TERMS]
+    features = np.sort(strongest[weights[strongest] != 0]).astype(np.int32)
+    own = weights[features].astype(np.float64)
+    positive = own > 0
+    if not positive.any():
         return []
-    query = (mine[for_it] / np.linalg.norm(mine[for_it])).astype(np.float32)
-    found, _ = model.rank_sparse(words[for_it], query, top_k=_CANDIDATES, beam_width=max(_BEAM, model.beam_width))
+    query = (own[positive] / np.linalg.norm(own[positive])).astype(np.float32)
+    candidates, _ = model.rank_sparse(
+        features[positive], query, top_k=_N_CANDIDATES, beam_width=max(_MIN_BEAM_WIDTH, model.beam_width)
+    )
     layer = model.layers_[-1]
-    alike = []
-    for other in found.tolist():
+    similarities = []
+    for other in candidates.tolist():
         if other != label:
-            at = [layer.weights_at(words, int(layer.positions[leaf])) for leaf in model.tree_.leaves(other)]
-            theirs = np.mean(at, axis=0, dtype=np.float64)
-            length = np.linalg.norm(theirs) * np.linalg.norm(mine)
+            leaves = [layer.weights_at(features, int(layer.positions[leaf])) for leaf in model.tree_.leaves(other)]
+            theirs = np.mean(leaves, axis=0, dtype=np.float64)
+            length = np.linalg.norm(theirs) * np.linalg.norm(own)
             if length > 0:
-                alike.append((other, float(mine @ theirs / length)))
-    return sorted((one for one in alike if one[1] > 0), key=lambda one: (-one[1], one[0]))[:most]
+                similarities.append((other, float(own @ theirs / length)))
+    similar = [pair for pair in similarities if pair[1] > 0]
+    return sorted(similar, key=lambda pair: (-pair[1], pair[0]))[:limit]

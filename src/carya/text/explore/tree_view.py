@@ -1,4 +1,4 @@
-"""One label tree of a ranker to look at: its clusters in words, and the way of a text through it."""
+"""Inspection of a single label tree: its clusters, its labels, and the beam of a search."""
 
 from __future__ import annotations
 
@@ -12,20 +12,34 @@ from carya.core import validation
 from carya.core.matrices import Csr
 from carya.errors import InputError
 from carya.models.xr_linear.model import XRLinear
-from carya.text.explore.cluster_names import Namer, distinct
-from carya.text.explore.similar_labels import nearest
-from carya.text.explore.views import Branch, ClusterNote, Held, LabelNote, Place, Reached
+from carya.text.explore.cluster_names import ClusterNamer, select_distinct_terms
+from carya.text.explore.similar_labels import find_similar_labels
+from carya.text.explore.views import (
+    BeamNode,
+    ClusterPage,
+    ClusterView,
+    LabelPosition,
+    LabelView,
+    ReachedLabel,
+    SimilarLabel,
+)
 from carya.text.text_ranker import TextRanker
-from carya.trees.beam_search import Searcher
+from carya.trees.beam_search import BeamSearcher
 
-_CLUSTERS = 4096  # that are remembered
-_NAMES = 4  # labels of a cluster's name
-_WORDS = 12  # of a label
-_NEAREST = 8
+_MAX_CACHED_CLUSTERS = 4096
+_N_CLUSTER_LABELS = 4
+_N_LABEL_TERMS = 12
+_N_SIMILAR_LABELS = 8
 
 
 class TreeView:
-    """Looks into a tree of a text ranker. Any number of threads may ask.
+    """Thread-safe inspector for one tree of a text ranker.
+
+    Parameters
+    ----------
+    ranker : TextRanker
+    model : XRLinear
+        One of the ranker's trees.
 
     Examples
     --------
@@ -33,133 +47,143 @@ class TreeView:
     >>> texts, labels = ["red apple", "red car", "green apple", "green car"], [["fruit"], ["car"], ["fruit"], ["car"]]
     >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels)
     >>> view = TreeView(ranker, ranker.trees_[0])
-    >>> [one.name for one in view.branch(0, 0).labels]
+    >>> [label.name for label in view.cluster_page(0, 0).labels]
     ['car', 'fruit']
-    >>> places, nearest = view.label(1)
-    >>> places[0].words_for[0][0]
+    >>> positions, similar_labels = view.describe_label(1)
+    >>> positions[0].positive_terms[0][0]
     'apple'
     """
 
     def __init__(self, ranker: TextRanker, model: XRLinear) -> None:
         self.model = model
         self._vectorizer = ranker.vectorizer_
-        self._known = ranker.known()
+        self._labels = ranker.label_set_
         self._tree = model.tree_
-        self._namer = Namer(ranker, model)
-        self._searchers = [Searcher(model.layers_[:depth]) for depth in range(1, len(model.layers_))]
-        self._children = lru_cache(maxsize=None)(self._tree.children)  # one for each level
-        self._notes: dict[tuple[int, int], ClusterNote] = {}
+        self._namer = ClusterNamer(ranker, model)
+        self._searchers = [BeamSearcher(model.layers_[:depth]) for depth in range(1, len(model.layers_))]
+        self._children = lru_cache(maxsize=None)(self._tree.children)  # one entry per level
+        self._clusters: dict[tuple[int, int], ClusterView] = {}
 
-    def clusters(self, level: int, nodes: Iterable[int]) -> tuple[ClusterNote, ...]:
-        """Some clusters of a level in words; those that were not asked for before are looked at together."""
-        wanted = list(nodes)
-        found = {node: note for node in wanted if (note := self._notes.get((level, node))) is not None}
-        missing = sorted({*wanted} - {*found})
-        for node, words in zip(missing, self._namer.words(level, missing), strict=True):
-            labels = tuple(LabelNote.of(self._known, one) for one in self._namer.labels(level, node)[:_NAMES])
-            found[node] = ClusterNote(level, node, self._namer.size(level, node), labels, tuple(words))
-        if len(self._notes) + len(missing) > _CLUSTERS:
-            self._notes.clear()
-        self._notes.update({(level, node): found[node] for node in missing})
-        return tuple(found[node] for node in wanted)
+    def clusters(self, level: int, nodes: Iterable[int]) -> tuple[ClusterView, ...]:
+        """Return views of the given clusters at a level; uncached views are computed together."""
+        requested = list(nodes)
+        views = {node: view for node in requested if (view := self._clusters.get((level, node))) is not None}
+        missing = sorted({*requested} - {*views})
+        for node, terms in zip(missing, self._namer.terms(level, missing), strict=True):
+            labels = self._namer.labels(level, node)[:_N_CLUSTER_LABELS]
+            views[node] = ClusterView(
+                level,
+                node,
+                self._namer.size(level, node),
+                tuple(LabelView.of(self._labels, label) for label in labels),
+                tuple(terms),
+            )
+        if len(self._clusters) + len(missing) > _MAX_CACHED_CLUSTERS:
+            self._clusters.clear()
+        self._clusters.update({(level, node): views[node] for node in missing})
+        return tuple(views[node] for node in requested)
 
     def beam(
         self, features: NDArray[np.int32], values: NDArray[np.float32], beam_width: int
-    ) -> tuple[tuple[Held, ...], ...]:
-        """What the beam holds at each level of clusters, best first."""
+    ) -> tuple[tuple[BeamNode, ...], ...]:
+        """Return the beam at each cluster level, best cluster first."""
         levels = []
         for level, searcher in enumerate(self._searchers, 1):
-            answer = searcher.rank(features, values, np.zeros(0, np.float32), top_k=beam_width, beam_width=beam_width)
-            nodes, scores = ([], []) if answer is None else (one.tolist() for one in answer)
+            ranking = searcher.rank(features, values, np.zeros(0, np.float32), top_k=beam_width, beam_width=beam_width)
+            nodes, scores = ([], []) if ranking is None else (array.tolist() for array in ranking)
             parents = self._tree.parents[level - 1]
             levels.append(
                 tuple(
-                    Held(cluster, int(parents[cluster.node]), score)
+                    BeamNode(cluster, int(parents[cluster.node]), score)
                     for cluster, score in zip(self.clusters(level, nodes), scores, strict=True)
                 )
             )
         return tuple(levels)
 
-    def reached(
+    def reached_labels(
         self,
         features: NDArray[np.int32],
         values: NDArray[np.float32],
         labels: Sequence[int],
         scores: Sequence[float],
-        held: Sequence[Held],
-    ) -> tuple[Reached, ...]:
-        """Labels that a text was brought to, each with the last cluster on its way, one of those the beam held."""
+        beam: Sequence[BeamNode],
+    ) -> tuple[ReachedLabel, ...]:
+        """Return the labels found by a search, each with its leaf cluster in the last beam."""
         parents = self._tree.parents[-1]
         if self._tree.leaf_labels is None:
             leaves = list(labels)
         else:
-            leaves = self._best_leaves(features, values, labels, {one.cluster.node for one in held})
+            leaves = self._best_leaves(features, values, labels, {node.cluster.node for node in beam})
         return tuple(
-            Reached(LabelNote.of(self._known, label), int(parents[leaf]), score)
+            ReachedLabel(LabelView.of(self._labels, label), int(parents[leaf]), score)
             for label, leaf, score in zip(labels, leaves, scores, strict=True)
         )
 
-    def path(self, level: int, node: int) -> tuple[ClusterNote, ...]:
-        """A cluster behind those it lies in, from the root down."""
-        path: list[ClusterNote] = []
-        for at in range(level, -1, -1):
-            path += self.clusters(at, [node])
-            node = int(self._tree.parents[at - 1][node]) if at else 0
+    def path(self, level: int, node: int) -> tuple[ClusterView, ...]:
+        """Return the clusters from the root down to a cluster."""
+        path: list[ClusterView] = []
+        for depth in range(level, -1, -1):
+            path += self.clusters(depth, [node])
+            node = int(self._tree.parents[depth - 1][node]) if depth else 0
         return tuple(path[::-1])
 
-    def branch(self, level: int, node: int, *, begin: int = 0, most: int = 100) -> Branch:
-        """A cluster, and `most` of its children from the one at `begin` on; the root is level 0, node 0."""
+    def cluster_page(self, level: int, node: int, *, begin: int = 0, limit: int = 100) -> ClusterPage:
+        """Return a cluster and at most `limit` of its children; the root is level 0, node 0."""
         if not 0 <= level < self._tree.depth:
-            raise InputError(f"level must be between 0 and {self._tree.depth - 1}, got {level!r}")
+            raise InputError(f"level must be between 0 and {self._tree.depth - 1}, got {level!r}.")
         if not 0 <= node < self._tree.level_sizes[level]:
-            raise InputError(f"node must be between 0 and {self._tree.level_sizes[level] - 1}, got {node!r}")
+            raise InputError(f"node must be between 0 and {self._tree.level_sizes[level] - 1}, got {node!r}.")
         order, chunks = self._children(level + 1)
         children = order[chunks[node] : chunks[node + 1]]
-        clusters: tuple[ClusterNote, ...] = ()
-        labels: tuple[LabelNote, ...] = ()
+        clusters: tuple[ClusterView, ...] = ()
+        labels: tuple[LabelView, ...] = ()
         if level + 1 == self._tree.depth:
-            those = children if self._tree.leaf_labels is None else self._tree.leaf_labels[children]
-            by_weight = np.argsort(-self._namer.weight_of_label[those], kind="stable")
-            labels = tuple(LabelNote.of(self._known, one) for one in those[by_weight][begin : begin + most].tolist())
+            numbers = children if self._tree.leaf_labels is None else self._tree.leaf_labels[children]
+            by_importance = numbers[np.argsort(-self._namer.label_importance[numbers], kind="stable")]
+            page = by_importance[begin : begin + limit].tolist()
+            labels = tuple(LabelView.of(self._labels, number) for number in page)
         else:
-            clusters = self.clusters(level + 1, children[begin : begin + most].tolist())
-        *above, cluster = self.path(level, node)
-        return Branch(cluster, tuple(above), children.size, clusters, labels)
+            clusters = self.clusters(level + 1, children[begin : begin + limit].tolist())
+        *ancestors, cluster = self.path(level, node)
+        return ClusterPage(cluster, tuple(ancestors), children.size, clusters, labels)
 
-    def label(self, label: int) -> tuple[tuple[Place, ...], tuple[tuple[LabelNote, float], ...]]:
-        """Where a label is, with the words for and against it there; and the labels nearest to it, and how near."""
-        places, own = [], []
+    def describe_label(self, label: int) -> tuple[tuple[LabelPosition, ...], tuple[SimilarLabel, ...]]:
+        """Return the positions of a label in the tree and the labels with similar weights."""
+        positions, weights_of_leaves = [], []
         for leaf in self._tree.leaves(label):
             weights = self._namer.weights(self._tree.depth, leaf)
             order = np.argsort(weights, kind="stable")
-            above = self.path(self._tree.depth - 1, int(self._tree.parents[-1][leaf]))
-            most = [one for one in order[: -4 * _WORDS - 1 : -1].tolist() if weights[one] > 0]
-            least = [one for one in order[: 4 * _WORDS].tolist() if weights[one] < 0]
-            places.append(Place(above, self._terms(most, weights), self._terms(least, weights)))
-            own.append(weights)
-        near = nearest(self.model, label, np.mean(own, axis=0), _NEAREST)
-        return tuple(places), tuple((LabelNote.of(self._known, other), alike) for other, alike in near)
+            ancestors = self.path(self._tree.depth - 1, int(self._tree.parents[-1][leaf]))
+            positive = [feature for feature in order[: -4 * _N_LABEL_TERMS - 1 : -1].tolist() if weights[feature] > 0]
+            negative = [feature for feature in order[: 4 * _N_LABEL_TERMS].tolist() if weights[feature] < 0]
+            positions.append(LabelPosition(ancestors, self._terms(positive, weights), self._terms(negative, weights)))
+            weights_of_leaves.append(weights)
+        similar = find_similar_labels(self.model, label, np.mean(weights_of_leaves, axis=0), _N_SIMILAR_LABELS)
+        return tuple(positions), tuple(
+            SimilarLabel(LabelView.of(self._labels, other), similarity) for other, similarity in similar
+        )
 
     def _terms(self, features: list[int], weights: NDArray[np.float32]) -> tuple[tuple[str, float], ...]:
-        by_term = {self._vectorizer.term(one): weights.item(one) for one in features}
-        return tuple((term, by_term[term]) for term in distinct(by_term, _WORDS))
+        by_term = {self._vectorizer.term(feature): weights.item(feature) for feature in features}
+        return tuple((term, by_term[term]) for term in select_distinct_terms(by_term, _N_LABEL_TERMS))
 
     @cached_property
-    def _leaf_searcher(self) -> Searcher:
-        return Searcher(self.model.layers_)  # of leaves, whatever labels they stand for
+    def _leaf_searcher(self) -> BeamSearcher:
+        return BeamSearcher(self.model.layers_)  # searches leaves instead of labels
 
     def _best_leaves(
-        self, features: NDArray[np.int32], values: NDArray[np.float32], labels: Sequence[int], held: set[int]
+        self, features: NDArray[np.int32], values: NDArray[np.float32], labels: Sequence[int], beam: set[int]
     ) -> list[int]:
-        """For each label the leaf that gave it its score: the best of those whose clusters the beam held."""
+        """Return the leaf that determined each label's score: the best leaf in a cluster of the beam."""
         parents = self._tree.parents[-1]
-        choices = []
+        options = []
         for label in labels:
             leaves = self._tree.leaves(label)
-            choices.append([leaf for leaf in leaves if int(parents[leaf]) in held] or list(leaves))
-        asked = np.array(sorted(leaf for leaves in choices for leaf in leaves), np.int32)
-        ends = np.array([0, asked.size], np.int64)
-        pairs = Csr.of(ends, asked, np.ones(asked.size, np.float32), parents.size)
-        row = validation.sparse_rows(np.array([0, features.size], np.int64), features, values, self.model.widths_)
-        scores = dict(zip(asked.tolist(), self._leaf_searcher.selected(row, pairs, threads=1).tolist(), strict=True))
-        return [max(leaves, key=lambda leaf: scores[leaf]) for leaves in choices]
+            options.append([leaf for leaf in leaves if int(parents[leaf]) in beam] or list(leaves))
+        candidates = np.array(sorted(leaf for leaves in options for leaf in leaves), np.int32)
+        indptr = np.array([0, candidates.size], np.int64)
+        pairs = Csr.of(indptr, candidates, np.ones(candidates.size, np.float32), parents.size)
+        row = validation.check_sparse_rows(np.array([0, features.size], np.int64), features, values, self.model.widths_)
+        scores = self._leaf_searcher.score_pairs(row, pairs, threads=1).tolist()
+        score_of = dict(zip(candidates.tolist(), scores, strict=True))
+        return [max(leaves, key=lambda leaf: score_of[leaf]) for leaves in options]

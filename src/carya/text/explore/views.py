@@ -1,21 +1,23 @@
-"""What is told of a ranker that is looked at: plain strings and numbers, ready to be shown by a page or printed."""
+"""Results of the explorer: plain strings and numbers that can be printed or serialized as JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from carya.text.labels import LabelSet
 
 
 @dataclass(frozen=True)
-class LabelNote:
-    """A label.
+class LabelView:
+    """A label with its name and count.
 
     Attributes
     ----------
     label, name : str
+        The id and the name of the label.
     count : int or None
-        How many training texts had it, if that is known.
+        The number of training texts with this label, if known.
     """
 
     label: str
@@ -23,192 +25,245 @@ class LabelNote:
     count: int | None
 
     @classmethod
-    def of(cls, known: LabelSet, label: int) -> LabelNote:
-        """A label of a ranker."""
-        counts = known.counts
-        return cls(known.ids[label], known.name(label), None if counts is None else counts.item(label))
+    def of(cls, labels: LabelSet, number: int) -> LabelView:
+        """Return the view of a label in a label set."""
+        counts = labels.counts
+        return cls(labels.ids[number], labels.name(number), None if counts is None else counts.item(number))
 
 
 @dataclass(frozen=True)
-class ClusterNote:
-    """A cluster of labels, named by what is strongest in it.
+class ClusterView:
+    """A cluster of labels, described by its most frequent labels and strongest terms.
 
     Attributes
     ----------
     level, node : int
-        Where it is in the tree; the root is level 0, node 0.
+        The position in the tree; the root is level 0, node 0.
     n_labels : int
-        How many labels lie in it.
-    labels : tuple of LabelNote
-        The most frequent of them.
-    words : tuple of str
-        The words that speak most for it; none for the root.
+        The number of labels in the cluster.
+    labels : tuple of LabelView
+        The most frequent labels in the cluster.
+    terms : tuple of str
+        The terms with the largest weights; empty for the root.
     """
 
     level: int
     node: int
     n_labels: int
-    labels: tuple[LabelNote, ...]
-    words: tuple[str, ...]
+    labels: tuple[LabelView, ...]
+    terms: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Held:
-    """A cluster that the beam held.
+class BeamNode:
+    """A cluster in the beam.
 
     Attributes
     ----------
-    cluster : ClusterNote
+    cluster : ClusterView
     parent : int
-        The node of the level above that it lies in.
+        The node of the parent cluster at the previous level.
     score : float
-        Of the path to it.
+        The score of the path to the cluster.
     """
 
-    cluster: ClusterNote
+    cluster: ClusterView
     parent: int
     score: float
 
 
 @dataclass(frozen=True)
-class Found:
-    """A label that was found for a text.
+class ScoredLabel:
+    """A label with its score for a text.
 
     Attributes
     ----------
-    label : LabelNote
+    label : LabelView
     score : float
-    chance : float or None
-        How often suggestions with such a score are right, if the ranker is calibrated.
+    probability : float or None
+        The probability that the label is correct, if the ranker is calibrated.
     """
 
-    label: LabelNote
+    label: LabelView
     score: float
-    chance: float | None
+    probability: float | None
 
 
 @dataclass(frozen=True)
-class Reached:
-    """A label at the end of the beam's way.
+class ReachedLabel:
+    """A label returned by the beam search in a tree.
 
     Attributes
     ----------
-    label : LabelNote
+    label : LabelView
     parent : int
-        The last cluster it was reached in; where clusters overlap, the best of those that the beam held.
+        The node of the leaf cluster; if clusters overlap, the best one in the beam.
     score : float
+        The score in this tree.
     """
 
-    label: LabelNote
+    label: LabelView
     parent: int
     score: float
 
 
 @dataclass(frozen=True)
-class Walk:
-    """The labels of a text, and its way through a label tree.
+class SearchTrace:
+    """The ranking of labels for a text, with the steps of the beam search.
 
     Attributes
     ----------
-    found : tuple of Found
-        The labels, best first: those of :meth:`carya.TextRanker.suggest`, with the same scores.
-    known : tuple of (int, int)
-        Which characters of the text belong to terms that the ranker knows.
-    levels : tuple of tuple of Held
-        What the beam held at each level of clusters, from the root down, best first; empty without a tree.
-    reached : tuple of Reached
-        The labels at the end of this way: those of `found` if the ranker is one tree, else those of the tree alone.
+    labels : tuple of ScoredLabel
+        The best labels, with the same scores as in :meth:`carya.TextRanker.suggest`.
+    known_spans : tuple of (int, int)
+        The character ranges of the text that are covered by known terms.
+    levels : tuple of tuple of BeamNode
+        The beam at each cluster level, from the root down, best cluster first; empty if the model has no tree.
+    reached : tuple of ReachedLabel
+        The labels returned by the tree; the same as in `labels` if the model is a single tree.
     beam_width : int or None
-        None without a tree.
+        The beam width, or None if the model has no tree.
     """
 
-    found: tuple[Found, ...]
-    known: tuple[tuple[int, int], ...]
-    levels: tuple[tuple[Held, ...], ...] = ()
-    reached: tuple[Reached, ...] = ()
+    labels: tuple[ScoredLabel, ...]
+    known_spans: tuple[tuple[int, int], ...]
+    levels: tuple[tuple[BeamNode, ...], ...] = ()
+    reached: tuple[ReachedLabel, ...] = ()
     beam_width: int | None = None
 
 
 @dataclass(frozen=True)
-class Branch:
-    """A cluster and what is in it.
+class ClusterPage:
+    """A cluster and a page of its children.
 
     Attributes
     ----------
-    cluster : ClusterNote
-    above : tuple of ClusterNote
-        The clusters it lies in, from the root down.
+    cluster : ClusterView
+    ancestors : tuple of ClusterView
+        The clusters that contain the cluster, from the root down.
     n_children : int
-    clusters : tuple of ClusterNote
-        Some of its children; empty above labels.
-    labels : tuple of LabelNote
-        Some of its labels, most frequent first; empty above clusters.
+    clusters : tuple of ClusterView
+        The child clusters; empty for a leaf cluster.
+    labels : tuple of LabelView
+        The labels in a leaf cluster, most frequent first; empty for other clusters.
     """
 
-    cluster: ClusterNote
-    above: tuple[ClusterNote, ...]
+    cluster: ClusterView
+    ancestors: tuple[ClusterView, ...]
     n_children: int
-    clusters: tuple[ClusterNote, ...]
-    labels: tuple[LabelNote, ...]
+    clusters: tuple[ClusterView, ...]
+    labels: tuple[LabelView, ...]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a label is in a label tree, and its words there.
+class LabelPosition:
+    """The position of a label's leaf in a tree.
 
     Attributes
     ----------
-    above : tuple of ClusterNote
-        The clusters it lies in, from the root down.
-    words_for, words_against : tuple of (str, float)
-        The terms with the largest weights, and with the smallest below 0, in its own cluster.
+    ancestors : tuple of ClusterView
+        The clusters that contain the leaf, from the root down.
+    positive_terms, negative_terms : tuple of (str, float)
+        The terms with the largest positive weights and with the largest negative weights, each with its weight.
     """
 
-    above: tuple[ClusterNote, ...]
-    words_for: tuple[tuple[str, float], ...]
-    words_against: tuple[tuple[str, float], ...]
+    ancestors: tuple[ClusterView, ...]
+    positive_terms: tuple[tuple[str, float], ...]
+    negative_terms: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
-class Card:
-    """A label by itself.
+class SimilarLabel:
+    """A label whose weights are similar to those of another label.
 
     Attributes
     ----------
-    label : LabelNote
+    label : LabelView
+    similarity : float
+        The cosine similarity of the weights of the strongest terms, at most 1.
+    """
+
+    label: LabelView
+    similarity: float
+
+
+@dataclass(frozen=True)
+class LabelCard:
+    """All information that the explorer provides about a label.
+
+    Attributes
+    ----------
+    label : LabelView
     n_texts : int or None
-        How many training texts there were, if that is known.
-    text : str or None
-        What is written about it.
-    places : tuple of Place
-        Where it is in the tree: several places where clusters overlap, none without a tree.
-    nearest : tuple of (LabelNote, float)
-        Labels that weigh its strongest words alike, and how much, at most 1.
+        The total number of training texts, if known.
+    description : str or None
+        The description of the label in the training data, if there is one.
+    positions : tuple of LabelPosition
+        The positions in the tree: several if clusters overlap, none if the model has no tree.
+    similar_labels : tuple of SimilarLabel
+        The similar labels, most similar first.
     """
 
-    label: LabelNote
+    label: LabelView
     n_texts: int | None
-    text: str | None
-    places: tuple[Place, ...] = ()
-    nearest: tuple[tuple[LabelNote, float], ...] = ()
+    description: str | None
+    positions: tuple[LabelPosition, ...] = ()
+    similar_labels: tuple[SimilarLabel, ...] = ()
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A label as two rankers see it.
+class ComparedLabel:
+    """A label in the rankings of two rankers.
 
     Attributes
     ----------
-    label : LabelNote
-    known : tuple of two bool
-        Whether they have it.
-    ranks : tuple of two int or None
-        From 1, if it is among the best.
-    found : tuple of two Found or None
-        Its score, if it is among the best or can be asked for.
+    label : LabelView
+    is_known : tuple of two bool
+        Whether each ranker was trained with the label.
+    ranks : tuple of two (int or None)
+        The ranks, starting at 1; None if the label is not in the top k.
+    scores : tuple of two (ScoredLabel or None)
+        The scores, if the label is in the top k or the ranker can score any label.
     """
 
-    label: LabelNote
-    known: tuple[bool, bool]
+    label: LabelView
+    is_known: tuple[bool, bool]
     ranks: tuple[int | None, int | None]
-    found: tuple[Found | None, Found | None]
+    scores: tuple[ScoredLabel | None, ScoredLabel | None]
+
+
+class ExplanationTerm(TypedDict):
+    """The contribution of a term, and its character ranges in the text."""
+
+    term: str
+    contribution: float
+    spans: tuple[tuple[int, int], ...]
+
+
+class ExplanationLevel(TypedDict):
+    """The contributions at one level of the tree; `cluster` is null at the label level."""
+
+    node: int
+    score: float
+    base: float
+    terms: list[ExplanationTerm]
+    cluster: ClusterView | None
+
+
+class TreeExplanation(TypedDict):
+    """The explanation of a label's score in one tree.
+
+    `base` and the contributions add up to the score, or to its logarithm if `log_scale` is true. `count` is the number
+    of training texts with the label. `probability` is null unless the tree is the entire model and the model is
+    calibrated.
+    """
+
+    label: str
+    name: str
+    score: float
+    log_scale: bool
+    base: float
+    terms: list[ExplanationTerm]
+    levels: list[ExplanationLevel]
+    probability: float | None
+    count: int | None

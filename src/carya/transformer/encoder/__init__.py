@@ -1,1 +1,1 @@
-"""Encoders: from texts to vectors, without padding."""
+"""Text encoders: conversion of texts to embeddings without padding."""

@@ -1,4 +1,4 @@
-"""Where in a text its vector is taken from: the first token, the last, or the mean of all."""
+"""Pooling of token embeddings into text embeddings: the first token, the last token, or the mean."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 
 from carya.transformer.encoder.batches import Batch
 
-#: Kinds whose first token was trained to stand for the text; of others that read both ways the mean is taken.
-_FIRST = frozenset(
+#: Architectures in which the first token is trained to represent the text.
+_FIRST_TOKEN = frozenset(
     {
         "albert",
         "bert",
@@ -29,8 +29,8 @@ _FIRST = frozenset(
         "xlm-roberta-xl",
     }
 )
-#: Kinds whose last token has seen all others.
-_LAST = frozenset(
+#: Architectures in which the last token attends to all other tokens.
+_LAST_TOKEN = frozenset(
     {
         "xlnet",
         "gpt2",
@@ -45,10 +45,16 @@ _LAST = frozenset(
         "gemma3_text",
     }
 )
+_SENTENCE_TRANSFORMERS_MODES = {"cls": "first", "mean": "mean", "lasttoken": "last"}
+_SENTENCE_TRANSFORMERS_FLAGS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_lasttoken": "last",
+}
 
 
 def pool_padded(hidden: torch.Tensor, mask: torch.Tensor, pooling: str) -> torch.Tensor:
-    """The vectors of texts in rows with padding."""
+    """Return the text embeddings of a padded batch."""
     if pooling == "first":
         return hidden[:, 0]
     if pooling == "last":
@@ -58,48 +64,40 @@ def pool_padded(hidden: torch.Tensor, mask: torch.Tensor, pooling: str) -> torch
 
 
 def pool_packed(hidden: torch.Tensor, batch: Batch, rows: int, pooling: str) -> torch.Tensor:
-    """The vectors of texts that lie one behind the other; behind them some that nobody reads."""
-    starts, owner = batch.starts, batch.owner
-    assert starts is not None  # for the type checker: a packed batch has them
-    assert owner is not None
+    """Return the text embeddings of a packed batch; rows beyond its texts are undefined."""
+    starts, text_numbers = batch.starts, batch.text_numbers
+    assert starts is not None  # for the type checker; both tensors exist in a packed batch
+    assert text_numbers is not None
     if pooling == "mean":
         sums = torch.zeros(rows + 1, hidden.shape[1], dtype=torch.float32, device=hidden.device)
-        sums = sums.index_add(0, owner, hidden.float())[:rows]
+        sums = sums.index_add(0, text_numbers, hidden.float())[:rows]
         return sums / (starts[1 : rows + 1] - starts[:rows]).clamp(min=1)[:, None]
-    places = starts[:rows] if pooling == "first" else starts[1 : rows + 1] - 1
-    return hidden[places.long().clamp(max=hidden.shape[0] - 1)]
+    tokens = starts[:rows] if pooling == "first" else starts[1 : rows + 1] - 1
+    return hidden[tokens.long().clamp(max=hidden.shape[0] - 1)]
 
 
-def pooling_of(name: str, kind: str) -> str:
-    """What the encoder's own folder says, else what suits its kind."""
-    said = _said_pooling(name)
-    if said is not None:
-        return said
-    return "first" if kind in _FIRST else "last" if kind in _LAST else "mean"
+def default_pooling(name: str, architecture: str) -> str:
+    """Return the pooling method configured in the encoder's folder, or the usual one for its architecture."""
+    configured = _configured_pooling(name)
+    if configured is not None:
+        return configured
+    return "first" if architecture in _FIRST_TOKEN else "last" if architecture in _LAST_TOKEN else "mean"
 
 
-def _said_pooling(name: str) -> str | None:
-    """The pooling in a folder of sentence-transformers."""
+def _configured_pooling(name: str) -> str | None:
+    """Return the pooling method of a sentence-transformers model, or None if none is configured."""
     from transformers.utils import cached_file
 
-    found = cached_file(
+    path = cached_file(
         name,
         "1_Pooling/config.json",
         _raise_exceptions_for_gated_repo=False,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )
-    if found is None:
+    if path is None:
         return None
-    about = json.loads(Path(found).read_text(encoding="utf-8"))
-    modes = {"cls": "first", "mean": "mean", "lasttoken": "last"}
-    if about.get("pooling_mode") in modes:
-        return modes[about["pooling_mode"]]
-    for key, pooling in (
-        ("pooling_mode_mean_tokens", "mean"),
-        ("pooling_mode_cls_token", "first"),
-        ("pooling_mode_lasttoken", "last"),
-    ):
-        if about.get(key):
-            return pooling
-    return None
+    config = json.loads(Path(path).read_text(encoding="utf-8"))
+    if config.get("pooling_mode") in _SENTENCE_TRANSFORMERS_MODES:
+        return _SENTENCE_TRANSFORMERS_MODES[config["pooling_mode"]]
+    return next((pooling for flag, pooling in _SENTENCE_TRANSFORMERS_FLAGS.items() if config.get(flag)), None)

@@ -1,1 +1,1 @@
-"""Native rankers over the vectors of a fine-tuned encoder."""
+"""Native rankers that use TF-IDF features and the embeddings of an encoder, and their combination."""

@@ -1,55 +1,103 @@
-"""What training leaves behind, as native rankers: heads, and the likeness of labels' own texts."""
+"""Convert trained heads and the embeddings of label texts to native rankers."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from carya.core.matrices import Csr
 from carya.models.xr_linear.model import XRLinear
 from carya.transformer.inputs import LabelTexts
-from carya.transformer.rankers.rankers import head_ranker
-from carya.transformer.settings import TransformerParameters
+from carya.transformer.settings import TransformerSettings
 from carya.transformer.training.heads import Heads
 from carya.transformer.training.losses import TRANSFORMS
 from carya.trees.label_tree import LabelTree
+from carya.trees.layer import Layer, Weights
+from carya.trees.trained_tree import TrainedTree
+from carya.trees.transforms import Transform
+
+#: The weights of the nodes at a level, of shape (nodes, width), and their biases.
+LevelWeights = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+_MAX_SAMPLE = 512  # approximate number of texts from which the partition function is estimated
 
 
-def likened_ranker(settings: TransformerParameters, about: LabelTexts, vectors: NDArray[np.float32]) -> XRLinear:
-    """Labels ranked by the likeness of their texts; one without a text is like nothing."""
-    dense = np.zeros((about.n_labels, vectors.shape[1]), np.float32)
-    dense[about.columns] = vectors
-    return head_ranker(
-        [(dense, np.zeros(about.n_labels, np.float32))],
-        LabelTree.flat(about.n_labels),
-        transform="noop",
-        beam_width=settings.head_beam,
-        n_jobs=settings.n_jobs,
-    )
+def label_text_ranker(
+    settings: TransformerSettings, label_texts: LabelTexts, embeddings: NDArray[np.float32]
+) -> XRLinear:
+    """Return a ranker that scores labels by the cosine similarity of text and label text, or 0 without a label text."""
+    dense = np.zeros((label_texts.n_labels, embeddings.shape[1]), np.float32)
+    dense[label_texts.labels] = embeddings
+    biases = np.zeros(label_texts.n_labels, np.float32)
+    return _dense_ranker(settings, LabelTree.flat(label_texts.n_labels), [(dense, biases)], "noop")
 
 
-def trained_head(
-    settings: TransformerParameters,
+def head_ranker(
+    settings: TransformerSettings,
     heads: Heads,
     tree: LabelTree,
     level: int,
-    vectors: NDArray[np.float32],
+    embeddings: NDArray[np.float32],
     *,
-    everything: bool,
+    flat: bool,
 ) -> XRLinear:
-    """The trained heads as a ranker: of one layer if all nodes were trained at once, else with the levels above."""
-    chosen = [level] if everything else list(range(1, level + 1))
-    shape = LabelTree.flat(tree.level_sizes[level]) if everything else LabelTree(tree.parents[:level])
-    weights = [heads.level_weights(one) for one in chosen]
-    if settings.objective == "softmax":  # a score means something against the others' only: take off what they come to
-        some = vectors[:: max(1, len(vectors) // 512)]
-        for at, (dense, offsets) in enumerate(weights):
-            scores = some @ dense.T + offsets
-            highest = scores.max(1, keepdims=True)
-            weights[at] = (dense, offsets - float((highest[:, 0] + np.log(np.exp(scores - highest).sum(1))).mean()))
-    return head_ranker(
-        weights,
-        shape,
-        transform=TRANSFORMS[settings.objective],
-        beam_width=settings.head_beam,
+    """Return a ranker of the nodes at a level with the weights of the trained heads.
+
+    Parameters
+    ----------
+    embeddings : ndarray of float32
+        The embeddings of the training texts.
+    flat : bool
+        Whether the head of this level was trained on all nodes and ranks them without the other heads. Otherwise, the
+        heads of the levels above select its shortlist.
+    """
+    levels = [level] if flat else list(range(1, level + 1))
+    subtree = LabelTree.flat(tree.level_sizes[level]) if flat else LabelTree(tree.parents[:level])
+    weights = [heads.level_weights(number) for number in levels]
+    if settings.head_loss == "softmax":
+        weights = _normalize_softmax(weights, embeddings)
+    return _dense_ranker(settings, subtree, weights, TRANSFORMS[settings.head_loss])
+
+
+def _normalize_softmax(weights: list[LevelWeights], embeddings: NDArray[np.float32]) -> list[LevelWeights]:
+    """Subtract the mean log partition function from the biases.
+
+    The raw score of a node from a softmax head is meaningful only relative to the scores of the other nodes. After this
+    step, the sigmoid of the score approximates the softmax.
+    """
+    sample = embeddings[:: max(1, len(embeddings) // _MAX_SAMPLE)]
+    normalized = []
+    for dense, biases in weights:
+        scores = sample @ dense.T + biases
+        highest = scores.max(1, keepdims=True)
+        log_partition = highest[:, 0] + np.log(np.exp(scores - highest).sum(1))
+        normalized.append((dense, biases - float(log_partition.mean())))
+    return normalized
+
+
+def _dense_ranker(
+    settings: TransformerSettings, tree: LabelTree, weights: list[LevelWeights], transform: str
+) -> XRLinear:
+    """Return an XR-Linear model with the given weights and biases for dense features, one pair per tree level."""
+    layers = []
+    for level, (dense, biases) in enumerate(weights, 1):
+        order, chunks = tree.children(level)
+        no_weights = Csr.of(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), order.size)
+        layers.append(
+            Layer(
+                weights=Weights.pack(no_weights, chunks, "float32"),
+                dense=np.ascontiguousarray(dense[order]),
+                biases=np.ascontiguousarray(biases[order]),
+                chunks=chunks,
+                order=order,
+                transform=Transform.from_name(transform),
+            )
+        )
+    trained = TrainedTree(tree, layers, (0, weights[-1][0].shape[1]), 0.0)
+    return XRLinear.from_trained_tree(
+        trained,
+        transform=transform,
+        weight_dtype="float32",
+        beam_width=settings.head_beam_width,
         n_jobs=settings.n_jobs,
     )

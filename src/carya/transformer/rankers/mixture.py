@@ -1,8 +1,8 @@
-"""Rankers mixed by a small network: what all of them say of a label, and how common it is, weighed together.
+"""Combination of rankers with a small neural network that uses their scores and the label frequencies.
 
-A sum of scores counts each ranker alike for all labels. But neighbours know more of rare labels than heads do, and what
-one ranker alone suggests is worth less than what three agree on. So a ranker of pairs learns from dev texts, which
-nothing was trained on, what the scores mean together.
+In a weighted sum, a ranker has the same weight for all labels. However, nearest neighbors are better than heads for
+rare labels, and a label suggested by three rankers is more likely to be correct than a label suggested by only one. A
+reranker is therefore trained to order the candidates by the scores of all rankers, on held-out validation texts.
 """
 
 from __future__ import annotations
@@ -14,119 +14,132 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.core import lazy_sparse as sp
-from carya.ranking.candidates import Pool
+from carya.ranking.candidates import Candidates
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
 
-_LEAST = 1e-6  # a score as good as none
-_KINDS = ("", ".log", ".share", ".place")
+_MIN_SCORE = 1e-6  # lower bound for scores in logarithms and denominators
+_FEATURE_SUFFIXES = ("", ".log", ".relative", ".rank")
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A trained network, and what it knows of labels.
+    """Neural network that ranks the candidates of all rankers.
 
     Attributes
     ----------
     ranker : NeuralRanker
-    frequency : ndarray of float32
-        Of each label the logarithm of one more than its training texts.
+    log_frequency : ndarray of float32
+        log(1 + number of training texts) for each label.
     """
 
     ranker: NeuralRanker
-    frequency: NDArray[np.float32]
+    log_frequency: NDArray[np.float32]
 
     @classmethod
-    def learned(cls, said: Said, relevant: NDArray[np.float32], frequency: NDArray[np.float32], seed: int) -> Mixture:
-        """From what rankers say of texts that they were not trained on."""
-        return cls(_network(seed).fit(said.pairs(frequency), relevant), frequency)
+    def fit(
+        cls,
+        scores: CandidateScores,
+        relevance: NDArray[np.float32],
+        log_frequency: NDArray[np.float32],
+        *,
+        seed: int,
+    ) -> Mixture:
+        """Train the network on scores for texts that were not used to train the rankers."""
+        return cls(_network(seed).fit(scores.pairs(log_frequency), relevance), log_frequency)
 
-    def rank(self, said: Said, *, top_k: int) -> sp.csr_array:
-        """The best labels of every text, best first; scores are shares, which add up to 1 over all candidates."""
-        return ranked(said.pool, self.ranker.score(said.pairs(self.frequency)), top_k)
+    def rank(self, scores: CandidateScores, *, top_k: int) -> sp.csr_array:
+        """Return the best labels for each text, best first; the scores of all candidates for a text sum to 1."""
+        return rank_candidates(scores.candidates, self.ranker.score(scores.pairs(self.log_frequency)), top_k)
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """What rankers say of candidates.
+class CandidateScores:
+    """Scores of several rankers for the same candidates.
 
     Attributes
     ----------
-    pool : Pool
-        The candidates.
+    candidates : Candidates
     scores : dict of str to ndarray
-        For each ranker the score of every candidate.
+        The scores of all candidates, by ranker name.
     """
 
-    pool: Pool
+    candidates: Candidates
     scores: Mapping[str, NDArray[np.float32]]
 
-    def pairs(self, frequency: NDArray[np.float32]) -> Pairs:
-        """What a network sees of the candidates."""
+    def pairs(self, log_frequency: NDArray[np.float32]) -> Pairs:
+        """Return the network's input features; :func:`feature_names` describes the columns."""
         columns: list[NDArray[np.float32]] = []
         for scores in self.scores.values():
-            best = scores - self.pool.gaps(scores)
+            best = scores - self.candidates.gaps(scores)
             columns += [
                 scores,
-                np.log(np.maximum(scores, _LEAST)),
-                scores / np.maximum(best, _LEAST),
-                (1 / (1 + self.pool.ranks(scores))).astype(np.float32),
+                np.log(np.maximum(scores, _MIN_SCORE)),
+                scores / np.maximum(best, _MIN_SCORE),
+                (1 / (1 + self.candidates.ranks(scores))).astype(np.float32),
             ]
-        values = np.column_stack([*columns, frequency[self.pool.labels]]).astype(np.float32)
-        return Pairs(np.ascontiguousarray(values), feature_names(list(self.scores)), self.pool.offsets)
+        values = np.column_stack([*columns, log_frequency[self.candidates.labels]]).astype(np.float32)
+        return Pairs(np.ascontiguousarray(values), feature_names(list(self.scores)), self.candidates.offsets)
 
-    def relevant(self, truth: sp.csr_array) -> NDArray[np.float32]:
-        """Which candidates are right."""
-        return (self.pool.lookup(*keyed(truth)) > 0).astype(np.float32)
+    def relevance(self, truth: sp.csr_array) -> NDArray[np.float32]:
+        """Return 1 for each candidate that is a label of its text, and 0 for all others."""
+        return (self.candidates.lookup(*keys_and_scores(truth)) > 0).astype(np.float32)
 
 
 def feature_names(rankers: Sequence[str]) -> tuple[str, ...]:
-    """What a network sees of these rankers: the score, its logarithm, its share of the best, and the place."""
-    return (*(f"{name}{kind}" for name in rankers for kind in _KINDS), "frequency")
+    """Return the names of the network's features.
+
+    The features of each ranker are the score, its logarithm, the score relative to the best score for the text, and the
+    reciprocal rank. The last feature is the logarithm of the label's frequency.
+    """
+    return (*(f"{name}{suffix}" for name in rankers for suffix in _FEATURE_SUFFIXES), "frequency")
 
 
-def pool_of(found: Sequence[sp.csr_array]) -> Pool:
-    """All that rankers found for some texts."""
-    return Pool.of(np.concatenate([keyed(one)[0] for one in found]), *found[0].shape)
+def all_candidates(rankings: Sequence[sp.csr_array]) -> Candidates:
+    """Return the union of several rankings of the same texts."""
+    return Candidates.of(np.concatenate([keys_and_scores(S)[0] for S in rankings]), *rankings[0].shape)
 
 
-def keyed(found: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Row · labels + label of what was found, ascending, and the scores."""
-    rows = np.repeat(np.arange(found.shape[0], dtype=np.int64), np.diff(found.indptr))
-    keys = rows * found.shape[1] + found.indices
+def keys_and_scores(S: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the keys of a ranking's entries (row · n_labels + label) in ascending order, and their scores."""
+    rows = np.repeat(np.arange(S.shape[0], dtype=np.int64), np.diff(S.indptr))
+    keys = rows * S.shape[1] + S.indices
     order = np.argsort(keys)
-    return keys[order], found.data[order].astype(np.float32)
+    return keys[order], S.data[order].astype(np.float32)
 
 
-def crossed(said: Said, relevant: NDArray[np.float32], frequency: NDArray[np.float32], seed: int) -> sp.csr_array:
-    """What networks rank highest for texts that they were not learned from: each for one half, from the other."""
-    pairs, n_texts = said.pairs(frequency), said.pool.offsets.size - 1
-    half = np.random.default_rng([seed, 2]).permutation(n_texts) % 2
-    scores = np.zeros(len(pairs), np.float32)
-    for turn in range(2):
-        asked = half[said.pool.queries] == turn
-        network = _network(seed).fit(_some(pairs, ~asked, half != turn), relevant[~asked])
-        scores[asked] = network.score(_some(pairs, asked, half == turn))
-    return ranked(said.pool, scores, 5)
+def cross_validated_ranking(
+    scores: CandidateScores, relevance: NDArray[np.float32], log_frequency: NDArray[np.float32], *, seed: int
+) -> sp.csr_array:
+    """Return the five best labels for each text by twofold cross-validation: no network ranks its training texts."""
+    candidates, pairs = scores.candidates, scores.pairs(log_frequency)
+    fold = np.random.default_rng([seed, 2]).permutation(candidates.offsets.size - 1) % 2
+    values = np.zeros(len(pairs), np.float32)
+    for held_out_fold in range(2):
+        held_out = fold[candidates.queries] == held_out_fold
+        training_pairs = _select(pairs, ~held_out, fold != held_out_fold)
+        network = _network(seed).fit(training_pairs, relevance[~held_out])
+        values[held_out] = network.score(_select(pairs, held_out, fold == held_out_fold))
+    return rank_candidates(candidates, values, 5)
 
 
-def ranked(pool: Pool, scores: NDArray[np.float32], top_k: int) -> sp.csr_array:
-    """The candidates of every text with the highest scores, best first, with exp(score) shared out among them."""
-    raised = np.exp(pool.gaps(scores))
-    total = np.bincount(pool.queries, raised, minlength=pool.offsets.size - 1)
-    shares = (raised / total[pool.queries]).astype(np.float32)
-    order = np.lexsort((pool.labels, -shares, pool.queries))
-    sizes = np.diff(pool.offsets)
-    kept = order[np.arange(order.size) - np.repeat(pool.offsets[:-1], sizes) < top_k]
+def rank_candidates(candidates: Candidates, values: NDArray[np.float32], top_k: int) -> sp.csr_array:
+    """Return the best candidates for each text, best first; the scores are the softmax of the values."""
+    exponentials = np.exp(candidates.gaps(values))
+    totals = np.bincount(candidates.queries, exponentials, minlength=candidates.offsets.size - 1)
+    scores = (exponentials / totals[candidates.queries]).astype(np.float32)
+    order = np.lexsort((candidates.labels, -scores, candidates.queries))
+    sizes = np.diff(candidates.offsets)
+    kept = order[np.arange(order.size) - np.repeat(candidates.offsets[:-1], sizes) < top_k]
     indptr = np.concatenate([[0], np.cumsum(np.minimum(sizes, top_k))])
-    return sp.csr_array((shares[kept], pool.labels[kept], indptr), shape=(sizes.size, pool.n_labels))
+    return sp.csr_array((scores[kept], candidates.labels[kept], indptr), shape=(sizes.size, candidates.n_labels))
 
 
 def _network(seed: int) -> NeuralRanker:
-    return NeuralRanker(width=64, batch=32, seed=seed)
+    return NeuralRanker(hidden_units=64, batch_size=32, seed=seed)
 
 
-def _some(pairs: Pairs, kept: NDArray[np.bool_], texts: NDArray[np.bool_]) -> Pairs:
-    """The pairs of some texts."""
-    offsets = np.concatenate([[0], np.cumsum(np.diff(pairs.offsets)[texts])]).astype(np.int64)
-    return Pairs(pairs.values[kept], pairs.names, offsets)
+def _select(pairs: Pairs, selected: NDArray[np.bool_], queries: NDArray[np.bool_]) -> Pairs:
+    """Return the selected pairs; they must be exactly the pairs of the selected queries."""
+    offsets = np.concatenate([[0], np.cumsum(np.diff(pairs.offsets)[queries])]).astype(np.int64)
+    return Pairs(pairs.values[selected], pairs.names, offsets)

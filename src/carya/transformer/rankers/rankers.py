@@ -1,6 +1,8 @@
-"""The rankers of a transformer model, all of them native: its heads on the encoder's vectors, a linear ranker on TF-IDF
-and vectors side by side, one on TF-IDF alone, votes of texts with near vectors, and labels whose own texts have near
-vectors. What they find is mixed as dev texts say.
+"""Rankers of a transformer model and their combination.
+
+All rankers are native: the heads on the encoder's embeddings, a linear ranker on TF-IDF features and embeddings, a
+linear ranker on TF-IDF features alone, the votes of the training texts with the nearest embeddings, and the similarity
+to label texts. The combination is learned from validation texts.
 """
 
 from __future__ import annotations
@@ -12,231 +14,235 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carya import _core, metrics
+from carya import metrics
 from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr
 from carya.errors import InputError
-from carya.models.ensemble.combine import combine_rankings, ranking_of
+from carya.models.ensemble.combine import combine_rankings, matrix_to_native
 from carya.models.ensemble.weights import best_weights
-from carya.models.neighbors.model import NearestNeighbours
+from carya.models.neighbors.model import NearestNeighbors
 from carya.models.xr_linear.model import XRLinear
-from carya.transformer.rankers.mixture import Mixture, Said, crossed, keyed, pool_of
-from carya.trees.label_tree import LabelTree
-from carya.trees.layer import Layer, Weights
-from carya.trees.trained_tree import Learned
-from carya.trees.transforms import Transform
+from carya.transformer.rankers.mixture import (
+    CandidateScores,
+    Mixture,
+    all_candidates,
+    cross_validated_ranking,
+    keys_and_scores,
+)
 
-#: The rankers by name.
-NAMES = ("head", "concatenated", "linear", "neighbours", "label_texts")
-#: What a ranker is.
-Model = XRLinear | NearestNeighbours
-_SHARPNESS = 7.0  # of the votes of neighbours; chosen on dev texts of debian-deps and tibkat-en
-_POOL = 50  # labels that each ranker suggests
-_CANDIDATES = 30  # of each ranker, if a network mixes them
-_FEW_TEXTS, _MANY_TEXTS = 500, 20_000  # fewer are too few to learn a mixture from, more teach nothing new
-_BLOCK = 8192  # texts whose candidates are in memory at once
+#: Names of the rankers.
+RANKER_NAMES = ("head", "concatenated", "linear", "neighbors", "label_texts")
+RankerModel = XRLinear | NearestNeighbors
+
+_SHARPNESS = 7.0  # sharpness of the neighbors' votes, chosen on validation texts from debian-deps and tibkat-en
+_POOL_SIZE = 50  # number of labels per ranker in a weighted sum
+_N_CANDIDATES = 30  # number of labels per ranker in a learned mixture
+_MIN_MIXTURE_TEXTS = 500  # a mixture learned from fewer texts is unreliable
+_MAX_MIXTURE_TEXTS = 20_000  # more texts do not improve a mixture
+_BLOCK_ROWS = 8192  # number of texts whose candidates are kept in memory at the same time
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
-    """What rankers see of some texts: TF-IDF and vectors; side by side with TF-IDF, vectors have length `weight`."""
+class RankerInputs:
+    """Features of texts, used as input to the rankers.
 
-    sparse: sp.csr_array
-    vectors: NDArray[np.float32]
-    weight: float
+    Attributes
+    ----------
+    tfidf : csr_array
+    embeddings : ndarray of float32
+    embedding_weight : float
+        The norm of the embeddings when they are concatenated with TF-IDF features.
+    """
 
-    def of(self, name: str) -> Any:
-        """What the ranker of that name takes."""
-        if name == "concatenated":
-            return self.sparse, self.vectors * np.float32(self.weight)
-        return self.sparse if name == "linear" else self.vectors
+    tfidf: sp.csr_array
+    embeddings: NDArray[np.float32]
+    embedding_weight: float
+
+    def of(self, ranker: str) -> Any:
+        """Return the input for the ranker with the given name."""
+        if ranker == "concatenated":
+            return self.tfidf, self.embeddings * np.float32(self.embedding_weight)
+        return self.tfidf if ranker == "linear" else self.embeddings
 
     @property
     def rows(self) -> int:
-        """How many texts."""
-        return len(self.vectors)
+        """The number of texts."""
+        return len(self.embeddings)
 
-    def take(self, rows: slice | NDArray[np.int64]) -> Inputs:
-        """Of some texts."""
-        return replace(self, sparse=self.sparse[rows], vectors=self.vectors[rows])
+    def select(self, rows: slice | NDArray[np.int64]) -> RankerInputs:
+        """Return the features of the selected texts."""
+        return replace(self, tfidf=self.tfidf[rows], embeddings=self.embeddings[rows])
 
 
 @dataclass(frozen=True, eq=False)
-class Rankers:
-    """Rankers and how much each counts.
+class CombinedRankers:
+    """Rankers combined by a weighted sum or a learned mixture.
 
     Attributes
     ----------
     models : dict of str to model
+        The rankers by name.
     weights : dict of str to float
-        Of the same names; they add up to 1.
+        The weights of the rankers in a weighted sum, which add up to 1.
     mixture : Mixture or None
-        What mixes them instead of a sum with these weights.
+        The network that combines the rankers instead of a weighted sum.
     """
 
-    models: Mapping[str, Model]
+    models: Mapping[str, RankerModel]
     weights: Mapping[str, float]
     mixture: Mixture | None = None
 
+    @classmethod
+    def with_equal_weights(cls, models: Mapping[str, RankerModel]) -> CombinedRankers:
+        """Combine the rankers with equal weights, for training without validation texts."""
+        summed = _summed_rankers(models)
+        return cls(models, dict.fromkeys(models, 0.0) | dict.fromkeys(summed, 1 / len(summed)))
+
     @property
     def n_labels(self) -> int:
-        """How many labels they rank."""
+        """The number of labels."""
         return int(next(iter(self.models.values())).n_labels_)
 
     def predict(
-        self, inputs: Inputs, *, top_k: int, beam_width: int | None = None, using: str | None = None, threads: int
+        self, inputs: RankerInputs, *, top_k: int, beam_width: int | None = None, using: str | None = None, threads: int
     ) -> sp.csr_array:
-        """Scores of the best labels of every text, by all rankers together or by one."""
+        """Return the scores of the best labels for each text, from all rankers or from the ranker `using`."""
         if using is not None:
             if using not in self.models:
-                raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}")
-            return self._ask(using, inputs, top_k, beam_width)
+                raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}.")
+            return self._predict_one(using, inputs, top_k, beam_width)
         if inputs.rows == 0:
             return sp.csr_array((0, self.n_labels), dtype=np.float32)
         if self.mixture is not None:
-            parts = []
-            for first in range(0, inputs.rows, _BLOCK):
-                block = inputs.take(slice(first, first + _BLOCK))
-                said = self.said(
-                    block, [self._ask(name, block, max(top_k, _CANDIDATES), beam_width) for name in self.models]
-                )
-                parts.append(self.mixture.rank(said, top_k=top_k))
-            return sp.csr_array(sp.vstack(parts, format="csr")) if len(parts) > 1 else parts[0]
+            return self._predict_mixture(self.mixture, inputs, top_k, beam_width)
         names = [name for name in self.models if self.weights[name] > 0]
         if len(names) == 1:
-            return self._ask(names[0], inputs, top_k, beam_width)
-        found = [ranking_of(self._ask(name, inputs, max(top_k, _POOL), beam_width)) for name in names]
+            return self._predict_one(names[0], inputs, top_k, beam_width)
+        rankings = [
+            matrix_to_native(self._predict_one(name, inputs, max(top_k, _POOL_SIZE), beam_width)) for name in names
+        ]
         weights = np.array([self.weights[name] for name in names], np.float32)
-        indptr, labels, scores = combine_rankings(found, combine="mean", weights=weights, top_k=top_k, threads=threads)
+        indptr, labels, scores = combine_rankings(
+            rankings, combine="mean", weights=weights, top_k=top_k, threads=threads
+        )
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels))
 
-    def said(self, inputs: Inputs, found: Sequence[sp.csr_array]) -> Said:
-        """What every ranker says of all that they found."""
-        pool = pool_of(found)
-        wanted = pool.matrix().to_scipy()
+    def score_candidates(self, inputs: RankerInputs, rankings: Sequence[sp.csr_array]) -> CandidateScores:
+        """Return the scores from all rankers for the union of their rankings."""
+        candidates = all_candidates(rankings)
+        pattern = candidates.matrix().to_scipy()
         scores = {}
-        for (name, model), own in zip(self.models.items(), found, strict=True):
+        for (name, model), ranking in zip(self.models.items(), rankings, strict=True):
             if isinstance(model, XRLinear):
-                scores[name] = model.predict_selected(inputs.of(name), wanted).data
-            else:  # what nobody near votes for has no votes
-                scores[name] = pool.lookup(*keyed(own))
-        return Said(pool, scores)
+                scores[name] = model.predict_selected(inputs.of(name), pattern).data
+            else:  # a label outside the ranking has no votes from neighbors, so its score is 0
+                scores[name] = candidates.lookup(*keys_and_scores(ranking))
+        return CandidateScores(candidates, scores)
 
-    def _ask(self, name: str, inputs: Inputs, top_k: int, beam_width: int | None) -> sp.csr_array:
-        about = {} if name == "neighbours" else {"beam_width": beam_width}
-        return self.models[name].predict(inputs.of(name), top_k=top_k, **about)
+    def _predict_one(self, name: str, inputs: RankerInputs, top_k: int, beam_width: int | None) -> sp.csr_array:
+        options = {} if name == "neighbors" else {"beam_width": beam_width}  # the neighbor search has no beam
+        return self.models[name].predict(inputs.of(name), top_k=top_k, **options)
+
+    def _predict_mixture(
+        self, mixture: Mixture, inputs: RankerInputs, top_k: int, beam_width: int | None
+    ) -> sp.csr_array:
+        parts = []
+        for begin in range(0, inputs.rows, _BLOCK_ROWS):
+            block = inputs.select(slice(begin, begin + _BLOCK_ROWS))
+            rankings = [self._predict_one(name, block, max(top_k, _N_CANDIDATES), beam_width) for name in self.models]
+            parts.append(mixture.rank(self.score_candidates(block, rankings), top_k=top_k))
+        return sp.csr_array(sp.vstack(parts, format="csr")) if len(parts) > 1 else parts[0]
 
 
-def mixed(
-    models: Mapping[str, Model],
-    inputs: Inputs,
-    truth: sp.csr_array,
-    frequency: NDArray[np.float32],
-    *,
-    how: str,
-    seed: int,
-    threads: int,
-) -> tuple[Rankers, dict[str, dict[str, float]]]:
-    """Rankers mixed as ranks texts best that they were not trained on, and how good each and the mixture is.
+@dataclass(frozen=True)
+class RankerCombiner:
+    """Selection of the best combination of rankers on validation texts.
 
-    Parameters
+    Attributes
     ----------
-    frequency : array
-        As :class:`Mixture` has it.
-    how : {"auto", "learned", "weights"}
-        A network that is learned, or weights; auto is what ranks texts better that it was not learned from. Weights
-        too if the texts have nothing to learn from.
+    method : {"auto", "learned", "weights"}
+        A learned mixture, a weighted sum, or (auto) the one that ranks better in cross-validation. A weighted sum is
+        also used if no ranker finds a correct label, because a mixture cannot be learned in this case.
+    seed, threads : int
     """
-    found = {name: model.predict(inputs.of(name), top_k=_POOL) for name, model in models.items()}
-    summed = _summed(models)
-    weights = best_weights([ranking_of(found[name]) for name in summed], truth, combine="mean", threads=threads)
-    by_name = dict.fromkeys(models, 0.0) | dict(zip(summed, (weights / weights.sum()).tolist(), strict=True))
-    rankers = Rankers(models, by_name)
-    reports = {name: report(truth, one) for name, one in found.items()}
-    reports["mixed"] = report(truth, rankers.predict(inputs, top_k=5, threads=threads))
-    if how == "weights" or (how == "auto" and truth.shape[0] < _FEW_TEXTS):
-        return rankers, reports
-    some = np.sort(np.random.default_rng([seed, 3]).permutation(truth.shape[0])[:_MANY_TEXTS])
-    said = rankers.said(inputs.take(some), [_best(one, _CANDIDATES)[some] for one in found.values()])
-    relevant = said.relevant(truth[some])
-    try:
-        tried = report(truth[some], crossed(said, relevant, frequency, seed))
-        mixture = Mixture.learned(said, relevant, frequency, seed)
-    except InputError:  # nothing right was found for them: there is nothing to learn
-        return rankers, reports
-    if how == "auto":
-        summed_up = report(truth[some], rankers.predict(inputs.take(some), top_k=5, threads=threads))
-        if sum(tried.values()) <= sum(summed_up.values()):
-            return rankers, reports
-    return replace(rankers, mixture=mixture), reports | {"mixed": tried}
 
+    method: str
+    seed: int
+    threads: int
 
-def _summed(models: Mapping[str, Model]) -> list[str]:
-    """Rankers that have a weight: all but the texts of labels, of which the head has its part already."""
-    return [name for name in models if name != "label_texts"]
+    def combine(
+        self,
+        models: Mapping[str, RankerModel],
+        inputs: RankerInputs,
+        truth: sp.csr_array,
+        log_frequency: NDArray[np.float32],
+    ) -> tuple[CombinedRankers, dict[str, dict[str, float]]]:
+        """Combine rankers; also return P@k for each ranker and, as ``mixture``, for their combination.
 
-
-def _best(found: sp.csr_array, count: int) -> sp.csr_array:
-    """The first of every row, which are the best."""
-    sizes = np.diff(found.indptr)
-    kept = np.arange(found.indices.size) - np.repeat(found.indptr[:-1], sizes) < count
-    indptr = np.concatenate([[0], np.cumsum(np.minimum(sizes, count))])
-    return sp.csr_array((found.data[kept], found.indices[kept], indptr), shape=found.shape)
-
-
-def alike(models: Mapping[str, Model]) -> Rankers:
-    """Rankers that count equally, when no texts can tell."""
-    summed = _summed(models)
-    return Rankers(models, dict.fromkeys(models, 0.0) | dict.fromkeys(summed, 1 / len(summed)))
-
-
-def by_neighbours(vectors: NDArray[np.float32], labels: Csr, *, neighbours: int, n_jobs: int) -> NearestNeighbours:
-    """Votes of the texts with the nearest vectors for their labels."""
-    votes = NearestNeighbours(
-        over="rows", ranker=None, search="exact", neighbours=neighbours, sharpness=_SHARPNESS, n_jobs=n_jobs
-    )
-    return votes.fit(vectors, labels.to_scipy())
-
-
-def head_ranker(
-    weights: list[tuple[NDArray[np.float32], NDArray[np.float32]]],
-    tree: LabelTree,
-    *,
-    transform: str,
-    beam_width: int,
-    n_jobs: int,
-) -> XRLinear:
-    """Heads as a model of their own.
-
-    Parameters
-    ----------
-    weights : for each level of the tree the weights, nodes x width, and the biases
-    """
-    layers = []
-    for level, (dense, offsets) in enumerate(weights, 1):
-        order, chunks = tree.children(level)
-        nothing = Csr.of(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), order.size)
-        layers.append(
-            Layer(
-                weights=Weights.pack(nothing, chunks, "float32"),
-                dense=np.ascontiguousarray(dense[order]),
-                offsets=np.ascontiguousarray(offsets[order]),
-                chunks=chunks,
-                order=order,
-                transform=Transform.named(transform),
-            )
+        Parameters
+        ----------
+        models : dict of str to model
+        inputs : RankerInputs
+            Features of validation texts that were not used to train the rankers.
+        truth : csr_array
+            Labels of the validation texts.
+        log_frequency : ndarray of float32
+            log(1 + number of training texts) for each label.
+        """
+        rankings = {name: model.predict(inputs.of(name), top_k=_POOL_SIZE) for name, model in models.items()}
+        summed = CombinedRankers(models, self._weights(rankings, truth))
+        reports = {name: precisions(truth, S) for name, S in rankings.items()}
+        reports["mixture"] = precisions(truth, summed.predict(inputs, top_k=5, threads=self.threads))
+        if self.method == "weights" or (self.method == "auto" and truth.shape[0] < _MIN_MIXTURE_TEXTS):
+            return summed, reports
+        order = np.random.default_rng([self.seed, 3]).permutation(truth.shape[0])
+        rows = np.sort(order[:_MAX_MIXTURE_TEXTS])
+        scores = summed.score_candidates(
+            inputs.select(rows), [_first_columns(S, _N_CANDIDATES)[rows] for S in rankings.values()]
         )
-    learned = Learned(tree, layers, (0, weights[-1][0].shape[1]), 0.0)
-    return XRLinear.from_learned(
-        learned, transform=transform, precision="float32", beam_width=beam_width, n_jobs=n_jobs
+        relevance = scores.relevance(truth[rows])
+        try:
+            cross_validated = cross_validated_ranking(scores, relevance, log_frequency, seed=self.seed)
+            mixture = Mixture.fit(scores, relevance, log_frequency, seed=self.seed)
+        except InputError:  # raised if no candidate is correct, because a mixture cannot be learned
+            return summed, reports
+        report = precisions(truth[rows], cross_validated)
+        if self.method == "auto":
+            summed_ranking = summed.predict(inputs.select(rows), top_k=5, threads=self.threads)
+            if sum(report.values()) <= sum(precisions(truth[rows], summed_ranking).values()):
+                return summed, reports
+        return replace(summed, mixture=mixture), reports | {"mixture": report}
+
+    def _weights(self, rankings: Mapping[str, sp.csr_array], truth: sp.csr_array) -> dict[str, float]:
+        """Return the best weights for a weighted sum, by ranker name."""
+        names = _summed_rankers(rankings)
+        native = [matrix_to_native(rankings[name]) for name in names]
+        weights = best_weights(native, truth, combine="mean", threads=self.threads)
+        by_name = dict(zip(names, (weights / weights.sum()).tolist(), strict=True))
+        return dict.fromkeys(rankings, 0.0) | by_name
+
+
+def neighbor_ranker(embeddings: NDArray[np.float32], labels: Csr, *, n_neighbors: int, n_jobs: int) -> NearestNeighbors:
+    """Train a ranker in which the training texts with the nearest embeddings vote for their labels."""
+    ranker = NearestNeighbors(
+        over="rows", ranker=None, search="exact", n_neighbors=n_neighbors, sharpness=_SHARPNESS, n_jobs=n_jobs
     )
+    return ranker.fit(embeddings, labels.to_scipy())
 
 
-def report(truth: sp.csr_array, S: sp.csr_array) -> dict[str, float]:
-    """P@1, P@3 and P@5."""
+def precisions(truth: sp.csr_array, S: sp.csr_array) -> dict[str, float]:
+    """Return P@1, P@3 and P@5."""
     return {name: value for name, value in metrics.report(truth, S, k=(1, 3, 5)).items() if name.startswith("P@")}
 
 
-def threads_of(n_jobs: int) -> int:
-    """How many threads that is."""
-    return _core.thread_count(n_jobs)
+def _summed_rankers(names: Mapping[str, Any]) -> list[str]:
+    """Return the rankers in a weighted sum: all except label_texts, which is already included in the head's scores."""
+    return [name for name in names if name != "label_texts"]
+
+
+def _first_columns(S: sp.csr_array, count: int) -> sp.csr_array:
+    """Return the first `count` entries of each row, which are the best ones."""
+    sizes = np.diff(S.indptr)
+    kept = np.arange(S.indices.size) - np.repeat(S.indptr[:-1], sizes) < count
+    indptr = np.concatenate([[0], np.cumsum(np.minimum(sizes, count))])
+    return sp.csr_array((S.data[kept], S.indices[kept], indptr), shape=S.shape)

@@ -1,9 +1,8 @@
-"""Training that survives a kill: all of its state in one file of safetensors, exchanged in one step."""
+"""Checkpoints: the complete state of a training run in one safetensors file, which is replaced atomically."""
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 
+from carya.core.atomic import atomic_file
 from carya.errors import ModelFormatError, SaveError
 
 _FILE = "training.safetensors"
@@ -18,55 +18,61 @@ _FILE = "training.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """A folder for the state of one training.
+    """Folder with the latest checkpoint of one training run.
 
     Attributes
     ----------
     folder : Path
-    about : dict
-        What the training is: data, parameters. A state of another training is refused.
+    run : dict
+        The data and parameters that identify the run. Checkpoints from other runs are rejected.
     """
 
     folder: Path
-    about: Mapping[str, Any]
+    run: Mapping[str, Any]
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / _FILE
 
     def write(self, tensors: Mapping[str, torch.Tensor], progress: Mapping[str, Any]) -> None:
-        """Replace the state."""
+        """Write a checkpoint, replacing the previous one."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        notes = {"about": json.dumps(self.about, sort_keys=True), "progress": json.dumps(progress)}
-        beside = self.folder / f".{_FILE}.{secrets.token_hex(8)}"
+        metadata = {"run": json.dumps(self.run, sort_keys=True), "progress": json.dumps(progress)}
+        content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            save_file({name: one.detach().cpu().contiguous() for name, one in tensors.items()}, beside, notes)
-            beside.replace(self.folder / _FILE)
-        except OSError as error:
-            raise SaveError(f"{self.folder}: {error.strerror or error}") from error
-        finally:
-            beside.unlink(missing_ok=True)
+            with atomic_file(self._path) as stream:
+                save_file(content, stream.name, metadata)
+        except (OSError, SafetensorError) as error:
+            raise SaveError(
+                f"The checkpoint cannot be written to {self.folder}: {getattr(error, 'strerror', None) or error}"
+            ) from error
 
     def read(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
-        """The last state, or None if there is none; ModelFormatError if it is damaged or another training's."""
+        """Return the tensors and the progress stored in the checkpoint, or None if there is no checkpoint.
+
+        Raises
+        ------
+        ModelFormatError
+            If the checkpoint is damaged or belongs to a different run.
+        """
         from safetensors import SafetensorError, safe_open
 
-        path = self.folder / _FILE
-        if not path.exists():
+        if not self._path.exists():
             return None
         try:
-            with safe_open(path, "pt") as file:
-                notes = file.metadata() or {}
-                about, progress = json.loads(notes["about"]), json.loads(notes["progress"])
+            with safe_open(self._path, "pt") as file:
+                metadata = file.metadata() or {}
+                run, progress = json.loads(metadata["run"]), json.loads(metadata["progress"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, KeyError, ValueError, OSError) as error:
-            raise ModelFormatError(f"{path} is damaged: {error}; remove it to begin anew") from None
-        if about != json.loads(json.dumps(self.about)):
-            other = sorted(key for key in {*about, *self.about} if about.get(key) != self.about.get(key))
+            raise ModelFormatError(f"{self._path} is damaged: {error}. Remove it to restart training.") from None
+        current = json.loads(json.dumps(self.run))
+        if run != current:
+            different = sorted(name for name in {*run, *current} if run.get(name) != current.get(name))
             raise ModelFormatError(
-                f"{path} belongs to another training ({', '.join(map(str, other))} differ): "
-                "remove it, or give another folder"
+                f"{self._path} belongs to a training run with different {', '.join(different)}. Remove it or use a "
+                "different folder."
             )
         return tensors, progress
-
-    def clear(self) -> None:
-        """Remove the state: training is done."""
-        (self.folder / _FILE).unlink(missing_ok=True)

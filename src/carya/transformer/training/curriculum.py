@@ -1,4 +1,4 @@
-"""The stages of training: from few clusters and short texts to all labels and whole ones."""
+"""Training curriculum: stages that progress from a few clusters and short texts to all labels and full texts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from dataclasses import dataclass
 
 from carya.errors import ParameterError
 
+_MIN_LENGTH = 32  # tokens
+
 
 @dataclass(frozen=True)
 class Stage:
-    """One level's turn.
+    """Training stage for one tree level.
 
     Attributes
     ----------
     level : int
-        Of the tree, 1 … D.
+        The tree level, from 1 to D.
     epochs : int
     max_length : int
-        The most tokens of a text.
+        Maximum number of tokens per text.
     """
 
     level: int
@@ -26,26 +28,40 @@ class Stage:
     max_length: int
 
 
-def stages(levels: Sequence[int], epochs: int | Sequence[int], max_length: int, *, shorter_first: bool) -> list[Stage]:
-    """A stage for each level; if `shorter_first`, texts are half as long at every level above the last, down to 32.
+def plan_stages(
+    levels: Sequence[int], epochs: int | Sequence[int], max_length: int, *, progressive_length: bool
+) -> list[Stage]:
+    """Return one stage for each level with a nonzero number of epochs.
 
-    >>> for stage in stages([1, 2, 3], (1, 2, 10), 128, shorter_first=True):
+    Parameters
+    ----------
+    levels : sequence of int
+        Tree levels, from coarse to fine.
+    epochs : int or sequence of int
+        Number of epochs for all levels, or for each of the last levels; the first number also applies to the levels
+        above them.
+    max_length : int
+    progressive_length : bool
+        Whether to halve the maximum text length at each level above the last, down to 32 tokens.
+
+    Examples
+    --------
+    >>> for stage in plan_stages([1, 2, 3], (1, 2, 10), 128, progressive_length=True):
     ...     print(stage)
     Stage(level=1, epochs=1, max_length=32)
     Stage(level=2, epochs=2, max_length=64)
     Stage(level=3, epochs=10, max_length=128)
-    >>> stages([2], 5, 64, shorter_first=True)
+    >>> plan_stages([2], 5, 64, progressive_length=True)
     [Stage(level=2, epochs=5, max_length=64)]
     """
-    each = [epochs] * len(levels) if isinstance(epochs, int) else list(epochs)
-    if len(each) > len(levels):
-        each = each[-len(levels) :]  # a small data set has fewer levels than one thought of
-    each = [each[0]] * (len(levels) - len(each)) + each
-    if not any(each):
-        raise ParameterError(f"epochs must be above 0 for at least one level, got {epochs!r}")
-    made = []
-    for place, (level, count) in enumerate(zip(levels, each, strict=True)):
-        halved = max_length >> (len(levels) - 1 - place) if shorter_first else max_length
+    counts = list(epochs) if isinstance(epochs, Sequence) else [epochs] * len(levels)
+    counts = counts[-len(levels) :]  # small trees have fewer levels
+    counts = [counts[0]] * (len(levels) - len(counts)) + counts
+    if not any(counts):
+        raise ParameterError(f"epochs must be greater than 0 for at least one level, got {epochs!r}.")
+    stages = []
+    for index, (level, count) in enumerate(zip(levels, counts, strict=True)):
+        halved = max_length >> (len(levels) - 1 - index) if progressive_length else max_length
         if count:
-            made.append(Stage(level, count, min(max_length, max(32, halved))))
-    return made
+            stages.append(Stage(level, count, min(max_length, max(_MIN_LENGTH, halved))))
+    return stages

@@ -1,7 +1,8 @@
-"""Several processes, each with a GPU of its own, train as one: every one takes its share of the batches.
+"""Data-parallel training: several processes, each with its own GPU, train on different batches.
 
-Processes that ``torchrun`` starts all run the same script on the same data. They draw the same order of batches, take
-every n-th, and add up their gradients before a step; so n processes do what one does that accumulates n batches.
+Processes started by ``torchrun`` run the same script on the same data. They shuffle the batches identically, each
+process takes every n-th batch, and the gradients are averaged before each optimizer step. The result of n processes is
+therefore the same as that of one process that accumulates the gradients of n batches.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from torch import distributed
 T = TypeVar("T")
 
 
-def join() -> None:
-    """Meet the others, if ``torchrun`` started this process as one of several."""
+def join_process_group() -> None:
+    """Connect to the other processes if ``torchrun`` started more than one."""
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if several and distributed.is_available() and not distributed.is_initialized():
         distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 
 
-def place() -> tuple[int, int]:
-    """The number of this process, and how many there are."""
+def rank_and_world_size() -> tuple[int, int]:
+    """Return the rank of this process and the number of processes."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return 0, 1
 
 
-def own_device() -> torch.device:
-    """The GPU of this process, or the CPU."""
+def local_device() -> torch.device:
+    """Return the GPU assigned to this process, or the CPU if there is no GPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
@@ -39,21 +40,22 @@ def own_device() -> torch.device:
     return device
 
 
-def share(items: Sequence[T]) -> list[T]:
-    """What this process takes; all take as many, the first items once more if there are not enough."""
-    number, count = place()
-    missing = -len(items) % count
-    return [*items, *items[:missing]][number::count]
+def shard(items: Sequence[T]) -> list[T]:
+    """Return the items for this process; the first items are repeated so that all processes have the same number."""
+    rank, world_size = rank_and_world_size()
+    missing = -len(items) % world_size
+    return [*items, *items[:missing]][rank::world_size]
 
 
-def average(parameters: Iterable[torch.Tensor]) -> None:
-    """Make every process's gradients the mean of all."""
-    _, count = place()
-    if count == 1:
+def average_gradients(parameters: Iterable[torch.Tensor]) -> None:
+    """Replace the gradients in each process with the mean over all processes."""
+    _, world_size = rank_and_world_size()
+    if world_size == 1:
         return
-    gradients = [one.grad for one in parameters if one.grad is not None]
-    flat = torch.cat([one.reshape(-1) for one in gradients])
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
     distributed.all_reduce(flat)
-    flat /= count
-    for one, mean in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
-        one.copy_(mean.view_as(one))
+    flat /= world_size
+    means = flat.split([gradient.numel() for gradient in gradients])
+    for gradient, mean in zip(gradients, means, strict=True):
+        gradient.copy_(mean.view_as(gradient))

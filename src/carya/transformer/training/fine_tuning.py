@@ -1,4 +1,4 @@
-"""From texts and a label tree to a fine-tuned encoder with heads."""
+"""Fine-tune an encoder with heads for the levels of a label tree, or use it without fine-tuning."""
 
 from __future__ import annotations
 
@@ -6,197 +6,180 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carya import matching
+from carya.core.atomic import atomic_file
 from carya.core.matrices import Csr
 from carya.core.progress import Progress
 from carya.errors import InputError
+from carya.matching import level_targets
 from carya.models.xr_linear.model import XRLinear
 from carya.transformer.encoder.encoder import Encoder
 from carya.transformer.encoder.tokens import Tokens
-from carya.transformer.inputs import LabelTexts
-from carya.transformer.rankers.head_ranker import likened_ranker, trained_head
-from carya.transformer.settings import TransformerParameters
+from carya.transformer.inputs import TrainingRun
+from carya.transformer.rankers.head_ranker import head_ranker, label_text_ranker
+from carya.transformer.settings import TransformerSettings
 from carya.transformer.training import distributed
 from carya.transformer.training.checkpoints import Checkpoints
-from carya.transformer.training.curriculum import stages
-from carya.transformer.training.examples import Account, Examples, Settings
-from carya.transformer.training.heads import Heads, Targets
-from carya.transformer.training.trainer import Training
+from carya.transformer.training.curriculum import plan_stages
+from carya.transformer.training.examples import Examples
+from carya.transformer.training.heads import Heads
+from carya.transformer.training.trainer import Trainer, TrainingHistory
 from carya.trees.label_tree import LabelTree
+
+_MIN_BIAS = (
+    -10
+)  # lower bound for initial biases, because nodes without texts have extremely low biases in linear rankers
 
 
 @dataclass(frozen=True, eq=False)
 class Matcher:
-    """A trained encoder, and its heads as a ranker.
+    """An encoder and the rankers that result from training it.
 
     Attributes
     ----------
     encoder : Encoder
-    head : XRLinear
-        Ranks the nodes of the last trained level by the encoder's vectors.
-    vectors : ndarray of float32
-        Of the training texts.
-    account : Account
-    about : XRLinear or None
-        Ranks labels by the cosine of their texts' vectors.
+    embeddings : ndarray of float32
+        The embeddings of the training texts.
+    head : XRLinear or None
+        The ranker of the nodes at the last trained level; None if the encoder was not fine-tuned.
+    label_texts : XRLinear or None
+        The ranker that scores labels by the cosine similarity of text and label text.
+    history : TrainingHistory
     """
 
     encoder: Encoder
-    head: XRLinear | None
-    vectors: NDArray[np.float32]
-    account: Account = field(default_factory=Account)
-    about: XRLinear | None = None
+    embeddings: NDArray[np.float32]
+    head: XRLinear | None = None
+    label_texts: XRLinear | None = None
+    history: TrainingHistory = field(default_factory=TrainingHistory)
 
 
-def device_of(name: str) -> torch.device:
-    """The device of that name; auto is the GPU, if there is one."""
+def fine_tune(settings: TransformerSettings, run: TrainingRun, tree: LabelTree, levels: Sequence[int]) -> Matcher:
+    """Fine-tune an encoder with heads at several tree levels, from coarse to fine."""
+    distributed.join_process_group()
+    torch.manual_seed(settings.seed)
+    encoder = load_encoder(settings)
+    max_length, label_texts = settings.max_length, run.data.label_texts
+    with run.progress.stage("tokenize") as report:
+        tokens = Tokens.of(run.data.texts, encoder.tokenizer, max_length=max_length, report=report)
+    training_tokens, training_labels = tokens, run.data.labels
+    label_tokens = None
+    if label_texts is not None:
+        label_tokens = Tokens.of(label_texts.texts, encoder.tokenizer, max_length=max_length)
+        if settings.label_text_repeats:
+            training_tokens = tokens.append(*[label_tokens] * settings.label_text_repeats)
+            training_labels = _append_rows(training_labels, label_texts.targets(settings.label_text_repeats))
+    examples = Examples.of(training_tokens, training_labels, tree, cost_sensitive=settings.cost_sensitive)
+    validation = None
+    if run.data.validation is not None and settings.patience is not None:
+        validation_tokens = Tokens.of(run.data.validation.texts, encoder.tokenizer, max_length=max_length)
+        validation = Examples.of(validation_tokens, run.data.validation.labels, tree)
+    heads = Heads(tree.parents, encoder.width, dropout=settings.head_dropout).to(encoder.device)
+    stages = plan_stages(levels, settings.epochs, max_length, progressive_length=settings.progressive_length)
+
+    def initialize(level: int) -> None:
+        counts = np.bincount(examples.targets[level - 1].nodes, minlength=tree.level_sizes[level])
+        from_parents = settings.bootstrap != "random" and any(stage.level == level - 1 for stage in stages)
+        heads.initialize(
+            level,
+            tree.parents[level - 1] if from_parents else None,
+            counts / max(1, run.data.labels.rows),
+            log_odds=settings.head_loss in ("bce", "softmax"),
+        )
+        if settings.bootstrap == "linear":
+            embeddings = encoder.encode(training_tokens, max_length=max_length)
+            heads.set_weights(level, *_linear_weights(settings, embeddings, training_labels, tree, level))
+
+    trainer = Trainer(
+        encoder,
+        heads,
+        examples,
+        stages,
+        settings,
+        validation=validation,
+        initialize=initialize,
+        stop_after=run.stop_after,
+        checkpoints=_checkpoints(settings, training_tokens, training_labels, run.name),
+        progress=run.progress,
+    )
+    history = trainer.run()
+    with run.progress.stage("encode") as report:
+        embeddings = encoder.encode(tokens, max_length=max_length, report=report)
+    last_level = stages[-1].level
+    text_ranker = None
+    if label_texts is not None and label_tokens is not None and last_level == tree.depth:
+        label_embeddings = encoder.encode(label_tokens, max_length=max_length)
+        text_ranker = label_text_ranker(settings, label_texts, label_embeddings)
+        label_embeddings -= label_embeddings.mean(
+            axis=0
+        )  # the component shared by all labels does not help to rank them
+        weights = label_embeddings * np.float32(settings.label_text_weight)
+        heads.add_weights(last_level, label_texts.labels, weights)
+    flat = trainer.trains_all_nodes(last_level)
+    head = head_ranker(settings, heads, tree, last_level, embeddings, flat=flat)
+    return Matcher(encoder, embeddings, head, text_ranker, history)
+
+
+def use_frozen(settings: TransformerSettings, run: TrainingRun) -> Matcher:
+    """Return a matcher with a pretrained encoder that is not fine-tuned; embeddings are cached in `cache_dir`."""
+    encoder = load_encoder(settings)
+    tokens = Tokens.of(run.data.texts, encoder.tokenizer, max_length=settings.max_length)
+    return Matcher(encoder, _cached_embeddings(settings, encoder, tokens, run.progress))
+
+
+def load_encoder(settings: TransformerSettings) -> Encoder:
+    """Load the encoder specified in the settings and move it to the device."""
+    encoder = Encoder.load(settings.encoder, pooling=settings.pooling, pooled_layers=settings.pooled_layers)
+    encoder = encoder.to(_device(settings.device))
+    if settings.max_length > encoder.max_length:
+        raise InputError(
+            f"max_length must be at most {encoder.max_length}, the limit of the encoder, got {settings.max_length}."
+        )
+    if settings.gradient_checkpointing:
+        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
+    return encoder
+
+
+def _device(name: str) -> torch.device:
+    """Return the device with the given name; auto means the GPU if one is available."""
     try:
-        device = distributed.own_device() if name == "auto" else torch.device(name)
+        device = distributed.local_device() if name == "auto" else torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} cannot be used: {error}") from None
     return device
 
 
-def load_encoder(settings: TransformerParameters) -> Encoder:
-    """The encoder that parameters name, where it is to work."""
-    encoder = Encoder.load(settings.encoder, pooling=settings.pooling, layers=settings.layers).to(
-        device_of(settings.device)
-    )
-    if settings.max_length > encoder.longest:
-        raise InputError(f"max_length is {settings.max_length}, the encoder reads at most {encoder.longest} tokens")
-    if settings.recompute:
-        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
-    return encoder
-
-
-def fine_tuned(
-    settings: TransformerParameters,
-    texts: Sequence[str],
-    labels: Csr,
-    tree: LabelTree,
-    levels: Sequence[int],
-    *,
-    dev: tuple[Sequence[str], Csr] | None,
-    stop_after: Sequence[int] | None,
-    about: LabelTexts | None = None,
-    progress: Progress,
-    purpose: str,
-) -> Matcher:
-    """An encoder trained on levels of a tree, one after the other.
-
-    Parameters
-    ----------
-    levels : sequence of int
-        The levels to train, coarse to fine.
-    stop_after : sequence of int, optional
-        The epochs of each stage, as found before.
-    about : LabelTexts, optional
-        What is written about labels, to be learned too.
-    purpose : str
-        What this training is for, so that checkpoints of another are not mistaken for its own.
-    """
-    distributed.join()
-    torch.manual_seed(settings.seed)
-    encoder = load_encoder(settings)
-    with progress.stage("tokenise") as report:
-        tokens = Tokens.of(texts, encoder.tokenizer, max_length=settings.max_length, report=report)
-    costs = "induce" if settings.cost_sensitive else "none"
-    written = None if about is None else Tokens.of(about.texts, encoder.tokenizer, max_length=settings.max_length)
-    read, wanted = tokens, labels
-    if about is not None and written is not None and settings.label_text_passes:
-        read = tokens.joined(*[written] * settings.label_text_passes)
-        wanted = _below(labels, about.targets(settings.label_text_passes))
-    examples = Examples(read, _targets(wanted, tree, costs))
-    seen = None
-    if dev is not None:
-        dev_tokens = Tokens.of(dev[0], encoder.tokenizer, max_length=settings.max_length)
-        seen = Examples(dev_tokens, _targets(dev[1], tree, "none"))
-    heads = Heads(tree.parents, encoder.width, dropped=settings.dropout).to(encoder.device)
-    plan = stages(levels, settings.epochs, settings.max_length, shorter_first=settings.shorter_first)
-
-    def begin(level: int) -> None:
-        shares = np.bincount(examples.targets[level - 1].nodes, minlength=tree.level_sizes[level]) / max(1, labels.rows)
-        inherits = settings.bootstrap != "random" and any(stage.level == level - 1 for stage in plan)
-        parent = tree.parents[level - 1] if inherits else None
-        heads.begin(level, parent, shares, bias=settings.objective in ("bce", "softmax"))
-        if settings.bootstrap == "linear":
-            _solve(settings, encoder, heads, read, wanted, tree, level)
-
-    training = Training(
-        encoder,
-        heads,
-        examples,
-        plan,
-        _settings(settings),
-        dev=seen,
-        begin=begin,
-        stop_after=stop_after,
-        checkpoints=_checkpoints(settings, read, wanted, purpose),
-        progress=progress,
-    )
-    account = training.run()
-    with progress.stage("encode") as report:
-        vectors = encoder.encode(tokens, max_length=settings.max_length, report=report)
-    last = plan[-1].level
-    likened = None
-    if about is not None and written is not None and last == tree.depth:
-        of_labels = encoder.encode(written, max_length=settings.max_length)
-        likened = likened_ranker(settings, about, of_labels)
-        of_labels -= of_labels.mean(axis=0)  # what all have in common tells no label from another
-        heads.add(last, about.columns, of_labels * np.float32(settings.label_text_weight))
-    head = trained_head(settings, heads, tree, last, vectors, everything=training.trains_all(last))
-    return Matcher(encoder, head, vectors, account, likened)
-
-
-def frozen(settings: TransformerParameters, texts: Sequence[str], *, progress: Progress) -> Matcher:
-    """The encoder as it is, and its vectors of texts, from the cache if they are there."""
-    encoder = load_encoder(settings)
-    tokens = Tokens.of(texts, encoder.tokenizer, max_length=settings.max_length)
-    return Matcher(encoder, None, cached_vectors(settings, encoder, tokens, progress))
-
-
-def cached_vectors(
-    settings: TransformerParameters, encoder: Encoder, tokens: Tokens, progress: Progress
+def _cached_embeddings(
+    settings: TransformerSettings, encoder: Encoder, tokens: Tokens, progress: Progress
 ) -> NDArray[np.float32]:
-    """The vectors of texts by an encoder that is not trained; in a cache they are kept under what they depend on."""
-    place = None
-    if settings.cache is not None:
-        named = hashlib.sha256(repr((encoder.pooling, encoder.layers, settings.max_length)).encode())
-        for one in (tokens.ids, tokens.starts):
-            named.update(np.ascontiguousarray(one).tobytes())
-        for name, weight in encoder.model.named_parameters():
-            named.update(f"{name} {float(weight.detach().double().sum())!r}".encode())
-        place = Path(settings.cache) / f"{named.hexdigest()[:32]}.npy"
-        if place.exists():
-            kept: NDArray[np.float32] = np.load(place)
-            if kept.shape == (len(tokens), encoder.width):
-                return kept
+    """Return the embeddings of the texts; the names of cache files are hashes of all inputs."""
+    path = None
+    if settings.cache_dir is not None:
+        digest = hashlib.sha256(repr((encoder.pooling, encoder.pooled_layers, settings.max_length)).encode())
+        for array in (tokens.ids, tokens.starts):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        for name, weights in encoder.model.named_parameters():
+            digest.update(f"{name} {float(weights.detach().double().sum())!r}".encode())
+        path = Path(settings.cache_dir) / f"{digest.hexdigest()[:32]}.npy"
+        if path.exists():
+            cached: NDArray[np.float32] = np.load(path)
+            if cached.shape == (len(tokens), encoder.width):
+                return cached
     with progress.stage("encode") as report:
-        vectors = encoder.encode(tokens, max_length=settings.max_length, report=report)
-    if place is not None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        beside = place.with_suffix(".tmp.npy")
-        np.save(beside, vectors)
-        beside.replace(place)
-    return vectors
+        embeddings = encoder.encode(tokens, max_length=settings.max_length, report=report)
+    if path is not None:
+        with atomic_file(path) as stream:
+            np.save(stream, embeddings)
+    return embeddings
 
 
-def _targets(labels: Csr, tree: LabelTree, costs: str) -> list[Targets]:
-    return [
-        Targets(one.indptr, one.indices, one.values, one.cols)
-        for one in matching.level_targets(labels, tree, costs=matching.Costs(costs))
-    ]
-
-
-def _below(first: Csr, second: Csr) -> Csr:
-    """The rows of one matrix, then those of another."""
+def _append_rows(first: Csr, second: Csr) -> Csr:
+    """Return a matrix with the rows of the first matrix, followed by the rows of the second."""
     return Csr.of(
         np.concatenate([first.indptr, first.indptr[-1] + second.indptr[1:]]),
         np.concatenate([first.indices, second.indices]),
@@ -205,51 +188,29 @@ def _below(first: Csr, second: Csr) -> Csr:
     )
 
 
-def _settings(settings: TransformerParameters) -> Settings:
-    return Settings(
-        loss=settings.objective,
-        head=settings.head,
-        negatives=settings.head_negatives,
-        beam=settings.head_beam,
-        learning_rate=settings.learning_rate,
-        head_learning_rate=settings.head_learning_rate,
-        weight_decay=settings.weight_decay,
-        warmup=settings.warmup,
-        batch_tokens=settings.batch_tokens,
-        accumulate=settings.accumulate,
-        patience=settings.patience,
-        compiled=settings.compiled,
-        checkpoint_steps=settings.checkpoint_steps,
-        seed=settings.seed,
-    )
-
-
-def _checkpoints(settings: TransformerParameters, tokens: Tokens, labels: Csr, purpose: str) -> Checkpoints | None:
-    if settings.checkpoints is None:
+def _checkpoints(settings: TransformerSettings, tokens: Tokens, labels: Csr, run: str) -> Checkpoints | None:
+    if settings.checkpoint_dir is None:
         return None
     data = hashlib.sha256()
-    for one in (tokens.ids, tokens.starts, labels.indptr, labels.indices, labels.values):
-        data.update(np.ascontiguousarray(one).tobytes())
-    idle = ("checkpoints", "checkpoint_steps", "cache", "device", "compiled", "n_jobs", "verbose", "held_out", "refit")
-    about: dict[str, Any] = {k: v for k, v in settings.plain_parameters().items() if k not in idle}
-    return Checkpoints(Path(settings.checkpoints) / purpose, about | {"data": data.hexdigest(), "purpose": purpose})
+    for array in (tokens.ids, tokens.starts, labels.indptr, labels.indices, labels.values):
+        data.update(np.ascontiguousarray(array).tobytes())
+    identity = settings.fine_tuning_parameters() | {"data": data.hexdigest(), "run": run}
+    return Checkpoints(Path(settings.checkpoint_dir) / run, identity)
 
 
-def _solve(
-    settings: TransformerParameters,
-    encoder: Encoder,
-    heads: Heads,
-    tokens: Tokens,
-    labels: Csr,
-    tree: LabelTree,
-    level: int,
-) -> None:
-    """Begin a head as linear rankers of the vectors that there are."""
-    vectors = encoder.encode(tokens, max_length=settings.max_length)
-    above = LabelTree(tree.parents[:level])
-    target = matching.level_targets(labels, tree)[level - 1]
-    solver = XRLinear(tree=above, negatives="teacher", precision="float32", n_jobs=settings.n_jobs, seed=settings.seed)
-    layer = solver.fit(vectors, target.to_scipy()).layers_[-1]
-    dense, offsets = np.empty_like(layer.dense), np.empty_like(layer.offsets)
-    dense[layer.order], offsets[layer.order] = layer.dense, layer.offsets
-    heads.set_level(level, dense, np.maximum(offsets, -10))  # of a node without texts it is far below all others
+def _linear_weights(
+    settings: TransformerSettings, embeddings: NDArray[np.float32], labels: Csr, tree: LabelTree, level: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Train linear rankers for the nodes at a level and return their weights and biases."""
+    solver = XRLinear(
+        tree=LabelTree(tree.parents[:level]),
+        negatives="teacher",
+        weight_dtype="float32",
+        n_jobs=settings.n_jobs,
+        seed=settings.seed,
+    )
+    targets = level_targets(labels, tree)[level - 1]
+    layer = solver.fit(embeddings, targets.to_scipy()).layers_[-1]
+    weights, biases = np.empty_like(layer.dense), np.empty_like(layer.biases)
+    weights[layer.order], biases[layer.order] = layer.dense, layer.biases
+    return weights, np.maximum(biases, _MIN_BIAS)

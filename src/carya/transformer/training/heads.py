@@ -1,9 +1,9 @@
-"""Linear rankers on an encoder's vectors, one for each level of the label tree.
+"""Heads: linear rankers on an encoder's embeddings, one for each level of the label tree.
 
-A level can be trained on all its nodes at once, which a GPU does quickly as long as a batch's scores fit in memory; or
-on shortlists, for which the levels above are walked down with a beam: children of the clusters that hold the text's
-labels (teacher), and of those that the heads themselves rank highest (matcher). The heads above are trained along, so
-that whoever makes the shortlist ranks the same vectors.
+A level can be trained on all its nodes at once, which is fast on a GPU as long as the scores of a batch fit into
+memory, or on shortlists. A shortlist is found with a beam search through the levels above. It contains the children of
+the clusters to which the text's labels belong (teacher) and of the clusters that the heads rank highest (matcher). The
+heads of the levels above are trained at the same time, so that all heads rank the same embeddings.
 """
 
 from __future__ import annotations
@@ -15,234 +15,211 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.nn.functional import dropout, linear
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from carya.transformer.training.losses import row_losses
 
-_FAR = 1e9
+_LARGE = 1e9
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """What texts should find at one level.
+@dataclass(frozen=True)
+class Shortlist:
+    """Parameters for selecting the shortlist of a text.
 
     Attributes
     ----------
-    starts : ndarray of int64, shape (texts + 1,)
-    nodes : ndarray of int32
-    costs : ndarray of float32
-        What it costs to miss each.
-    n_nodes : int
+    beam_width : int
+        Number of clusters per level.
+    teacher : bool
+        Whether the clusters that contain the text's labels are selected first.
+    matcher : bool
+        Whether other clusters are selected by score.
     """
 
-    starts: NDArray[np.int64]
-    nodes: NDArray[np.int32]
-    costs: NDArray[np.float32]
-    n_nodes: int
-
-    def select(self, rows: NDArray[np.int64]) -> Targets:
-        """Those of some texts."""
-        at, ends = self._places(rows)
-        return Targets(np.concatenate([[0], ends]).astype(np.int64), self.nodes[at], self.costs[at], self.n_nodes)
-
-    def flat(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """Place in the batch, node and cost of each target of some texts."""
-        at, _ = self._places(rows)
-        counts = np.diff(self.starts)[rows]
-        return np.repeat(np.arange(rows.size), counts), self.nodes[at].astype(np.int64), self.costs[at]
-
-    def padded(self, rows: NDArray[np.int64], width: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Nodes and costs of some texts, texts x width; -1 and 0 where there are fewer, the first where more."""
-        place, node, cost = self.flat(rows)
-        column = np.arange(place.size) - np.repeat(np.flatnonzero(np.diff(place, prepend=-1)), _runs(place))
-        kept = column < width
-        nodes = np.full((rows.size, width), -1, np.int64)
-        costs = np.zeros((rows.size, width), np.float32)
-        nodes[place[kept], column[kept]] = node[kept]
-        costs[place[kept], column[kept]] = cost[kept]
-        return nodes, costs
-
-    def _places(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        counts = np.diff(self.starts)[rows]
-        ends = np.cumsum(counts)
-        return np.repeat(self.starts[rows] - (ends - counts), counts) + np.arange(int(counts.sum())), ends
-
-
-def _runs(place: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.diff(np.append(np.flatnonzero(np.diff(place, prepend=-1)), place.size))
+    beam_width: int
+    teacher: bool
+    matcher: bool
 
 
 class Heads(nn.Module):
-    """The rankers of all levels.
+    """Linear rankers for all levels.
 
     Parameters
     ----------
     parents : sequence of arrays
-        The tree, as :attr:`carya.LabelTree.parents`.
+        The tree, in the format of :attr:`carya.LabelTree.parents`.
     width : int
-        Of the vectors, which have length 1; rankers see them times the root of the width, so that an entry is about 1.
-    dropped : float
-        The share of entries dropped in training.
+        The dimension of the embeddings. Embeddings are unit vectors, and heads multiply them by √width, so that the
+        values have a magnitude of about 1.
+    dropout : float
     """
 
-    def __init__(self, parents: Sequence[NDArray[np.int32]], width: int, *, dropped: float = 0.0) -> None:
+    def __init__(self, parents: Sequence[NDArray[np.int32]], width: int, *, dropout: float = 0.0) -> None:
         super().__init__()
-        self.weights = nn.ParameterList(nn.Parameter(torch.zeros(one.size, width)) for one in parents)
-        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(one.size)) for one in parents)
+        self.weights = nn.ParameterList(nn.Parameter(torch.zeros(level.size, width)) for level in parents)
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(level.size)) for level in parents)
         self.scale = width**0.5
-        self.dropped = dropped
+        self.dropout = dropout
         for level in range(1, len(parents)):
-            self.register_buffer(f"children_{level}", _children(parents[level], parents[level - 1].size), False)
-
-    @property
-    def depth(self) -> int:
-        """How many levels there are."""
-        return len(self.weights)
+            self.register_buffer(f"children_{level}", _child_table(parents[level], parents[level - 1].size), False)
 
     @torch.no_grad()
-    def begin(self, level: int, parent: NDArray[np.int32] | None, shares: NDArray[np.float64], *, bias: bool) -> None:
-        """Set a level's weights to those of its parents, or to small random ones, and its biases by frequency.
+    def initialize(
+        self, level: int, parents: NDArray[np.int32] | None, frequencies: NDArray[np.float64], *, log_odds: bool
+    ) -> None:
+        """Initialize a level: copy the parents' weights or use small random weights, and set the biases.
 
         Parameters
         ----------
-        parent : array or None
-            Of each node in the level above; None if nothing was trained there.
-        shares : array
-            The share of texts that have each node.
-        bias : bool
-            Whether biases should begin as the log odds of the shares; else as -1, a safe no to a hinge.
+        parents : array or None
+            The parent of each node at the level above; None if that level was not trained.
+        frequencies : array
+            The fraction of texts for which each node is positive.
+        log_odds : bool
+            Whether to set the biases to the log odds of the frequencies. Otherwise, they are set to -1, which is a
+            confident negative for a hinge loss.
         """
-        weight, offset = self.weights[level - 1], self.biases[level - 1]
-        if parent is None:
-            weight.normal_(std=0.02)
+        weights, biases = self.weights[level - 1], self.biases[level - 1]
+        if parents is None:
+            weights.normal_(std=0.02)
         else:
-            at = torch.from_numpy(parent.astype(np.int64)).to(weight.device)
-            weight.copy_(self.weights[level - 2][at] + 0.005 * torch.randn_like(weight))
-        kept = np.clip(shares, 1e-6, 0.5)
-        start = np.log(kept / (1 - kept)) if bias else np.full(kept.shape, -1.0)
-        offset.copy_(torch.from_numpy(start.astype(np.float32)))
+            indices = torch.from_numpy(parents.astype(np.int64)).to(weights.device)
+            weights.copy_(self.weights[level - 2][indices] + 0.005 * torch.randn_like(weights))
+        clipped = np.clip(frequencies, 1e-6, 0.5)
+        values = np.log(clipped / (1 - clipped)) if log_odds else np.full(clipped.shape, -1.0)
+        biases.copy_(torch.from_numpy(values.astype(np.float32)))
 
     @torch.no_grad()
-    def set_level(self, level: int, weights: NDArray[np.float32], offsets: NDArray[np.float32]) -> None:
-        """Take weights that were solved for vectors of length 1."""
+    def set_weights(self, level: int, weights: NDArray[np.float32], biases: NDArray[np.float32]) -> None:
+        """Set the biases of a level and its weights, which are given for unit vectors."""
         self.weights[level - 1].copy_(torch.from_numpy(weights / self.scale))
-        self.biases[level - 1].copy_(torch.from_numpy(offsets))
+        self.biases[level - 1].copy_(torch.from_numpy(biases))
 
     @torch.no_grad()
-    def add(self, level: int, nodes: NDArray[np.int32], weights: NDArray[np.float32]) -> None:
-        """Add weights, for vectors of length 1, to those of some nodes of a level."""
-        mine = self.weights[level - 1]
-        at = torch.from_numpy(nodes.astype(np.int64)).to(mine.device)
-        mine.index_add_(0, at, torch.from_numpy(weights / self.scale).to(mine))
+    def add_weights(self, level: int, nodes: NDArray[np.int32], weights: NDArray[np.float32]) -> None:
+        """Add weights, which are given for unit vectors, to the weights of some nodes at a level."""
+        level_weights = self.weights[level - 1]
+        indices = torch.from_numpy(nodes.astype(np.int64)).to(level_weights.device)
+        level_weights.index_add_(0, indices, torch.from_numpy(weights / self.scale).to(level_weights))
 
     def level_weights(self, level: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """A level's weights for vectors of length 1, and its biases."""
-        weight = self.weights[level - 1].detach().float().cpu().numpy() * self.scale
-        return np.ascontiguousarray(weight, np.float32), self.biases[level - 1].detach().float().cpu().numpy()
+        """Return the weights of a level, scaled for unit vectors, and its biases."""
+        weights = self.weights[level - 1].detach().float().cpu().numpy() * self.scale
+        return np.ascontiguousarray(weights, np.float32), self.biases[level - 1].detach().float().cpu().numpy()
 
-    def inputs(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Vectors as the rankers see them."""
-        return dropout(vectors * self.scale, self.dropped, self.training)
-
-    def loss_of_all(
-        self, vectors: torch.Tensor, level: int, costs: torch.Tensor, name: str, pieces: int = 1
+    def full_loss(
+        self, embeddings: torch.Tensor, level: int, costs: torch.Tensor, loss: str, n_chunks: int = 1
     ) -> torch.Tensor:
-        """The loss of each text over all nodes of a level.
+        """Return the loss of each text, summed over all nodes at a level.
 
-        With several pieces, scores of one piece of the level are held at a time, and made again for the gradient.
+        With several chunks, the scores of only one chunk are kept in memory at a time and are recomputed in the
+        backward pass.
         """
-        seen = self.inputs(vectors)
-        weight, bias = self.weights[level - 1], self.biases[level - 1]
-        if pieces == 1 or name == "softmax":
-            return row_losses(linear(seen, weight, bias), costs, name)
+        inputs = self._scaled(embeddings)
+        weights, biases = self.weights[level - 1], self.biases[level - 1]
+        if n_chunks == 1 or loss == "softmax":
+            return row_losses(functional.linear(inputs, weights, biases), costs, loss)
 
-        def piece(seen: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, costs: torch.Tensor) -> torch.Tensor:
-            return row_losses(linear(seen, weight, bias), costs, name)
+        def chunk_loss(
+            inputs: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor, costs: torch.Tensor
+        ) -> torch.Tensor:
+            return row_losses(functional.linear(inputs, weights, biases), costs, loss)
 
-        total = torch.zeros(seen.shape[0], device=seen.device)
-        for some in zip(weight.chunk(pieces), bias.chunk(pieces), costs.chunk(pieces, 1), strict=True):
-            total = total + checkpoint(piece, seen, *some, use_reentrant=False)
+        total = torch.zeros(inputs.shape[0], device=inputs.device)
+        for chunk in zip(weights.chunk(n_chunks), biases.chunk(n_chunks), costs.chunk(n_chunks, 1), strict=True):
+            total = total + checkpoint(chunk_loss, inputs, *chunk, use_reentrant=False)
         return total
 
-    def loss_of_shortlists(
+    def shortlist_loss(
         self,
-        vectors: torch.Tensor,
+        embeddings: torch.Tensor,
         level: int,
         positives: Sequence[tuple[torch.Tensor, torch.Tensor]],
-        name: str,
-        *,
-        beam: int,
-        teacher: bool,
-        matcher: bool,
+        loss: str,
+        shortlist: Shortlist,
     ) -> torch.Tensor:
-        """The loss of each text over shortlists of the levels down to one.
+        """Return the loss of each text, summed over the shortlists at all levels down to the given level.
 
         Parameters
         ----------
-        positives : sequence of (nodes, costs), one for each level down to this one
-            As :meth:`Targets.padded` gives them.
+        positives : sequence of (nodes, costs), one pair per level
+            The targets, as returned by :meth:`~carya.transformer.training.examples.Targets.padded`.
         """
-        seen = self.inputs(vectors)
-        total = torch.zeros(seen.shape[0], device=seen.device)
-        nodes = torch.arange(self.biases[0].numel(), device=seen.device).expand(seen.shape[0], -1)
-        for at in range(1, level + 1):
-            scores = self._scores(seen, at, nodes if at > 1 else None)
-            mine, costs = positives[at - 1]
-            match = (nodes[:, :, None] == mine[:, None, :]) & (nodes[:, :, None] >= 0)
-            total = total + row_losses(scores, (match * costs[:, None, :]).sum(2), name, nodes >= 0)
-            if at < level:
-                wanted = scores.detach().float() if matcher else torch.zeros_like(scores, dtype=torch.float32)
-                wanted = wanted.masked_fill(nodes < 0, -2 * _FAR)
-                if teacher:
-                    wanted = wanted + _FAR * match.any(2)
-                nodes = self._below(at, nodes, wanted, beam)
+        inputs = self._scaled(embeddings)
+        total = torch.zeros(inputs.shape[0], device=inputs.device)
+        nodes = self._first_level(inputs)
+        for current in range(1, level + 1):
+            scores = self._scores(inputs, current, nodes if current > 1 else None)
+            positive_nodes, costs = positives[current - 1]
+            match = (nodes[:, :, None] == positive_nodes[:, None, :]) & (nodes[:, :, None] >= 0)
+            total = total + row_losses(scores, (match * costs[:, None, :]).sum(2), loss, nodes >= 0)
+            if current < level:
+                priority = (
+                    scores.detach().float() if shortlist.matcher else torch.zeros_like(scores, dtype=torch.float32)
+                )
+                priority = priority.masked_fill(nodes < 0, -2 * _LARGE)
+                if shortlist.teacher:
+                    priority = priority + _LARGE * match.any(2)
+                nodes = self._children(current, nodes, priority, shortlist.beam_width)
         return total
 
     @torch.no_grad()
-    def top(
-        self, vectors: torch.Tensor, level: int, *, top_k: int, beam: int | None = None
+    def rank(
+        self, embeddings: torch.Tensor, level: int, *, top_k: int, beam_width: int | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Nodes and raw scores of a level's best for each vector: of all nodes or, with a beam, of those it reaches."""
-        seen = vectors * self.scale
-        if beam is None:
-            scores = linear(seen, self.weights[level - 1], self.biases[level - 1])
+        """Return the best nodes at a level for each embedding, and their raw scores.
+
+        Without a beam width, all nodes are scored; otherwise, only the nodes that a beam search reaches.
+        """
+        inputs = embeddings * self.scale
+        if beam_width is None:
+            scores = functional.linear(inputs, self.weights[level - 1], self.biases[level - 1])
             best = scores.topk(min(top_k, scores.shape[1]))
             return best.indices, best.values
-        nodes = torch.arange(self.biases[0].numel(), device=seen.device).expand(seen.shape[0], -1)
-        for at in range(1, level + 1):
-            scores = self._scores(seen, at, nodes if at > 1 else None).float().masked_fill(nodes < 0, -_FAR)
-            if at < level:
-                nodes = self._below(at, nodes, scores, beam)
+        nodes = self._first_level(inputs)
+        for current in range(1, level + 1):
+            scores = self._scores(inputs, current, nodes if current > 1 else None).float()
+            scores = scores.masked_fill(nodes < 0, -_LARGE)
+            if current < level:
+                nodes = self._children(current, nodes, scores, beam_width)
         best = scores.topk(min(top_k, scores.shape[1]))
         return nodes.gather(1, best.indices), best.values
 
-    def _scores(self, seen: torch.Tensor, level: int, nodes: torch.Tensor | None) -> torch.Tensor:
-        weight, bias = self.weights[level - 1], self.biases[level - 1]
+    def _scaled(self, embeddings: torch.Tensor) -> torch.Tensor:
+        return functional.dropout(embeddings * self.scale, self.dropout, self.training)
+
+    def _first_level(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return all nodes at the first level for each text, as a tensor of shape (texts, nodes)."""
+        return torch.arange(self.biases[0].numel(), device=inputs.device).expand(inputs.shape[0], -1)
+
+    def _scores(self, inputs: torch.Tensor, level: int, nodes: torch.Tensor | None) -> torch.Tensor:
+        """Return the raw scores of all nodes at a level, or of the given nodes for each text."""
+        weights, biases = self.weights[level - 1], self.biases[level - 1]
         if nodes is None:
-            return linear(seen, weight, bias)
-        known = nodes.clamp(min=0)
-        rows = nn.functional.embedding(known, weight)
+            return functional.linear(inputs, weights, biases)
+        indices = nodes.clamp(min=0)
+        rows = functional.embedding(indices, weights)
         return (
-            torch.einsum("bsw,bw->bs", rows, seen.to(rows.dtype))
-            + nn.functional.embedding(known, bias[:, None])[..., 0]
+            torch.einsum("bsw,bw->bs", rows, inputs.to(rows.dtype))
+            + functional.embedding(indices, biases[:, None])[..., 0]
         )
 
-    def _below(self, level: int, nodes: torch.Tensor, scores: torch.Tensor, beam: int) -> torch.Tensor:
-        """The children of the best nodes of a level, texts x shortlist; -1 where there are fewer."""
-        best = scores.topk(min(beam, scores.shape[1]))
+    def _children(self, level: int, nodes: torch.Tensor, scores: torch.Tensor, beam_width: int) -> torch.Tensor:
+        """Return the children of the best nodes at a level as a (texts, shortlist) tensor, padded with -1."""
+        best = scores.topk(min(beam_width, scores.shape[1]))
         parents = nodes.gather(1, best.indices)
         table: torch.Tensor = getattr(self, f"children_{level}")
         children = table[parents.clamp(min=0)]
-        gone = (best.values < -_FAR) | (parents < 0)
-        return children.masked_fill(gone[:, :, None], -1).flatten(1)
+        missing = (best.values < -_LARGE) | (parents < 0)
+        return children.masked_fill(missing[:, :, None], -1).flatten(1)
 
 
-def _children(parent: NDArray[np.int32], n_parents: int) -> torch.Tensor:
-    """The children of every node of a level, filled up with -1."""
-    counts = np.bincount(parent, minlength=n_parents)
-    order = np.argsort(parent, kind="stable")
-    column = np.arange(parent.size) - np.repeat(np.cumsum(counts) - counts, counts)
+def _child_table(parents: NDArray[np.int32], n_parents: int) -> torch.Tensor:
+    """Return the children of each node at a level, one row per node, padded with -1."""
+    counts = np.bincount(parents, minlength=n_parents)
+    order = np.argsort(parents, kind="stable")
+    column = np.arange(parents.size) - np.repeat(np.cumsum(counts) - counts, counts)
     table = np.full((n_parents, int(counts.max())), -1, np.int64)
-    table[parent[order], column] = order
+    table[parents[order], column] = order
     return torch.from_numpy(table)

@@ -1,1 +1,1 @@
-"""Formats that hold feature and label matrices, one file per format."""
+"""Formats that contain feature and label matrices, one file per format."""

@@ -1,7 +1,7 @@
-"""Lines of labels and features, ``3,17 0:0.5 8:1``: what the XMC format and svmlight have in common.
+"""Lines of labels and features, ``3,17 0:0.5 8:1``, which the XMC format and svmlight have in common.
 
-A block of lines is parsed by NumPy, all its numbers at once, if every byte of it is as expected. Otherwise it is parsed
-line by line, which says what the lines mean, and what is wrong with them.
+NumPy parses all numbers of a block of lines in one call if every byte is as expected. Any other block is parsed line by
+line, which interprets unusual but valid lines and reports errors.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from carya.data.formats.columns import brief
+from carya.data.formats.columns import short_repr
 from carya.errors import InputError
 
-_DIGIT, _SPACE, _COLON, _LINE, _COMMA, _IN_VALUE, _STRANGE = range(7)
-_KINDS = np.full(256, _STRANGE, np.uint8)
-for _kind, _members in enumerate((b"0123456789", b" ", b":", b"\n", b",", b".+-eE")):
-    _KINDS[list(_members)] = _kind
+# The classes of bytes. The order matters: digits are 0, and _SPACE to _LINE_END separate tokens.
+_DIGIT, _SPACE, _COLON, _LINE_END, _COMMA, _IN_VALUE, _UNEXPECTED = range(7)
+_BYTE_CLASSES = np.full(256, _UNEXPECTED, np.uint8)
+for _class, _members in enumerate((b"0123456789", b" ", b":", b"\n", b",", b".+-eE")):
+    _BYTE_CLASSES[list(_members)] = _class
 _VALUE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_ROWS_AT_ONCE = 2048
+_ROWS_PER_BLOCK = 2048
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How many features and labels there are, and what says so."""
+    """The numbers of features and labels, and what states them, for error messages."""
 
-    features: int = 2**31 - 1
-    labels: int = 2**31 - 1
-    said_by: str = "a matrix"
+    n_features: int = 2**31 - 1
+    n_labels: int = 2**31 - 1
+    stated_by: str = "a matrix"
 
 
-class Rows(NamedTuple):
-    """Some rows: how many labels and features each has, and those of all in one array."""
+class ParsedRows(NamedTuple):
+    """Rows as concatenated arrays, with the numbers of labels and features per row."""
 
     label_counts: NDArray[np.int64]
     labels: NDArray[np.int64]
@@ -46,78 +47,79 @@ class Rows(NamedTuple):
     values: NDArray[np.float32]
 
 
-class Gathered:
-    """Rows of many blocks, to become matrices."""
+class RowCollector:
+    """Collects the rows of several blocks."""
 
     def __init__(self) -> None:
-        self.rows = 0
-        self._pieces: dict[str, list[NDArray[Any]]] = {field: [np.zeros(0, np.int32)] for field in Rows._fields}
+        self.n_rows = 0
+        self._arrays: dict[str, list[NDArray[Any]]] = {field: [np.zeros(0, np.int32)] for field in ParsedRows._fields}
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: ParsedRows) -> None:
         """Append rows."""
-        self.rows += rows.label_counts.size
-        for field, piece in rows._asdict().items():
-            self._pieces[field].append(piece if piece.dtype == np.float32 else piece.astype(np.int32))
+        self.n_rows += rows.label_counts.size
+        for field, array in rows._asdict().items():
+            self._arrays[field].append(array if array.dtype == np.float32 else array.astype(np.int32))
 
-    def column(self, field: str) -> NDArray[Any]:
-        """One field of all rows; it is given away."""
-        return np.concatenate(self._pieces.pop(field))
+    def take(self, field: str) -> NDArray[Any]:
+        """Return one field of all rows and release its memory; works once per field."""
+        return np.concatenate(self._arrays.pop(field))
 
 
-def matrix(counts: NDArray[Any], columns: NDArray[Any], values: NDArray[Any] | None, width: int) -> sp.csr_array:
-    """Rows as a matrix; without values an entry is 1, however often it occurs."""
+def to_csr(counts: NDArray[Any], columns: NDArray[Any], values: NDArray[Any] | None, n_columns: int) -> sp.csr_array:
+    """Return rows as a matrix; without values, all entries are 1, even repeated ones."""
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     data = np.ones(columns.size, np.float32) if values is None else values.astype(np.float32, copy=False)
-    made = sp.csr_array((data, columns.astype(np.int32, copy=False), indptr), shape=(counts.size, width))
-    made.sum_duplicates()
+    matrix = sp.csr_array((data, columns.astype(np.int32, copy=False), indptr), shape=(counts.size, n_columns))
+    matrix.sum_duplicates()
     if values is None:
-        made.data[:] = 1
-    return made
+        matrix.data[:] = 1
+    return matrix
 
 
-def parse(block: bytes, first_line: int, source: str, limits: Limits, *, skip_blank: bool) -> Rows:
-    """The rows of some whole lines; raises InputError with the line if one is wrong.
+def parse_block(block: bytes, first_line: int, source: str, limits: Limits, *, skip_blank: bool) -> ParsedRows:
+    """Parse complete lines; raise InputError with the line number for the first invalid line.
 
     Parameters
     ----------
     block : bytes
-        Lines, the last one ended as well.
+        Complete lines; the last one must end with a line end, too.
     first_line : int
-        The number of the first.
+        The number of the first line.
     source : str
-        What messages call the file.
+        The name of the file in error messages.
     limits : Limits
     skip_blank : bool
-        A line of nothing but spaces or a comment (``#``) is no row. Otherwise it is one, and there are no comments.
+        Whether lines that contain only spaces or a comment (``#``) are ignored. Otherwise such a line of spaces is a
+        row, and comments are invalid.
     """
-    tidy = block.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
+    stripped = block.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
     try:
-        if skip_blank and (b"\n\n" in tidy or tidy.startswith(b"\n")):
-            raise _OddError
-        return _parse_at_once(tidy, limits)
-    except _OddError:
-        return _parse_one_by_one(block, first_line, source, limits, skip_blank)
+        if skip_blank and (b"\n\n" in stripped or stripped.startswith(b"\n")):
+            raise _IrregularLinesError
+        return _parse_vectorized(stripped, limits)
+    except _IrregularLinesError:
+        return _parse_line_by_line(block, first_line, source, limits, skip_blank)
 
 
-def format_rows(X: Any, Y: Any, shift: int = 0) -> Iterator[str]:
-    """The lines of two matrices; `shift` is added to the numbers of features."""
+def format_rows(X: Any, Y: Any, *, first_feature: int = 0) -> Iterator[str]:
+    """Yield the lines of two matrices; `first_feature` is the number of the first feature."""
     X, Y = sp.csr_array(X), sp.csr_array(Y)
-    for start in range(0, Y.shape[0], _ROWS_AT_ONCE):
-        x, y = X[start : start + _ROWS_AT_ONCE], Y[start : start + _ROWS_AT_ONCE]
-        labels, columns = y.indices.astype(str).tolist(), (x.indices + shift).astype(str).tolist()
-        values = x.data.astype(np.float32).astype(str).tolist()  # the fewest digits that give the same number back
+    for start in range(0, Y.shape[0], _ROWS_PER_BLOCK):
+        x, y = X[start : start + _ROWS_PER_BLOCK], Y[start : start + _ROWS_PER_BLOCK]
+        labels, features = y.indices.astype(str).tolist(), (x.indices + first_feature).astype(str).tolist()
+        values = x.data.astype(np.float32).astype(str).tolist()  # the shortest texts that restore the same float32
         for row in range(y.shape[0]):
-            here = slice(x.indptr[row], x.indptr[row + 1])
-            pairs = (f" {one}:{value}" for one, value in zip(columns[here], values[here], strict=True))
+            entries = slice(x.indptr[row], x.indptr[row + 1])
+            pairs = (f" {feature}:{value}" for feature, value in zip(features[entries], values[entries], strict=True))
             yield ",".join(labels[y.indptr[row] : y.indptr[row + 1]]) + ("".join(pairs) or " ") + "\n"
 
 
-class _OddError(Exception):
-    """Lines that have to be looked at one by one."""
+class _IrregularLinesError(Exception):
+    """Raised for lines that must be parsed one by one."""
 
 
-class _Tokens(NamedTuple):
-    """The tokens of a block: what is between spaces, colons and line ends; labels with their commas are one."""
+class _LineTokens(NamedTuple):
+    """The tokens of a block, which spaces, colons and line ends separate; the labels of a row are one token."""
 
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -126,77 +128,82 @@ class _Tokens(NamedTuple):
     commas: NDArray[np.int64]
 
 
-def _tokens(kinds: NDArray[np.uint8]) -> _Tokens:
-    """The tokens, if labels, numbers of features and values follow each other as they should."""
-    ends = np.flatnonzero((kinds >= _SPACE) & (kinds <= _LINE))
+def _tokenize(classes: NDArray[np.uint8]) -> _LineTokens:
+    """Return the tokens; raise _IrregularLinesError unless labels, features and values alternate as expected."""
+    ends = np.flatnonzero((classes >= _SPACE) & (classes <= _LINE_END))
     begins = np.concatenate([[0], ends[:-1] + 1])
-    ended_by = kinds[ends]
-    after = np.concatenate([[_LINE], ended_by[:-1]])
-    commas = _count(kinds == _COMMA, begins, ends)
-    at = np.flatnonzero(kinds == _COMMA)
+    ended_by = classes[ends]
+    preceded_by = np.concatenate([[_LINE_END], ended_by[:-1]])
+    commas = _count_per_token(classes == _COMMA, begins, ends)
+    comma_positions = np.flatnonzero(classes == _COMMA)
+    has_bad_comma = comma_positions.size and (  # a comma that is not between two digits, whose class is 0
+        comma_positions[0] == 0 or classes[comma_positions - 1].any() or classes[comma_positions + 1].any()
+    )
     if (
-        kinds.max() == _STRANGE
-        or ((after == _LINE) & (ended_by == _COLON)).any()  # a feature where labels should be
-        or ((after == _SPACE) & (ended_by != _COLON)).any()  # a feature without a value
-        or ((after == _COLON) & (ended_by == _COLON)).any()
-        or ((after != _LINE) & (begins == ends)).any()  # an empty number
-        or commas[after != _LINE].any()
-        or (at.size and (at[0] == 0 or kinds[at - 1].any() or kinds[at + 1].any()))  # beside a comma is a digit, 0
-        or _count(kinds == _IN_VALUE, begins, ends)[after != _COLON].any()
+        classes.max() == _UNEXPECTED
+        or ((preceded_by == _LINE_END) & (ended_by == _COLON)).any()  # a feature in place of labels
+        or ((preceded_by == _SPACE) & (ended_by != _COLON)).any()  # a feature without a value
+        or ((preceded_by == _COLON) & (ended_by == _COLON)).any()
+        or ((preceded_by != _LINE_END) & (begins == ends)).any()  # an empty number
+        or commas[preceded_by != _LINE_END].any()
+        or has_bad_comma
+        or _count_per_token(classes == _IN_VALUE, begins, ends)[preceded_by != _COLON].any()
     ):
-        raise _OddError
-    return _Tokens(begins, ends, ended_by, after == _LINE, commas)
+        raise _IrregularLinesError
+    return _LineTokens(begins, ends, ended_by, preceded_by == _LINE_END, commas)
 
 
-def _parse_at_once(block: bytes, limits: Limits) -> Rows:
+def _parse_vectorized(block: bytes, limits: Limits) -> ParsedRows:
     data = np.frombuffer(block, np.uint8)
-    tokens = _tokens(_KINDS[data])
-    heads, head_ends = tokens.begins[tokens.starts_line], tokens.ends[tokens.starts_line]
-    label_counts = tokens.commas[tokens.starts_line] + (head_ends > heads)
+    tokens = _tokenize(_BYTE_CLASSES[data])
+    label_begins, label_ends = tokens.begins[tokens.starts_line], tokens.ends[tokens.starts_line]
+    label_counts = tokens.commas[tokens.starts_line] + (label_ends > label_begins)
     step = np.zeros(data.size, np.int8)
-    step[heads] += 1
-    step[head_ends] -= 1
-    in_head = np.cumsum(step, dtype=np.int8).view(np.bool_)
-    colons = np.cumsum(tokens.ended_by == _COLON)[tokens.ended_by == _LINE]
+    step[label_begins] += 1
+    step[label_ends] -= 1
+    in_labels = np.cumsum(step, dtype=np.int8).view(np.bool_)
+    colons = np.cumsum(tokens.ended_by == _COLON)[tokens.ended_by == _LINE_END]
     feature_counts = np.diff(colons, prepend=0)
-    numbers = _numbers(data[~in_head], b":", np.float64, 2 * int(colons[-1]))
-    in_head[head_ends] = True
-    labels = _numbers(data[in_head], b",", np.int64, int(label_counts.sum()))
-    if numbers[::2].max(initial=0) >= limits.features or labels.max(initial=0) >= limits.labels:
-        raise _OddError
+    numbers = _parse_numbers(data[~in_labels], b":", np.float64, 2 * int(colons[-1]))
+    in_labels[label_ends] = True
+    labels = _parse_numbers(data[in_labels], b",", np.int64, int(label_counts.sum()))
+    if numbers[::2].max(initial=0) >= limits.n_features or labels.max(initial=0) >= limits.n_labels:
+        raise _IrregularLinesError
     features = numbers[::2].astype(np.int64)
     with np.errstate(over="ignore"):
         values = numbers[1::2].astype(np.float32)
-    rows = np.repeat(np.arange(heads.size), feature_counts)
-    in_order = (np.diff(features) > 0) | (np.diff(rows) > 0)
-    if not np.isfinite(values).all() or not in_order.all():
-        raise _OddError
-    return Rows(label_counts, labels, feature_counts, features, values)
+    rows = np.repeat(np.arange(label_begins.size), feature_counts)
+    is_ascending = (np.diff(features) > 0) | (np.diff(rows) > 0)
+    if not np.isfinite(values).all() or not is_ascending.all():
+        raise _IrregularLinesError
+    return ParsedRows(label_counts, labels, feature_counts, features, values)
 
 
-def _count(there: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many are in each token."""
-    before = np.zeros(there.size + 1, np.int32)
-    np.cumsum(there, out=before[1:])
+def _count_per_token(
+    is_counted: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the number of marked bytes in each token."""
+    before = np.zeros(is_counted.size + 1, np.int32)
+    np.cumsum(is_counted, out=before[1:])
     return (before[ends] - before[begins]).astype(np.int64)
 
 
-def _numbers(text: NDArray[np.uint8], separator: bytes, kind: Any, count: int) -> NDArray[Any]:
-    """All numbers of a text, if they are so many."""
+def _parse_numbers(text: NDArray[np.uint8], separator: bytes, dtype: Any, count: int) -> NDArray[Any]:
+    """Return all numbers of a text; raise _IrregularLinesError unless there are exactly `count`."""
     if not count:
-        return np.zeros(0, kind)
+        return np.zeros(0, dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         try:
-            found = np.fromstring(text.tobytes().replace(separator, b" "), kind, sep=" ")
+            numbers = np.fromstring(text.tobytes().replace(separator, b" "), dtype, sep=" ")
         except (DeprecationWarning, ValueError):
-            raise _OddError from None
-    if found.size != count:
-        raise _OddError
-    return found
+            raise _IrregularLinesError from None
+    if numbers.size != count:
+        raise _IrregularLinesError
+    return numbers
 
 
-def _parse_one_by_one(block: bytes, first_line: int, source: str, limits: Limits, skip_blank: bool) -> Rows:
+def _parse_line_by_line(block: bytes, first_line: int, source: str, limits: Limits, skip_blank: bool) -> ParsedRows:
     label_counts: list[int] = []
     labels: list[int] = []
     feature_counts: list[int] = []
@@ -208,16 +215,16 @@ def _parse_one_by_one(block: bytes, first_line: int, source: str, limits: Limits
             line = line.partition("#")[0]
             if not line.strip():
                 continue
-        where = f"{source}, line {number}"
-        head, _, tail = line.partition(" ")
-        found = [_whole(one, "label", limits.labels, limits, where) for one in head.split(",")] if head else []
-        pairs = dict(_pairs(tail.split(), limits, where))
-        label_counts.append(len(found))
-        labels.extend(found)
-        feature_counts.append(len(pairs))
-        features.extend(sorted(pairs))
-        values.extend(pairs[one] for one in sorted(pairs))
-    return Rows(
+        location = f"{source}, line {number}"
+        label_field, _, pairs = line.partition(" ")
+        row_labels = label_field.split(",") if label_field else []
+        label_counts.append(len(row_labels))
+        labels.extend(_parse_index(label, "label", limits.n_labels, limits, location) for label in row_labels)
+        row_values = dict(_parse_pairs(pairs.split(), limits, location))
+        feature_counts.append(len(row_values))
+        features.extend(sorted(row_values))
+        values.extend(row_values[feature] for feature in sorted(row_values))
+    return ParsedRows(
         np.array(label_counts, np.int64),
         np.array(labels, np.int64),
         np.array(feature_counts, np.int64),
@@ -226,25 +233,31 @@ def _parse_one_by_one(block: bytes, first_line: int, source: str, limits: Limits
     )
 
 
-def _pairs(tokens: list[str], limits: Limits, where: str) -> Iterator[tuple[int, float]]:
+def _parse_pairs(tokens: list[str], limits: Limits, location: str) -> Iterator[tuple[int, float]]:
     seen = set()
     for token in tokens:
-        name, colon, value = token.partition(":")
+        index, colon, value = token.partition(":")
         if not colon:
-            raise InputError(f"{where}: a feature must be number:value, got {brief(token)}")
-        feature = _whole(name, "feature", limits.features, limits, where)
+            raise InputError(f"{location}: A feature must have the form number:value, got {short_repr(token)}.")
+        feature = _parse_index(index, "feature", limits.n_features, limits, location)
         if feature in seen:
-            raise InputError(f"{where}: feature {feature} occurs twice")
+            raise InputError(f"{location}: Feature {feature} occurs more than once.")
         seen.add(feature)
         if not _VALUE.fullmatch(value) or abs(float(value)) > np.finfo(np.float32).max:
-            raise InputError(f"{where}: the value of feature {feature} must be a finite number, got {brief(value)}")
+            raise InputError(
+                f"{location}: The value of feature {feature} must be a finite number, got {short_repr(value)}."
+            )
         yield feature, float(value)
 
 
-def _whole(text: str, what: str, limit: int, limits: Limits, where: str) -> int:
+def _parse_index(text: str, kind: str, limit: int, limits: Limits, location: str) -> int:
+    """Return the number of a label or feature; raise InputError if it is not an integer from 0 to `limit` - 1."""
     if not (text.isascii() and text.isdigit()):
-        hint = "; a row without labels begins with a space" if what == "label" and ":" in text else ""
-        raise InputError(f"{where}: a {what} must be a whole number, got {brief(text)}{hint}")
+        hint = " A row without labels must begin with a space." if kind == "label" and ":" in text else ""
+        raise InputError(f"{location}: A {kind} must be an integer >= 0, got {short_repr(text)}.{hint}")
     if len(text.lstrip("0")) > 10 or int(text) >= limit:
-        raise InputError(f"{where}: {what} {brief(text)[1:-1]} is outside the {limit} {what}s of {limits.said_by}")
+        raise InputError(
+            f"{location}: {kind.capitalize()} {short_repr(text)[1:-1]} exceeds the {limit} {kind}s of "
+            f"{limits.stated_by}, which are numbered from 0."
+        )
     return int(text)

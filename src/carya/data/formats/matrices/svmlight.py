@@ -1,4 +1,4 @@
-"""The svmlight format with any number of labels: a line a row, as libsvm's multi-label files have it."""
+"""The svmlight format with any number of labels per row, as in libsvm's multi-label files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.data.corpus import Matrices
-from carya.data.formats.matrices.sparse_lines import Gathered, Limits, format_rows, matrix, parse
-from carya.data.io.files import PathLike, read_blocks, shown, writing
+from carya.data.formats.matrices.sparse_lines import Limits, RowCollector, format_rows, parse_block, to_csr
+from carya.data.io.files import PathLike, display_name, open_output, read_blocks
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
@@ -22,15 +22,18 @@ def read_svmlight(
     n_labels: int | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Matrices:
-    r"""The matrices of a file of ``label,label feature:value …`` lines. Comments (``#``) and blank lines are skipped.
+    r"""Read the matrices of a file of ``label,label feature:value …`` lines.
+
+    Comments (``#``) and blank lines are ignored.
 
     Parameters
     ----------
     path : path
     zero_based : bool or "auto"
-        Whether features are counted from 0; ``"auto"`` says so if one has that number.
+        Whether features are numbered from 0, not 1; ``"auto"`` means that they are if feature 0 occurs.
     n_features, n_labels : int, optional
-        How many columns to make; as many as occur if not given. Labels are counted from 0; a vocabulary says how many.
+        The numbers of columns. By default, as many as occur, or as the vocabulary has labels. Labels are numbered
+        from 0.
     vocabulary : Vocabulary, optional
 
     Examples
@@ -42,42 +45,46 @@ def read_svmlight(
     ...     read_svmlight(file).X.toarray().tolist()
     [[0.5, 0.0, 1.0], [0.0, 2.0, 0.0]]
     """
-    name = shown(path)
-    gathered = Gathered()
+    name = display_name(path)
+    collector = RowCollector()
     line = 1
     for block in read_blocks(path):
-        gathered.add(parse(block, line, name, Limits(), skip_blank=True))
+        collector.add(parse_block(block, line, name, Limits(), skip_blank=True))
         line += block.count(b"\n")
-    counts, features, values = (gathered.column(one) for one in ("feature_counts", "features", "values"))
-    labels = gathered.column("labels")
+    features, labels = collector.take("features"), collector.take("labels")
     if zero_based == "auto":
         zero_based = features.size > 0 and features.min() == 0
     if not zero_based:
         if features.size and features.min() == 0:
-            raise InputError(f"{name}: a feature has the number 0, and features are counted from 1")
+            raise InputError(f"{name}: Features must be numbered from 1 if zero_based=False, but feature 0 occurs.")
         features = features - np.int32(1)
     if n_labels is None and vocabulary is not None:
         n_labels = len(vocabulary)
-    X = matrix(counts, features, values, _width(features, n_features, "features", name))
-    Y = matrix(gathered.column("label_counts"), labels, None, _width(labels, n_labels, "labels", name))
+    X = to_csr(
+        collector.take("feature_counts"),
+        features,
+        collector.take("values"),
+        _n_columns(features, n_features, "features", name),
+    )
+    Y = to_csr(collector.take("label_counts"), labels, None, _n_columns(labels, n_labels, "labels", name))
     return Matrices(X, Y, vocabulary, name, widths_known=n_features is not None and n_labels is not None)
 
 
 def write_svmlight(path: PathLike, matrices: Matrices) -> int:
-    """Write matrices, features counted from 1; gives the number of rows.
+    """Write matrices with features numbered from 1; return the number of rows.
 
-    The format does not say how many columns there are: empty ones at the end are not read again.
+    The format does not state the numbers of columns, so empty columns at the end are lost.
     """
-    with writing(path) as stream:
-        for line in format_rows(matrices.X, matrices.Y, shift=1):
+    with open_output(path) as stream:
+        for line in format_rows(matrices.X, matrices.Y, first_feature=1):
             if line == " \n":
-                raise InputError(f"{path}: a row without labels and features cannot be written as svmlight")
+                raise InputError(f"{path}: svmlight cannot represent a row without labels and features.")
             stream.write(line.encode())
     return int(matrices.Y.shape[0])
 
 
-def _width(columns: NDArray[Any], given: int | None, what: str, name: str) -> int:
-    needed = int(columns.max()) + 1 if columns.size else 0
-    if given is not None and needed > given:
-        raise InputError(f"{name}: there are {needed} {what}, at most {given} are expected")
-    return needed if given is None else given
+def _n_columns(columns: NDArray[Any], stated: int | None, content: str, name: str) -> int:
+    occurring = int(columns.max()) + 1 if columns.size else 0
+    if stated is not None and occurring > stated:
+        raise InputError(f"{name}: There are {occurring} {content}, but at most {stated} are expected.")
+    return occurring if stated is None else stated

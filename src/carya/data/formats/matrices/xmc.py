@@ -1,27 +1,27 @@
-"""The format of the Extreme Classification Repository: a line of sizes, then a line a row."""
+"""The format of the Extreme Classification Repository: a header with the sizes, then one line per row."""
 
 from __future__ import annotations
 
 from carya.data.corpus import Matrices
-from carya.data.formats.columns import brief
-from carya.data.formats.matrices.sparse_lines import Gathered, Limits, format_rows, matrix, parse
-from carya.data.io.files import PathLike, read_blocks, read_lines, shown, writing
+from carya.data.formats.columns import short_repr
+from carya.data.formats.matrices.sparse_lines import Limits, RowCollector, format_rows, parse_block, to_csr
+from carya.data.io.files import PathLike, display_name, open_output, read_blocks, read_lines
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
-_MOST = 2**31 - 1
+_MAX_COLUMNS = 2**31 - 1
 
 
 def looks_like_xmc(path: PathLike) -> bool:
-    """Whether the first line of a file is three whole numbers."""
+    """Return whether the first line of a file consists of three integers."""
     fields = next(read_lines(path), "").split()
-    return len(fields) == 3 and all(one.isascii() and one.isdigit() for one in fields)
+    return len(fields) == 3 and all(field.isascii() and field.isdigit() for field in fields)
 
 
 def read_xmc(path: PathLike, *, vocabulary: Vocabulary | None = None) -> Matrices:
-    r"""The matrices of a file: ``rows features labels``, then ``label,label feature:value …`` for each row.
+    r"""Read the matrices of a file: ``rows features labels``, then ``label,label feature:value …`` for each row.
 
-    A row without labels begins with a space. Numbers of labels and features begin with 0.
+    A row without labels begins with a space. Labels and features are numbered from 0.
 
     Examples
     --------
@@ -32,46 +32,50 @@ def read_xmc(path: PathLike, *, vocabulary: Vocabulary | None = None) -> Matrice
     ...     read_xmc(file).X.toarray().tolist()
     [[0.0, 0.5, 1.0], [2.0, 0.0, 0.0]]
     """
-    name = shown(path)
+    name = display_name(path)
     blocks = read_blocks(path)
     header, _, block = next(blocks, b"").partition(b"\n")
-    rows, features, labels = _sizes(header, name)
-    limits = Limits(features, labels, "the header")
-    gathered = Gathered()
+    n_rows, n_features, n_labels = _parse_header(header, name)
+    limits = Limits(n_features, n_labels, "the header")
+    collector = RowCollector()
     while block or (block := next(blocks, b"")):
-        parsed = parse(block, gathered.rows + 2, name, limits, skip_blank=False)
-        for row in range(max(0, rows - gathered.rows), parsed.label_counts.size):
+        parsed = parse_block(block, collector.n_rows + 2, name, limits, skip_blank=False)
+        for row in range(max(0, n_rows - collector.n_rows), parsed.label_counts.size):
             if parsed.label_counts[row] or parsed.feature_counts[row]:
-                raise InputError(f"{name}, line {gathered.rows + row + 2}: a row after the {rows} of the header")
-        gathered.add(parsed)
+                line = collector.n_rows + row + 2
+                raise InputError(f"{name}, line {line}: Expected {n_rows} rows, as stated in the header, got more.")
+        collector.add(parsed)
         block = b""
-    if gathered.rows < rows:
-        raise InputError(f"{name}: the number of rows is {gathered.rows}, in the header it is {rows}")
-    counts, columns, values = (gathered.column(one) for one in ("feature_counts", "features", "values"))
-    X = matrix(counts, columns, values, features)
-    Y = matrix(gathered.column("label_counts"), gathered.column("labels"), None, labels)
-    if gathered.rows > rows:  # blank lines at the end
-        X, Y = X[:rows], Y[:rows]
+    if collector.n_rows < n_rows:
+        raise InputError(f"{name}: Expected {n_rows} rows, as stated in the header, got {collector.n_rows}.")
+    X = to_csr(collector.take("feature_counts"), collector.take("features"), collector.take("values"), n_features)
+    Y = to_csr(collector.take("label_counts"), collector.take("labels"), None, n_labels)
+    if collector.n_rows > n_rows:  # blank lines at the end
+        X, Y = X[:n_rows], Y[:n_rows]
     return Matrices(X, Y, vocabulary, name)
 
 
 def write_xmc(path: PathLike, matrices: Matrices) -> int:
-    """Write matrices; gives the number of rows. Values are written so that the same float32 is read."""
-    with writing(path) as stream:
-        rows, labels = matrices.Y.shape
-        stream.write(f"{rows} {matrices.X.shape[1]} {labels}\n".encode())
+    """Write matrices, with values that are restored exactly as float32; return the number of rows."""
+    with open_output(path) as stream:
+        n_rows, n_labels = matrices.Y.shape
+        stream.write(f"{n_rows} {matrices.X.shape[1]} {n_labels}\n".encode())
         for line in format_rows(matrices.X, matrices.Y):
             stream.write(line.encode())
-    return int(rows)
+    return int(n_rows)
 
 
-def _sizes(header: bytes, name: str) -> tuple[int, int, int]:
+def _parse_header(header: bytes, name: str) -> tuple[int, int, int]:
     text = header.decode("ascii", "backslashreplace").strip()
     fields = text.split()
-    if len(fields) != 3 or not all(one.isdigit() for one in fields) or any(len(one) > 18 for one in fields):
-        wanted = "three whole numbers: rows, features, labels"
-        raise InputError(f"{name}, line 1: the header must be {wanted}; got {brief(text)}")
-    rows, features, labels = map(int, fields)
-    if max(features, labels) > _MOST:
-        raise InputError(f"{name}, line 1: {max(features, labels)} columns are more than {_MOST}")
-    return rows, features, labels
+    if len(fields) != 3 or not all(field.isdigit() for field in fields) or any(len(field) > 18 for field in fields):
+        raise InputError(
+            f"{name}, line 1: The header must consist of three integers (rows, features, labels), got "
+            f"{short_repr(text)}."
+        )
+    n_rows, n_features, n_labels = map(int, fields)
+    if max(n_features, n_labels) > _MAX_COLUMNS:
+        raise InputError(
+            f"{name}, line 1: The number of columns must be at most {_MAX_COLUMNS}, got {max(n_features, n_labels)}."
+        )
+    return n_rows, n_features, n_labels

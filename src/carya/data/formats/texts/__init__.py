@@ -1,1 +1,1 @@
-"""Formats that hold texts and labels, one file per format."""
+"""Formats that contain texts, one file per format."""

@@ -1,4 +1,4 @@
-"""Corpora of Annif: lines of a text and the URIs of its subjects, and folders with a file a text."""
+"""Annif's corpora: TSV files of texts and subject URIs, and folders with one file per text."""
 
 from __future__ import annotations
 
@@ -6,95 +6,101 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from carya.data.corpus import Example
-from carya.data.formats.columns import TAB, brief, one_line
-from carya.data.io.files import PathLike, read_lines, shown, writing_text
+from carya.data.corpus import Corpus, Example
+from carya.data.formats.columns import TAB, check_one_line, short_repr
+from carya.data.io.files import PathLike, display_name, open_text_output, read_lines
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
 _URI = re.compile(r"<([^<>\s]+)>")
 
 
-def uri_of(text: str) -> str | None:
-    """What is between angle brackets; None if the text is not of that form."""
-    found = _URI.fullmatch(text)
-    return found[1] if found else None
-
-
 def read_annif(path: PathLike) -> Iterator[Example]:
-    """The examples of a file with ``text<TAB><uri> <uri>`` lines. Blank lines are skipped."""
+    """Yield the examples of a file with ``text<TAB><uri> <uri>`` lines. Blank lines are ignored."""
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip(" "):
             continue
-        where = f"{shown(path)}, line {number}"
+        location = f"{display_name(path)}, line {number}"
         fields = line.split(TAB)
         if len(fields) != 2:
-            raise InputError(f"{where}: a line must be a text, a TAB and subjects, it has {len(fields) - 1} TABs")
-        yield Example(fields[0], tuple(_subject(one, where) for one in fields[1].split()))
+            raise InputError(
+                f"{location}: A line must contain a text, a TAB and subject URIs, but it has {len(fields) - 1} TABs."
+            )
+        yield Example(fields[0], tuple(_parse_uri(subject, location) for subject in fields[1].split()))
 
 
 def looks_like_annif(path: PathLike) -> bool:
-    """Whether a TSV file begins with examples rather than a header; those without subjects do not tell."""
+    """Return whether a TSV file begins with Annif's examples, not with a header; lines without subjects are skipped."""
     for line in filter(str.strip, read_lines(path)):
         fields = line.split(TAB)
         if len(fields) != 2 or fields[1].strip():
-            return len(fields) == 2 and all(map(uri_of, fields[1].split()))
+            return len(fields) == 2 and all(map(_URI.fullmatch, fields[1].split()))
     return False
 
 
 def write_annif(path: PathLike, examples: Iterable[Example]) -> int:
-    """Write examples as ``text<TAB><uri> <uri>`` lines; gives their number."""
+    """Write examples as ``text<TAB><uri> <uri>`` lines; return their number."""
     rows = 0
-    with writing_text(path) as write:
+    with open_text_output(path) as write:
         for rows, example in enumerate(examples, 1):
-            where = f"{path}, line {rows}"
+            location = f"{path}, line {rows}"
             subjects = [f"<{label}>" for label in example.labels]
             for subject in subjects:
-                _subject(subject, where)
-            write(f"{one_line(example.text, where, TAB)}\t{' '.join(subjects)}\n")
+                _parse_uri(subject, location)
+            write(f"{check_one_line(example.text, location, TAB)}\t{' '.join(subjects)}\n")
     return rows
 
 
-def annif_documents(folder: Path) -> list[tuple[Path, Path]]:
-    """The texts of a folder in the order of their names, each with the file of its subjects: ``.tsv`` or ``.key``."""
-    found = []
-    for text in sorted(folder.glob("*.txt")):
-        beside = next((one for one in (text.with_suffix(".tsv"), text.with_suffix(".key")) if one.is_file()), None)
-        if beside is not None:
-            found.append((text, beside))
-    return found
+def has_documents(folder: Path, part: str) -> bool:
+    """Return whether a folder is an Annif full-text corpus, which has no parts."""
+    return bool(_find_documents(folder))
 
 
-def read_annif_folder(folder: PathLike, *, vocabulary: Vocabulary | None = None) -> Iterator[Example]:
-    """The examples of a folder with a ``.txt`` file a text, whole, and its subjects beside it.
+def read_annif_folder(folder: PathLike, *, vocabulary: Vocabulary | None = None) -> Corpus:
+    """Open a folder with one ``.txt`` file per text and a file of the same name with its subjects.
 
-    Subjects are in a ``.tsv`` file, ``<uri><TAB>name`` lines, or in a ``.key`` file, one name a line. Names become ids
-    if there is a vocabulary, and stay names if there is none. Texts without subjects beside them are left out.
+    Subjects are ``<uri><TAB>name`` lines in a ``.tsv`` file, or one name per line in a ``.key`` file. Names are
+    converted to ids if a vocabulary is given. Texts without a file of subjects are ignored.
     """
-    for text, beside in annif_documents(Path(folder)):
-        subjects = []
-        for number, line in enumerate(read_lines(beside), 1):
+    return Corpus(lambda: _read_documents(Path(folder), vocabulary), source=display_name(folder), vocabulary=vocabulary)
+
+
+def _find_documents(folder: Path) -> list[tuple[Path, Path]]:
+    """Return the text files of a folder, sorted by name, each with its file of subjects."""
+    documents = []
+    for text in sorted(folder.glob("*.txt")):
+        for subjects in (text.with_suffix(".tsv"), text.with_suffix(".key")):
+            if subjects.is_file():
+                documents.append((text, subjects))
+                break
+    return documents
+
+
+def _read_documents(folder: Path, vocabulary: Vocabulary | None) -> Iterator[Example]:
+    for text_file, subject_file in _find_documents(folder):
+        labels = []
+        for number, line in enumerate(read_lines(subject_file), 1):
             if not line.strip():
                 continue
-            where = f"{beside}, line {number}"
-            if beside.suffix == ".tsv":
-                subjects.append(_subject(line.split(TAB)[0], where))
+            location = f"{subject_file}, line {number}"
+            if subject_file.suffix == ".tsv":
+                labels.append(_parse_uri(line.split(TAB)[0], location))
             else:
-                subjects.append(_by_name(line.strip(), vocabulary, where))
-        yield Example("".join(read_lines(text, ends=True)), tuple(subjects))
+                labels.append(_to_id(line.strip(), vocabulary, location))
+        yield Example("".join(read_lines(text_file, keep_ends=True)), tuple(labels))
 
 
-def _subject(text: str, where: str) -> str:
-    uri = uri_of(text)
-    if uri is None:
-        raise InputError(f"{where}: a subject must be a URI in angle brackets, got {brief(text)}")
-    return uri
+def _parse_uri(subject: str, location: str) -> str:
+    match = _URI.fullmatch(subject)
+    if match is None:
+        raise InputError(f"{location}: A subject must be a URI in angle brackets, got {short_repr(subject)}.")
+    return match[1]
 
 
-def _by_name(name: str, vocabulary: Vocabulary | None, where: str) -> str:
+def _to_id(name: str, vocabulary: Vocabulary | None, location: str) -> str:
     if vocabulary is None:
         return name
-    one = vocabulary.named(name)
-    if one is None:
-        raise InputError(f"{where}: {vocabulary.source} has no label named {brief(name)}")
-    return one
+    number = vocabulary.index.find_name(name)
+    if number is None:
+        raise InputError(f"{location}: {vocabulary.source} has no label named {short_repr(name)}.")
+    return vocabulary.ids[number]

@@ -1,6 +1,6 @@
-"""CSV and TSV files with a header: the text in a column or several, the labels in one.
+"""CSV and TSV files with a header: the text in one or more columns, the labels in another.
 
-In CSV a field may be quoted and then hold anything. TSV has no quotes: a TAB or a line end cannot be in a field.
+In CSV, quoted fields can contain any character. TSV has no quotes: a field cannot contain a TAB or a line end.
 """
 
 from __future__ import annotations
@@ -10,12 +10,23 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from carya.data.corpus import Example
-from carya.data.formats.columns import TAB, join_labels, joined_text, one_line, quoted, split_labels, text_columns
-from carya.data.io.files import PathLike, read_lines, shown, writing_text
+from carya.data.formats.columns import (
+    TAB,
+    check_one_line,
+    join_labels,
+    join_texts,
+    quote_names,
+    resolve_text_columns,
+    split_labels,
+)
+from carya.data.io.files import PathLike, display_name, open_text_output, read_lines
 from carya.errors import InputError
 
-#: What separates the labels in their column.
+#: The default separator of labels within their column.
 LABEL_SEPARATOR = ";"
+
+#: A row and the number of the line on which it begins.
+NumberedRow = tuple[int, list[str]]
 
 
 def read_csv(
@@ -25,19 +36,19 @@ def read_csv(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """The examples of a CSV file; fields are separated by commas.
+    """Yield the examples of a CSV file, whose fields are separated by commas.
 
     Parameters
     ----------
     path : path
     text_column : str
-        The column of the text, or several with commas between, joined by a space.
+        The column of the text. The texts of several columns, separated by commas, are joined by spaces.
     label_column : str or None
-        The column of the labels; None if there are none to read.
+        The column of the labels; None to read texts without labels.
     label_separator : str, optional
-        What separates labels in that column; ``;`` if not given.
+        The separator of labels within that column, ``;`` by default.
     """
-    return _examples(path, csv_rows(path), text_column, label_column, label_separator)
+    return _read_examples(path, csv_rows(path), text_column, label_column, label_separator)
 
 
 def read_tsv(
@@ -47,94 +58,99 @@ def read_tsv(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """The examples of a TSV file, as :func:`read_csv`; fields are separated by TABs, and quotes mean nothing."""
-    return _examples(path, tsv_rows(path), text_column, label_column, label_separator)
+    """Yield the examples of a TSV file, as :func:`read_csv`; fields are separated by TABs, without quotes."""
+    return _read_examples(path, tsv_rows(path), text_column, label_column, label_separator)
 
 
 def write_csv(path: PathLike, examples: Iterable[Example], *, label_separator: str | None = None) -> int:
-    """Write examples with columns `text` and `labels`; gives their number."""
+    """Write examples with the columns `text` and `labels`; return their number."""
     rows = 0
-    with writing_text(path) as write:
+    with open_text_output(path) as write:
         write("text,labels\n")
         for rows, example in enumerate(examples, 1):
             labels = join_labels(example.labels, label_separator or LABEL_SEPARATOR, f"{path}, line {rows + 1}")
-            write(f"{_quoted(example.text)},{_quoted(labels)}\n")
+            write(f"{_quote_field(example.text)},{_quote_field(labels)}\n")
     return rows
 
 
 def write_tsv(path: PathLike, examples: Iterable[Example], *, label_separator: str | None = None) -> int:
-    """Write examples with columns `text` and `labels`; gives their number."""
+    """Write examples with the columns `text` and `labels`; return their number."""
     rows = 0
-    with writing_text(path) as write:
+    with open_text_output(path) as write:
         write("text\tlabels\n")
         for rows, example in enumerate(examples, 1):
-            where = f"{path}, line {rows + 1}"
-            labels = join_labels(example.labels, label_separator or LABEL_SEPARATOR, where)
-            write(f"{one_line(example.text, where, TAB)}\t{one_line(labels, where, TAB)}\n")
+            location = f"{path}, line {rows + 1}"
+            labels = join_labels(example.labels, label_separator or LABEL_SEPARATOR, location)
+            write(f"{check_one_line(example.text, location, TAB)}\t{check_one_line(labels, location, TAB)}\n")
     return rows
 
 
-def csv_rows(path: PathLike) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file, each with the line it begins on; blank lines are skipped."""
-    reader = csv.reader(read_lines(path, ends=True), strict=True)
+def csv_rows(path: PathLike) -> Iterator[NumberedRow]:
+    """Yield the rows of a CSV file with their line numbers; blank lines are ignored."""
+    reader = csv.reader(read_lines(path, keep_ends=True), strict=True)
     while True:
         line = reader.line_num + 1
-        before = csv.field_size_limit(sys.maxsize)  # it is one for the whole process
+        limit = csv.field_size_limit(sys.maxsize)  # a setting of the whole process, therefore restored
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            raise InputError(f"{shown(path)}, line {line}: not CSV: {error}") from None
+            raise InputError(f"{display_name(path)}, line {line}: Invalid CSV: {error}.") from None
         finally:
-            csv.field_size_limit(before)
+            csv.field_size_limit(limit)
         if row:
             yield line, row
 
 
-def tsv_rows(path: PathLike) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a TSV file, each with its line; blank lines are skipped."""
+def tsv_rows(path: PathLike) -> Iterator[NumberedRow]:
+    """Yield the rows of a TSV file with their line numbers; blank lines are ignored."""
     for number, line in enumerate(read_lines(path), 1):
         if line:
-            yield number, line.split("\t")
+            yield number, line.split(TAB)
 
 
-def column(header: list[str], name: str, where: str) -> int:
-    """The number of a column; raises InputError if there is none of that name, or more than one."""
+def find_column(header: list[str], name: str, location: str) -> int:
+    """Return the index of a column; raise InputError if it is missing or not unique."""
     match header.count(name):
         case 0:
-            raise InputError(f'{where}: there is no column "{name}"; the columns are {quoted(header)}')
+            raise InputError(f'{location}: Missing column "{name}"; the columns are {quote_names(header)}.')
         case 1:
             return header.index(name)
-    raise InputError(f'{where}: there is more than one column "{name}"')
+    raise InputError(f'{location}: There is more than one column "{name}".')
 
 
-def _examples(
+def check_n_fields(row: list[str], header: list[str], location: str) -> None:
+    """Raise InputError if a row has more or fewer fields than the header."""
+    if len(row) != len(header):
+        raise InputError(f"{location}: Expected {len(header)} fields, as in the header, got {len(row)}.")
+
+
+def _read_examples(
     path: PathLike,
-    rows: Iterator[tuple[int, list[str]]],
+    rows: Iterator[NumberedRow],
     text_column: str,
     label_column: str | None,
     label_separator: str | None,
 ) -> Iterator[Example]:
     first = next(rows, None)
     if first is None:
-        raise InputError(f"{shown(path)}: there is no header")
+        raise InputError(f"{display_name(path)}: Missing header. The file is empty.")
     line, header = first
-    where = f"{shown(path)}, line {line}"
-    texts = [column(header, name, where) for name in text_columns(text_column, header)]
-    labels = None if label_column is None else column(header, label_column, where)
+    location = f"{display_name(path)}, line {line}"
+    text_indices = [find_column(header, name, location) for name in resolve_text_columns(text_column, header)]
+    label_index = None if label_column is None else find_column(header, label_column, location)
     for line, row in rows:
-        where = f"{shown(path)}, line {line}"
-        if len(row) != len(header):
-            raise InputError(f"{where}: the number of fields is {len(row)}, in the header it is {len(header)}")
-        yield Example(
-            joined_text([row[one] for one in texts]),
-            () if labels is None else split_labels(row[labels], label_separator or LABEL_SEPARATOR, where),
-        )
+        location = f"{display_name(path)}, line {line}"
+        check_n_fields(row, header, location)
+        labels: tuple[str, ...] = ()
+        if label_index is not None:
+            labels = split_labels(row[label_index], label_separator or LABEL_SEPARATOR, location)
+        yield Example(join_texts([row[index] for index in text_indices]), labels)
 
 
-def _quoted(field: str) -> str:
-    """A field as CSV holds it. The quotes of the csv module depend on its version where a line end is in a field."""
-    if any(one in field for one in ',"\r\n') or field[:1] == " ":
+def _quote_field(field: str) -> str:
+    """Quote a CSV field if necessary. The csv module is not used: its quoting of line ends depends on its version."""
+    if any(character in field for character in ',"\r\n') or field[:1] == " ":
         return '"' + field.replace('"', '""') + '"'
     return field

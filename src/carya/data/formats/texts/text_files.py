@@ -1,6 +1,6 @@
-"""Texts and labels in two files, a line a row, and folders of such files.
+"""Texts and labels in two files, one row per line, and folders of such files.
 
-In a folder the labels are in a text file as well, or in a matrix with a list of what its columns are called.
+In a folder, the labels can also be a matrix, with a file that names its columns.
 """
 
 from __future__ import annotations
@@ -9,145 +9,168 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from carya.data.corpus import Corpus, Example
-from carya.data.formats.columns import TAB, join_labels, one_line, split_labels
-from carya.data.formats.folder_files import needed, piece, refuse
+from carya.data.formats.columns import TAB, check_one_line, join_labels, split_labels
+from carya.data.formats.folder_files import check_no_conflict, find_file, require_file
 from carya.data.formats.vocabularies import read_vocabulary, write_vocabulary
-from carya.data.io.files import PathLike, read_lines, shown, writing_text
+from carya.data.io.files import PathLike, display_name, open_text_output, read_lines
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError, ParameterError
 
-_NAMES = ("label_names.tsv", "label_names.txt")
+if TYPE_CHECKING:
+    from carya.core.matrices import Csr
+
+_NAMED_LABELS, _PLAIN_LABELS = "label_names.tsv", "label_names.txt"
 
 
 def read_pair(texts: PathLike, labels: PathLike, *, label_separator: str | None = None) -> Iterator[Example]:
-    """The examples of a file of texts and a file of labels, a line a row; an empty line is no labels.
+    """Yield the examples of a file of texts and a file of labels, one row per line; an empty line means no labels.
 
     Parameters
     ----------
     texts, labels : path
     label_separator : str, optional
-        What separates the labels of a row; a TAB if not given.
+        The separator of the labels of a row, a TAB by default.
     """
     separator = label_separator or TAB
-    pairs = zip_longest(read_lines(texts), read_lines(labels))
-    for number, (text, row) in enumerate(pairs, 1):
-        if text is None or row is None:
-            short, long = (texts, labels) if text is None else (labels, texts)
-            raise InputError(f"{shown(short)}: the number of lines is {number - 1}, {shown(long)} has more")
-        yield Example(text, split_labels(row, separator, f"{shown(labels)}, line {number}"))
+    lines = zip_longest(read_lines(texts), read_lines(labels))
+    for number, (text, row_labels) in enumerate(lines, 1):
+        if text is None or row_labels is None:
+            shorter, longer = (texts, labels) if text is None else (labels, texts)
+            raise InputError(
+                f"{display_name(shorter)} ends after line {number - 1}, but {display_name(longer)} has more lines."
+            )
+        yield Example(text, split_labels(row_labels, separator, f"{display_name(labels)}, line {number}"))
 
 
 def write_pair(
     texts: PathLike, examples: Iterable[Example], *, labels: PathLike, label_separator: str | None = None
 ) -> int:
-    """Write a file of texts and a file of labels; gives the number of examples."""
+    """Write a file of texts and a file of labels; return the number of examples."""
     rows = 0
     if Path(texts).absolute() == Path(labels).absolute():
-        raise ParameterError(f"{texts} cannot hold both texts and labels: give another file for one of them")
-    with ExitStack() as both:
-        write_text, write_labels = (both.enter_context(writing_text(path)) for path in (texts, labels))
+        raise ParameterError(f"{texts} cannot store both texts and labels. Pass two different files.")
+    with ExitStack() as files:
+        write_text, write_labels = (files.enter_context(open_text_output(path)) for path in (texts, labels))
         for rows, example in enumerate(examples, 1):
-            write_text(one_line(example.text, f"{texts}, line {rows}") + "\n")
-            where = f"{labels}, line {rows}"
-            write_labels(one_line(join_labels(example.labels, label_separator or TAB, where), where) + "\n")
+            write_text(check_one_line(example.text, f"{texts}, line {rows}") + "\n")
+            location = f"{labels}, line {rows}"
+            joined = join_labels(example.labels, label_separator or TAB, location)
+            write_labels(check_one_line(joined, location) + "\n")
     return rows
 
 
-def has_texts(folder: Path, part: str) -> bool:
-    """Whether a folder holds texts of that part in the form of this module."""
-    return piece(folder, [f"{part}.texts.txt"]) is not None
+def has_text_files(folder: Path, part: str) -> bool:
+    """Return whether a folder contains ``{part}.texts.txt``."""
+    return find_file(folder, [f"{part}.texts.txt"]) is not None
 
 
-def read_texts(
+def read_text_folder(
     folder: PathLike, *, part: str = "train", label_separator: str | None = None, vocabulary: Vocabulary | None = None
 ) -> Corpus:
-    """The texts of one part of a folder.
+    """Open one part of a folder of texts.
 
     Parameters
     ----------
     folder : path
-        With ``{part}.texts.txt``, and ``{part}.labels.txt`` or ``{part}.labels.npz``, and ``label_names.tsv`` or
-        ``label_names.txt``, which only labels in a matrix need. All but the matrix may be compressed.
+        Contains ``{part}.texts.txt`` and either ``{part}.labels.txt`` or ``{part}.labels.npz``; a label matrix also
+        requires ``label_names.tsv`` or ``label_names.txt``. All files except the matrix can be compressed.
     part : str
     label_separator : str, optional
-        What separates the labels of a row; a TAB if not given.
+        The separator of the labels of a row, a TAB by default.
     vocabulary : Vocabulary, optional
-        Stands for ``label_names``.
+        Used instead of ``label_names``.
     """
-    place = Path(folder)
-    texts = needed(place, [f"{part}.texts.txt"])
-    labels = needed(place, [f"{part}.labels.txt", f"{part}.labels.npz"])
+    root = Path(folder)
+    texts = require_file(root, [f"{part}.texts.txt"])
+    labels = require_file(root, [f"{part}.labels.txt", f"{part}.labels.npz"])
     if vocabulary is None:
-        vocabulary = _names(place)
+        vocabulary = _read_label_names(root)
     if labels.suffix == ".npz":
         if vocabulary is None:
-            raise InputError(f"{place}: there is no label_names.tsv or label_names.txt, which {labels.name} needs")
-        return with_label_matrix(texts, labels, vocabulary)
+            raise InputError(f"{labels} requires {_NAMED_LABELS} or {_PLAIN_LABELS} in the same folder.")
+        return corpus_with_label_matrix(texts, labels, vocabulary)
     return Corpus(
-        lambda: read_pair(texts, labels, label_separator=label_separator), source=str(place), vocabulary=vocabulary
+        lambda: read_pair(texts, labels, label_separator=label_separator), source=str(root), vocabulary=vocabulary
     )
 
 
-def with_label_matrix(texts: Path, labels: Path, vocabulary: Vocabulary) -> Corpus:
-    """Texts whose labels are the entries of a matrix; its columns are the labels of the vocabulary."""
+def corpus_with_label_matrix(texts: Path, labels: Path, vocabulary: Vocabulary) -> Corpus:
+    """Return the corpus of a file of texts and a label matrix, whose columns are the labels of the vocabulary."""
     from carya.data.io.matrix_files import read_labels
 
     Y = read_labels(labels)
     if Y.cols != len(vocabulary):
-        raise InputError(f"{labels} has {Y.cols} columns, {vocabulary.source} has {len(vocabulary)} labels")
+        raise InputError(f"{labels} has {Y.cols} columns, but {vocabulary.source} has {len(vocabulary)} labels.")
+
+    def read_texts() -> Iterator[str]:
+        return _read_n_lines(texts, labels, Y.rows)
+
     return Corpus(
-        lambda: _with_rows(_as_many(texts, labels, Y.rows), Y.indptr.tolist(), Y.indices, vocabulary.ids),
+        lambda: _add_labels(read_texts(), Y, vocabulary.ids),
         source=str(texts.parent),
         vocabulary=vocabulary,
-        texts=lambda: _as_many(texts, labels, Y.rows),
+        texts=read_texts,
         matrix=Y,
     )
 
 
-def write_texts(folder: PathLike, corpus: Corpus, *, part: str = "train", label_separator: str | None = None) -> int:
-    """Write one part of a folder, and ``label_names`` if the corpus has a vocabulary; gives the number of examples."""
-    place = Path(folder)
-    texts, labels = (place / f"{part}.{what}.txt" for what in ("texts", "labels"))
+def write_text_folder(
+    folder: PathLike, corpus: Corpus, *, part: str = "train", label_separator: str | None = None
+) -> int:
+    """Write one part of a folder, and ``label_names`` if the corpus has a vocabulary; return the number of examples."""
+    root = Path(folder)
+    texts, labels = (root / f"{part}.{content}.txt" for content in ("texts", "labels"))
     for path in (texts, labels):
-        refuse(place, path.name, but=path.name)
-    refuse(place, f"{part}.labels.npz")
-    with naming(place, corpus.vocabulary, _names(place), _NAMES[1]):
+        check_no_conflict(root, path.name, replaced=path.name)
+    check_no_conflict(root, f"{part}.labels.npz")
+    with label_names_written(root, corpus.vocabulary, existing=_read_label_names(root), plain_file=_PLAIN_LABELS):
         return write_pair(texts, corpus, labels=labels, label_separator=label_separator)
 
 
 @contextmanager
-def naming(place: Path, vocabulary: Vocabulary | None, there: Vocabulary | None, plain: str) -> Iterator[None]:
-    """Write what labels are called after the rows: to the file `plain` if they have no names beside their ids.
+def label_names_written(
+    folder: Path, vocabulary: Vocabulary | None, *, existing: Vocabulary | None, plain_file: str
+) -> Iterator[None]:
+    """Write the label names of a folder after its rows were written.
 
-    What is `there` already belongs to other parts: it must be the same, and is looked at before.
+    Parameters
+    ----------
+    folder : Path
+    vocabulary : Vocabulary or None
+        The labels of the part that is being written.
+    existing : Vocabulary or None
+        The labels of the other parts in the folder; InputError is raised before anything is written if they differ.
+    plain_file : str
+        The file to write if the names are equal to the ids; otherwise it is ``label_names.tsv``.
     """
-    if vocabulary is not None and there is not None and there != vocabulary:
-        raise InputError(f"{there.source} lists other labels than {vocabulary.source}: choose another folder")
+    if vocabulary is not None and existing is not None and existing != vocabulary:
+        raise InputError(f"{existing.source} lists different labels from {vocabulary.source}. Choose another folder.")
     yield
-    if vocabulary is not None and there is None:
-        name = plain if vocabulary.ids == vocabulary.names else _NAMES[0]
-        write_vocabulary(place / name, vocabulary, brackets=False)
+    if vocabulary is not None and existing is None:
+        name = plain_file if vocabulary.ids == vocabulary.names else _NAMED_LABELS
+        write_vocabulary(folder / name, vocabulary, brackets=False)
 
 
-def _names(place: Path) -> Vocabulary | None:
-    listed = piece(place, _NAMES)
-    return None if listed is None else read_vocabulary(listed)
+def _read_label_names(folder: Path) -> Vocabulary | None:
+    file = find_file(folder, (_NAMED_LABELS, _PLAIN_LABELS))
+    return None if file is None else read_vocabulary(file)
 
 
-def _with_rows(texts: Iterable[str], indptr: list[int], indices: Any, ids: list[str]) -> Iterator[Example]:
+def _add_labels(texts: Iterable[str], Y: Csr, ids: list[str]) -> Iterator[Example]:
+    indptr = Y.indptr.tolist()
     for row, text in enumerate(texts):
-        yield Example(text, tuple(ids[one] for one in indices[indptr[row] : indptr[row + 1]].tolist()))
+        yield Example(text, tuple(ids[label] for label in Y.indices[indptr[row] : indptr[row + 1]].tolist()))
 
 
-def _as_many(texts: Path, labels: Path, rows: int) -> Iterator[str]:
-    """The lines of a file that must have as many of them as a matrix has rows."""
-    row = 0
-    for row, text in enumerate(read_lines(texts), 1):
-        if row > rows:
-            raise InputError(f"{texts}: the number of lines is more than {rows}, the rows of {labels}")
+def _read_n_lines(texts: Path, labels: Path, n_lines: int) -> Iterator[str]:
+    """Yield the lines of a file; raise InputError if their number differs from the rows of the label matrix."""
+    number = 0
+    for number, text in enumerate(read_lines(texts), 1):
+        if number > n_lines:
+            raise InputError(f"{texts} has more than {n_lines} lines, but {labels} has {n_lines} rows.")
         yield text
-    if row < rows:
-        raise InputError(f"{texts}: the number of lines is {row}, {labels} has {rows} rows")
+    if number < n_lines:
+        raise InputError(f"{texts} has {number} lines, but {labels} has {n_lines} rows.")

@@ -1,33 +1,34 @@
-// Shows /openapi.json and lets one try it. Plain JavaScript: nothing is loaded from elsewhere.
+// Render /openapi.json with a form for trying out each operation, in plain JavaScript without dependencies.
 "use strict";
 
-function element(name, attributes, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
+function createElement(name, attributes, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
 }
 
-const last = (reference) => reference.split("/").pop();
+const schemaName = (reference) => reference.split("/").pop();
 
-function typeOf(schema) {
-  if (!schema) return "anything";
-  if (schema.$ref) return last(schema.$ref);
-  if (schema.anyOf) return schema.anyOf.map(typeOf).join(" or ");
-  if (schema.type === "array") return `list of ${typeOf(schema.items)}`;
-  if (schema.enum) return schema.enum.map((one) => JSON.stringify(one)).join(" or ");
+function typeName(schema) {
+  if (!schema) return "any";
+  if (schema.$ref) return schemaName(schema.$ref);
+  if (schema.anyOf) return schema.anyOf.map(typeName).join(" or ");
+  if (schema.type === "array" && schema.prefixItems) return `[${schema.prefixItems.map(typeName).join(", ")}]`;
+  if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
   const limits = [];
-  for (const [key, sign] of [["minimum", "≥"], ["maximum", "≤"], ["maxLength", "characters ≤"], ["maxItems", "items ≤"]])
-    if (schema[key] !== undefined) limits.push(`${sign} ${schema[key]}`);
-  return (schema.type || "anything") + (limits.length ? ` (${limits.join(", ")})` : "");
+  for (const [key, sign, unit] of [["minimum", "≥", ""], ["maximum", "≤", ""], ["maxLength", "≤", " characters"], ["maxItems", "≤", " items"]])
+    if (schema[key] !== undefined) limits.push(`${sign} ${schema[key]}${unit}`);
+  const name = schema.type === "array" ? `list of ${typeName(schema.items)}` : schema.type || "any";
+  return name + (limits.length ? ` (${limits.join(", ")})` : "");
 }
 
-function describe(schema) {
-  const list = element("dl");
+function createFieldList(schema) {
+  const list = createElement("dl");
   for (const [name, field] of Object.entries(schema.properties || {})) {
-    const needed = (schema.required || []).includes(name) ? ", required" : "";
-    const about = [field, ...(field.anyOf || [])].map((one) => one.description).find(Boolean) || "";
-    list.append(element("dt", {}, element("code", {}, name), `: ${typeOf(field)}${needed}`), element("dd", {}, about));
+    const required = (schema.required || []).includes(name) ? ", required" : "";
+    const description = [field, ...(field.anyOf || [])].map((option) => option.description).find(Boolean) || "";
+    list.append(createElement("dt", {}, createElement("code", {}, name), `: ${typeName(field)}${required}`), createElement("dd", {}, description));
   }
   return list;
 }
@@ -35,28 +36,30 @@ function describe(schema) {
 const EXAMPLES = {
   SuggestRequest: { text: "a fast web server", top_k: 5 },
   ExplainRequest: { text: "a fast web server" },
+  ExploreTextRequest: { text: "a fast web server" },
+  ExploreLabelRequest: { text: "a fast web server", label: "" },
   AnnifBatch: { documents: [{ text: "a fast web server" }] },
   AnnifForm: { text: "a fast web server", limit: 5 },
 };
 
-function tryIt(path, method, operation) {
-  const form = element("form");
+function createForm(path, method, operation) {
+  const form = createElement("form");
   const fields = (operation.parameters || []).map((parameter) => {
-    const input = element("input", { name: parameter.name });
+    const input = createElement("input", { name: parameter.name });
     if (parameter.required) input.required = true;
-    form.append(element("p", {}, element("label", {}, `${parameter.name} `, input, ` ${parameter.description || ""}`)));
+    form.append(createElement("p", {}, createElement("label", {}, `${parameter.name} `, input, ` ${parameter.description || ""}`)));
     return [parameter, input];
   });
-  let body = null, kind = null;
+  let body = null, mediaType = null;
   if (operation.requestBody) {
-    kind = Object.keys(operation.requestBody.content)[0];
-    const name = last(operation.requestBody.content[kind].schema.$ref);
-    body = element("textarea", { "aria-label": `Body: ${name}` });
+    mediaType = Object.keys(operation.requestBody.content)[0];
+    const name = schemaName(operation.requestBody.content[mediaType].schema.$ref);
+    body = createElement("textarea", { "aria-label": `Body: ${name}` });
     body.value = JSON.stringify(EXAMPLES[name] || {}, null, 1);
-    form.append(element("p", {}, `Body: ${name}, as ${kind}`), body);
+    form.append(createElement("p", {}, `Body: ${name} (${mediaType})`), body);
   }
-  const answer = element("pre", { "aria-live": "polite" });
-  form.append(element("button", {}, "Ask"), answer);
+  const output = createElement("pre", { "aria-live": "polite" });
+  form.append(createElement("button", {}, "Send"), output);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     let url = path;
@@ -68,19 +71,18 @@ function tryIt(path, method, operation) {
     const headers = {};
     const token = document.getElementById("token").value;
     if (token) headers.Authorization = `Bearer ${token}`;
-    let sent;
+    let content;
     try {
       if (body) {
-        headers["Content-Type"] = kind;
-        sent = kind === "application/json" ? body.value : new URLSearchParams(JSON.parse(body.value)).toString();
+        headers["Content-Type"] = mediaType;
+        content = mediaType === "application/json" ? body.value : new URLSearchParams(JSON.parse(body.value)).toString();
       }
-      const said = await fetch(url + (query.size ? `?${query}` : ""), { method: method.toUpperCase(), headers, body: sent });
-      const text = await said.text();
-      let shown = text;
-      try { shown = JSON.stringify(JSON.parse(text), null, 1); } catch { /* not JSON: as it is */ }
-      answer.textContent = `${said.status} ${said.statusText}\n${shown}`;
-    } catch (problem) {
-      answer.textContent = String(problem);
+      const response = await fetch(url + (query.size ? `?${query}` : ""), { method: method.toUpperCase(), headers, body: content });
+      let text = await response.text();
+      try { text = JSON.stringify(JSON.parse(text), null, 1); } catch { /* not JSON; show it unchanged */ }
+      output.textContent = `${response.status} ${response.statusText}\n${text}`;
+    } catch (error) {
+      output.textContent = String(error);
     }
   });
   return form;
@@ -88,24 +90,24 @@ function tryIt(path, method, operation) {
 
 async function main() {
   const api = await (await fetch("/openapi.json")).json();
-  const place = document.getElementById("operations");
-  place.textContent = "";
+  const container = document.getElementById("operations");
+  container.textContent = "";
   let tag = null;
   for (const [path, methods] of Object.entries(api.paths))
     for (const [method, operation] of Object.entries(methods)) {
-      if (operation.tags[0] !== tag) place.append(element("h2", {}, (tag = operation.tags[0])));
-      const answers = element("dl");
-      for (const [status, one] of Object.entries(operation.responses)) {
-        const schema = Object.values(one.content || {})[0]?.schema;
-        answers.append(element("dt", {}, `${status} ${one.description}`), element("dd", {}, schema ? typeOf(schema) : ""));
+      if (operation.tags[0] !== tag) container.append(createElement("h2", {}, (tag = operation.tags[0])));
+      const responses = createElement("dl");
+      for (const [status, response] of Object.entries(operation.responses)) {
+        const schema = Object.values(response.content || {})[0]?.schema;
+        responses.append(createElement("dt", {}, `${status} ${response.description}`), createElement("dd", {}, schema ? typeName(schema) : ""));
       }
-      place.append(element("details", {},
-        element("summary", {}, element("span", { class: "method" }, method.toUpperCase()), element("code", {}, path), ` ${operation.summary}`),
-        tryIt(path, method, operation), element("p", {}, "Answers:"), answers));
+      container.append(createElement("details", {},
+        createElement("summary", {}, createElement("span", { class: "method" }, method.toUpperCase()), createElement("code", {}, path), ` ${operation.summary}`),
+        createForm(path, method, operation), createElement("p", {}, "Responses:"), responses));
     }
   for (const [name, schema] of Object.entries(api.components.schemas))
-    document.getElementById("schemas").append(element("details", {},
-      element("summary", {}, element("code", {}, name), ` ${schema.description || ""}`), describe(schema)));
+    document.getElementById("schemas").append(createElement("details", {},
+      createElement("summary", {}, createElement("code", {}, name), ` ${schema.description || ""}`), createFieldList(schema)));
 }
 
 main();

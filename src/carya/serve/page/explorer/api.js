@@ -1,64 +1,64 @@
-// Asking the server. Of each kind of question only the newest is waited for.
+// Requests to the server. Each channel has at most one pending request; a new request cancels the previous one.
 
-const TOKEN = "carya-token";
-const running = new Map();
+const TOKEN_KEY = "carya-token";
+const pending = new Map();
 
-/** What the server refused, in its own words. */
-export class Refused extends Error {
+/** An error response, with the message from the server. */
+export class ApiError extends Error {
   constructor(status, detail) {
     super(detail);
     this.status = status;
   }
 }
 
-export const keepToken = (token) => sessionStorage.setItem(TOKEN, token);
+export const saveToken = (token) => sessionStorage.setItem(TOKEN_KEY, token);
 
-/** The answer, or undefined if a newer question of the same kind was asked meanwhile. Raises Refused. */
-export async function ask(kind, path, { query = {}, body } = {}) {
-  running.get(kind)?.abort();
-  const stop = new AbortController();
-  running.set(kind, stop);
+/** Return the response, or undefined if a newer request on the same channel canceled this one. Throws ApiError. */
+export async function request(channel, path, { query = {}, body } = {}) {
+  pending.get(channel)?.abort();
+  const controller = new AbortController();
+  pending.set(channel, controller);
   try {
-    return await askUntil(stop.signal, path, query, body);
+    return await send(controller.signal, path, query, body);
   } catch (error) {
     if (error.name === "AbortError") return undefined;
     throw error;
   } finally {
-    if (running.get(kind) === stop) running.delete(kind);
+    if (pending.get(channel) === controller) pending.delete(channel);
   }
 }
 
-/** Give up a question. */
-export const forget = (kind) => running.get(kind)?.abort();
+/** Cancel the pending request on a channel. */
+export const cancel = (channel) => pending.get(channel)?.abort();
 
-async function askUntil(signal, path, query, body) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const where = given.length ? `${path}?${new URLSearchParams(given)}` : path;
+async function send(signal, path, query, body) {
+  const parameters = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const url = parameters.length ? `${path}?${new URLSearchParams(parameters)}` : path;
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
-  const token = sessionStorage.getItem(TOKEN);
+  const token = sessionStorage.getItem(TOKEN_KEY);
   if (token) headers.Authorization = `Bearer ${token}`;
-  for (let turn = 0; ; turn += 1) {
-    let answer;
+  for (let attempt = 0; ; attempt += 1) {
+    let response;
     try {
-      answer = await fetch(where, {
+      response = await fetch(url, {
         signal, headers, method: body === undefined ? "GET" : "POST", body: body === undefined ? undefined : JSON.stringify(body),
       });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Refused(0, "The server does not answer.");
+      throw new ApiError(0, "The server is not responding.");
     }
-    if (answer.ok) return answer.json();
-    const busy = answer.status === 429 || answer.status === 503;
-    if (busy && turn < 3) {
-      await pause(1000 * (Number(answer.headers.get("Retry-After")) || 1), signal);
+    if (response.ok) return response.json();
+    const isBusy = response.status === 429 || response.status === 503;
+    if (isBusy && attempt < 3) {
+      await pause(1000 * (Number(response.headers.get("Retry-After")) || 1), signal);
       continue;
     }
-    const said = await answer.json().catch(() => ({}));
-    throw new Refused(answer.status, said.detail ?? answer.statusText);
+    const problem = await response.json().catch(() => ({}));
+    throw new ApiError(response.status, problem.detail ?? response.statusText);
   }
 }
 
-const pause = (time, signal) => new Promise((done, fail) => {
-  setTimeout(done, time);
-  signal.addEventListener("abort", () => fail(new DOMException("a newer question", "AbortError")));
+const pause = (milliseconds, signal) => new Promise((resolve, reject) => {
+  setTimeout(resolve, milliseconds);
+  signal.addEventListener("abort", () => reject(new DOMException("canceled by a newer request", "AbortError")));
 });

@@ -1,315 +1,314 @@
-// The page as a whole: what is asked for stands in the address (behind #, so it is never sent), and everything follows it.
+// Page controller. The state is stored in the URL fragment, which is never sent to the server, and all views are
+// rendered from it.
 
-import { ask, forget, keepToken, Refused } from "./api.js";
+import { ApiError, cancel, request, saveToken } from "./api.js";
 import { showBeam } from "./beam.js";
-import { setUpSearch, showCard, showFrequent } from "./card.js";
-import { arrowKeys, el, whole } from "./dom.js";
-import { choose, chosen, legend, rowsOf, showFound } from "./found.js";
-import { noTree, noWords, optionsOf, partOf, treeOf } from "./kinds.js";
-import { showTree } from "./tree.js";
-import { showWhy } from "./why.js";
+import { el, formatCount, formatInteger, handleArrowKeys } from "./dom.js";
+import { createExplanation } from "./explanation.js";
+import { setUpSearch, showFrequentLabels, showLabelCard } from "./label_card.js";
+import { noExplanationNote, noTreeNote, selectTree, treeNames, treeNote } from "./model_kinds.js";
+import { legend, selectedOption, selectOption, showResults, toRows } from "./results.js";
+import { showClusterPage } from "./tree.js";
 
-const TYPING = 140; // milliseconds of silence before a text is asked about
-const LONGEST_IN_ADDRESS = 4000;
+const TYPING_DELAY = 140; // milliseconds from the last key press until the text is sent
+const MAX_ADDRESS_TEXT = 4000; // characters; longer texts are stored only in the history state
 const NARROW = matchMedia("(max-width: 62rem)");
+const VIEWS = ["text", "tree", "label"];
 const $ = (id) => document.getElementById(id);
 
 let models = [];
 let state = {};
-let shown = {}; // what the views show now
-let arrived = false; // whether something is open already
+let rendered = {}; // the content that the views currently show
+let isRendered = false; // whether any view has been rendered
 
-const model = (name) => models.find((one) => one.name === name) ?? models[0];
+const findModel = (name) => models.find((model) => model.name === name) ?? models[0];
+const currentModel = () => findModel(state.model);
+const currentTree = () => selectTree(currentModel(), state.tree);
+const currentTreeNumber = () => Math.max(0, currentModel().trees.indexOf(currentTree()));
+const comparedModel = () => models.find((model) => model.name === state.compare && model !== currentModel());
 
 // ── The address ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-function read() {
-  const said = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  if (said.text === undefined) { // too long for the address
-    if (history.state?.text) said.text = history.state.text;
-    else if (state.text?.length > LONGEST_IN_ADDRESS) said.text = state.text;
+function readAddress() {
+  const values = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  if (values.text === undefined) { // the text may be too long for the address
+    if (history.state?.text) values.text = history.state.text;
+    else if (state.text?.length > MAX_ADDRESS_TEXT) values.text = state.text;
   }
-  return said;
+  return values;
 }
 
-function address(wanted) {
-  const parts = new URLSearchParams();
-  for (const name of ["view", "model", "tree", "with", "level", "node", "label", "text"]) {
-    const value = wanted[name];
+function address(values) {
+  const parameters = new URLSearchParams();
+  for (const name of ["view", "model", "tree", "compare", "level", "node", "label", "text"]) {
+    const value = values[name];
     if (value === undefined || value === "") continue;
     if (name === "view" && value === "text") continue;
     if (name === "model" && value === models[0]?.name) continue;
-    if (name === "text" && value.length > LONGEST_IN_ADDRESS) continue;
-    parts.set(name, value);
+    if (name === "text" && value.length > MAX_ADDRESS_TEXT) continue;
+    parameters.set(name, value);
   }
-  return `#${parts}`;
+  return `#${parameters}`;
 }
 
-/** Go somewhere: changes of the state, as a new place to come back to or instead of this one. */
-function go(changes, { replace = false } = {}) {
+const clusterAddress = (cluster) => address({ ...state, view: "tree", level: String(cluster.level), node: String(cluster.node) });
+const labelAddress = (label) => address({ ...state, view: "label", label: label.label });
+
+/** Change the state and add a history entry, or replace the current entry. */
+function navigate(changes, { replace = false } = {}) {
   state = { ...state, ...changes };
   history[replace ? "replaceState" : "pushState"]({ text: state.text }, "", address(state));
-  show();
+  render();
 }
 
-function show() {
-  const view = ["tree", "label"].includes(state.view) ? state.view : "text";
-  for (const name of ["text", "tree", "label"]) $(`view-${name}`).hidden = name !== view;
-  for (const link of document.querySelectorAll("nav a")) {
-    const there = link.dataset.view;
-    link.setAttribute("href", address({ ...state, view: there }));
-    if (there === view) link.setAttribute("aria-current", "page");
+function render() {
+  const view = VIEWS.includes(state.view) ? state.view : "text";
+  for (const name of VIEWS) $(`view-${name}`).hidden = name !== view;
+  for (const link of document.querySelectorAll("nav a[data-view]")) {
+    link.setAttribute("href", address({ ...state, view: link.dataset.view }));
+    if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const mine = model(state.model);
-  document.querySelector("nav a[data-view=tree]").hidden = !mine.trees.length && view !== "tree";
-  $("model").value = mine.name;
-  $("tree-choice").hidden = mine.trees.length < 2;
-  $("tree-number").replaceChildren(...optionsOf(mine).map((name, at) => el("option", { value: at }, name)));
-  $("tree-number").value = treeNumber();
-  $("other").value = other()?.name ?? "";
-  $("other-choice").hidden = models.length < 2 || view !== "text";
-  guarded({ text: showTextView, tree: showTreeView, label: showLabelView }[view]);
+  const model = currentModel();
+  document.querySelector("nav a[data-view=tree]").hidden = !model.trees.length && view !== "tree";
+  $("model").value = model.name;
+  $("tree-choice").hidden = model.trees.length < 2;
+  $("tree-number").replaceChildren(...treeNames(model).map((name, number) => el("option", { value: number }, name)));
+  $("tree-number").value = currentTreeNumber();
+  $("compare").value = comparedModel()?.name ?? "";
+  $("compare-choice").hidden = models.length < 2 || view !== "text";
+  showErrors({ text: renderTextView, tree: renderTreeView, label: renderLabelView }[view]);
 }
 
-/** Which tree of the model is looked at. */
-const treeNumber = () => Math.max(0, model(state.model).trees.indexOf(treeOf(model(state.model), state.tree)));
+// ── Errors ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const other = () => models.find((one) => one.name === state.with && one.name !== model(state.model).name);
-
-// ── Trouble ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-async function guarded(work) {
+/** Run a function and show its errors, or prompt for a token if the server requires one. */
+async function showErrors(run) {
   try {
-    await work();
-    $("trouble").hidden = true;
+    await run();
+    $("error").hidden = true;
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    shown = {};
+    if (!(error instanceof ApiError)) throw error;
+    rendered = {};
     $("token-form").hidden = error.status !== 401;
-    $("trouble").hidden = error.status === 401;
-    $("trouble").textContent = error.message;
+    $("error").hidden = error.status === 401;
+    $("error").textContent = error.message;
   }
 }
 
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  keepToken($("token").value);
+  saveToken($("token").value);
   $("token-form").hidden = true;
   start();
 });
 
-// ── A text ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The text view ────────────────────────────────────────────────────────────────────────────────────────────────
 
-async function showTextView() {
+async function renderTextView() {
   const text = state.text ?? "";
-  arrived = true;
+  isRendered = true;
   if ($("text").value !== text) $("text").value = text;
-  const mine = model(state.model);
-  const theirs = other();
-  const tree = treeOf(mine, state.tree);
-  const key = JSON.stringify([text, mine.name, treeNumber(), theirs?.name]);
-  if (shown.text !== key) {
+  const model = currentModel();
+  const other = comparedModel();
+  const key = JSON.stringify([text, model.name, currentTreeNumber(), other?.name]);
+  if (rendered.text !== key) {
     if (!text.trim()) {
-      for (const kind of ["walk", "compare", "why", "why-other"]) forget(kind);
-      shown.text = key;
-      showNothing(`${whole(mine.labels)} labels, learned from ${mine.texts === null ? "texts" : `${whole(mine.texts)} texts`}.`);
+      for (const channel of ["search", "compare", "explanation", "other-explanation"]) cancel(channel);
+      rendered.text = key;
+      clearResults(`This model has ${formatCount(model.n_labels, "label")}${model.n_texts === null ? "" : ` and was trained on ${formatCount(model.n_texts, "text")}`}.`);
       return;
     }
-    $("found").setAttribute("aria-busy", "true");
-    if (!shown.walk) $("said").textContent = "Looking for labels …";
-    const [walk, compared] = await Promise.all([
-      ask("walk", "v1/explore/text", { query: { model: mine.name, tree: treeNumber() }, body: { text } }),
-      theirs && ask("compare", "v1/explore/compare", { query: { model: mine.name, other: theirs.name }, body: { text } }),
+    $("results").setAttribute("aria-busy", "true");
+    if (!rendered.trace) $("status").textContent = "Ranking labels…";
+    const [trace, comparison] = await Promise.all([
+      request("search", "v1/explore/text", { query: { model: model.name, tree: currentTreeNumber() }, body: { text } }),
+      other && request("compare", "v1/explore/compare", { query: { model: model.name, other: other.name }, body: { text } }),
     ]);
-    if (walk === undefined || (theirs && compared === undefined)) return; // a newer one is on its way
-    const rows = rowsOf(walk, compared);
-    shown = { ...shown, text: key, walk, rows, why: undefined };
-    $("found").removeAttribute("aria-busy");
+    if (trace === undefined || (other && comparison === undefined)) return; // canceled by a newer request
+    const rows = toRows(trace, comparison);
+    rendered = { ...rendered, text: key, trace, rows, explanation: undefined, selectInBeam: undefined };
+    $("results").removeAttribute("aria-busy");
     if (!rows.length) {
-      showNothing("The model knows no word of this text.");
+      clearResults("The text contains no terms from the model's vocabulary.");
       return;
     }
-    $("said").textContent = `${rows.length} labels; the best is ${rows[0].name}.`;
-    $("legend").replaceChildren(legend(mine, theirs));
-    for (const id of ["found-title", "found"]) $(id).hidden = false;
-    showFound($("found"), rows, theirs ? [mine, theirs] : [mine], pick);
-    $("beam-panel").hidden = !tree;
-    if (tree) {
-      const way = walk.levels.length
-        ? `Of the ${tree.levels.map(whole).join(", then ")} clusters the search holds at most ${walk.beam_width} at each level, and looks at the labels in the last ones.`
-        : "This tree has no clusters: every label is looked at.";
-      const twice = tree.overlaps && "A label may lie in several clusters; the line leads from the best of them.";
-      $("beam-note").textContent = [partOf(mine, tree), way, twice].filter(Boolean).join(" ");
-      showBeam($("beam"), walk, {
-        onlabel: (label) => pick(label, true),
-        oncluster: (cluster) => go({ view: "tree", level: String(cluster.level), node: String(cluster.node) }),
-      });
-    }
+    $("status").textContent = `Showing ${formatCount(rows.length, "label")}. Best match: ${rows[0].name}.`;
+    $("legend").replaceChildren(legend(model, other));
+    for (const id of ["results-title", "results"]) $(id).hidden = false;
+    showResults($("results"), rows, other ? [model, other] : [model], select);
+    renderBeam(model, trace);
   }
-  const label = state.label ?? chosen($("found"))?.dataset.label ?? shown.walk?.found[0]?.label.label;
-  if (label && shown.walk?.found.length) await showWhyOf(label, text, mine, theirs);
+  const label = state.label ?? selectedOption($("results"))?.dataset.label ?? rendered.trace?.labels[0]?.label.label;
+  if (label && rendered.trace?.labels.length) await renderExplanation(label, text, model, other);
 }
 
-function showNothing(words) {
-  shown.walk = undefined;
-  $("said").textContent = words;
-  for (const id of ["legend", "found", "beam"]) $(id).replaceChildren();
-  for (const id of ["found-title", "found", "beam-panel"]) $(id).hidden = true;
-  $("why-title").textContent = "Why";
-  $("why").replaceChildren(el("p", { class: "note" }, "Labels appear below the text. Choose one, and see here which words spoke for it and which against it."));
-}
-
-async function showWhyOf(label, text, mine, theirs) {
-  const key = JSON.stringify([shown.text, label]);
-  choose($("found"), label);
-  $("beam").dispatchEvent(new CustomEvent("choose", { detail: label }));
-  if (shown.why === key) return;
-  const body = { text, label };
-  const lenient = (question) => question.catch((error) => {
-    if (error instanceof Refused && [400, 404].includes(error.status)) return { refused: error.message };
-    throw error;
+function renderBeam(model, trace) {
+  const tree = currentTree();
+  $("beam-panel").hidden = !tree;
+  if (!tree) return;
+  const description = trace.levels.length
+    ? `At each level of the tree (${tree.level_sizes.map(formatInteger).join(", then ")} clusters), the search keeps the best ${trace.beam_width} clusters. It then scores the labels in the clusters kept at the last level.`
+    : "This tree has no clusters, so the search scores every label.";
+  const overlap = tree.is_overlapping && "A label can belong to several clusters; its line starts at the best one.";
+  $("beam-note").textContent = [treeNote(model, tree), description, overlap].filter(Boolean).join(" ");
+  rendered.selectInBeam = showBeam($("beam"), trace, {
+    onLabel: (label) => select(label, true),
+    onCluster: (cluster) => navigate({ view: "tree", level: String(cluster.level), node: String(cluster.node) }),
   });
-  const why = async (kind, one, number) => {
-    const tree = treeOf(one, number);
-    const refused = foreign(label, one === mine ? 0 : 1) ? "This model does not know the label." : noWords(one, tree);
-    if (refused) return { refused };
-    const told = await lenient(ask(kind, "v1/explore/explain", { query: { model: one.name, tree: one.trees.indexOf(tree) }, body }));
-    return told && { ...told, part: partOf(one, tree) };
+}
+
+function clearResults(message) {
+  rendered.trace = undefined;
+  $("status").textContent = message;
+  for (const id of ["legend", "results", "beam"]) $(id).replaceChildren();
+  for (const id of ["results-title", "results", "beam-panel"]) $(id).hidden = true;
+  $("explanation-title").textContent = "Explanation";
+  $("explanation").replaceChildren(el("p", { class: "note" }, "Select a label to see how much each term in the text contributes to its score."));
+}
+
+async function renderExplanation(label, text, model, other) {
+  const key = JSON.stringify([rendered.text, label]);
+  selectOption($("results"), label);
+  rendered.selectInBeam?.(label);
+  if (rendered.explanation === key) return;
+  const load = async (channel, source, side, treeNumber) => {
+    const tree = selectTree(source, treeNumber);
+    const unavailable = isUnknown(label, side) ? "This model does not have this label." : noExplanationNote(source, tree);
+    if (unavailable) return { unavailable };
+    try {
+      const query = { model: source.name, tree: source.trees.indexOf(tree) };
+      const explanation = await request(channel, "v1/explore/explain", { query, body: { text, label } });
+      return explanation && { ...explanation, note: treeNote(source, tree) };
+    } catch (error) {
+      if (error instanceof ApiError && [400, 404].includes(error.status)) return { unavailable: error.message };
+      throw error;
+    }
   };
-  const answers = await Promise.all([why("why", mine, state.tree), theirs && why("why-other", theirs, 0)]);
-  if (answers[0] === undefined || (theirs && answers[1] === undefined)) return;
-  shown.why = key;
-  const name = answers.find((one) => one?.name)?.name ?? shown.rows.find((row) => row.label === label)?.name ?? label;
-  $("why-title").replaceChildren("Why ", el("a", { href: address({ ...state, view: "label", label }), title: "Look at this label" }, name));
-  $("why").replaceChildren(...[mine, theirs].flatMap((one, at) => (one ? [showWhy(answers[at], text, shown.walk.known, theirs && one.name)] : [])));
+  const sources = other ? [model, other] : [model];
+  const explanations = await Promise.all([load("explanation", model, 0, state.tree), other && load("other-explanation", other, 1, 0)]);
+  if (sources.some((_, side) => explanations[side] === undefined)) return; // canceled by a newer request
+  rendered.explanation = key;
+  const name = explanations.find((explanation) => explanation?.name)?.name ?? rendered.rows.find((row) => row.label === label)?.name ?? label;
+  $("explanation-title").replaceChildren("Explanation for ", el("a", { href: address({ ...state, view: "label", label }), title: "Show label details" }, name));
+  $("explanation").replaceChildren(...sources.map((source, side) => createExplanation(explanations[side], text, rendered.trace.known_spans, other && source.name)));
 }
 
-/** Whether one of the models does not have a label. */
-const foreign = (label, side) => shown.rows.find((row) => row.label === label)?.known[side] === false;
+const isUnknown = (label, side) => rendered.rows.find((row) => row.label === label)?.isKnown[side] === false;
 
-/** A label was chosen; `there` if the reader wants to see it now. */
-function pick(label, there = false) {
-  go({ label }, { replace: true });
-  if (there && NARROW.matches) $("why-panel").scrollIntoView({ behavior: "smooth" });
+/** Select a label and optionally, on narrow screens, scroll to its explanation. */
+function select(label, scroll = false) {
+  navigate({ label }, { replace: true });
+  if (scroll && NARROW.matches) $("explanation-panel").scrollIntoView({ behavior: "smooth" });
 }
 
-let typing;
+let typingTimer;
 $("text").addEventListener("input", () => {
-  clearTimeout(typing);
-  typing = setTimeout(() => go({ text: $("text").value, label: undefined }, { replace: true }), TYPING);
+  clearTimeout(typingTimer);
+  typingTimer = setTimeout(() => navigate({ text: $("text").value, label: undefined }, { replace: true }), TYPING_DELAY);
 });
 
-const options = () => [...$("found").querySelectorAll("[role=option]")];
+const resultOptions = () => [...$("results").querySelectorAll("[role=option]")];
 
 $("text").addEventListener("keydown", (event) => {
-  const end = event.target.selectionStart === event.target.value.length;
-  if ((event.key === "Enter" && (event.ctrlKey || event.metaKey)) || (event.key === "ArrowDown" && end)) {
-    const first = chosen($("found")) ?? options()[0];
-    if (first) {
+  const isAtEnd = event.target.selectionStart === event.target.value.length;
+  if ((event.key === "Enter" && (event.ctrlKey || event.metaKey)) || (event.key === "ArrowDown" && isAtEnd)) {
+    const option = selectedOption($("results")) ?? resultOptions()[0];
+    if (option) {
       event.preventDefault();
-      first.focus();
+      option.focus();
     }
   }
 });
 
-$("found").addEventListener("keydown", (event) => {
-  if (arrowKeys(event, options(), (option) => { option.focus(); pick(option.dataset.label); })) return;
+$("results").addEventListener("keydown", (event) => {
+  if (handleArrowKeys(event, resultOptions(), (option) => { option.focus(); select(option.dataset.label); })) return;
   if (event.key === "Enter" || event.key === " ") {
     event.preventDefault();
-    $("why-panel").focus({ preventScroll: !NARROW.matches });
+    $("explanation-panel").focus({ preventScroll: !NARROW.matches });
   }
 });
 
 document.addEventListener("keydown", (event) => {
-  const writing = event.target.matches("input, textarea, select");
-  if (event.key === "/" && !writing && !event.ctrlKey && !event.metaKey) {
+  const isTyping = event.target.matches("input, textarea, select");
+  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
-    go({ view: "text" });
+    navigate({ view: "text" });
     $("text").focus();
   } else if (event.key === "Escape" && !event.defaultPrevented) {
     if ($("view-text").hidden) history.back();
-    else if ($("why-panel").contains(event.target) || $("beam-panel").contains(event.target)) (chosen($("found")) ?? $("text")).focus();
+    else if ($("explanation-panel").contains(event.target) || $("beam-panel").contains(event.target)) (selectedOption($("results")) ?? $("text")).focus();
     else $("text").focus();
   }
 });
 
-// ── The tree, and a label ────────────────────────────────────────────────────────────────────────────────────────
+// ── The tree view and the label view ─────────────────────────────────────────────────────────────────────────────
 
-async function showTreeView() {
+async function renderTreeView() {
   const level = state.level ?? "0";
   const node = state.node ?? "0";
-  const mine = model(state.model);
-  const tree = treeOf(mine, state.tree);
-  const key = JSON.stringify([mine.name, treeNumber(), level, node]);
-  if (shown.tree === key) return;
+  const model = currentModel();
+  const tree = currentTree();
+  const key = JSON.stringify([model.name, currentTreeNumber(), level, node]);
+  if (rendered.tree === key) return;
   if (!tree) {
-    shown.tree = key;
+    rendered.tree = key;
     $("tree-title").textContent = "No label tree";
-    $("tree").replaceChildren(el("p", { class: "note" }, `${noTree(mine)}, so there are no clusters to browse.`));
+    $("tree").replaceChildren(el("p", { class: "note" }, noTreeNote(model, "there are no clusters to browse")));
     return;
   }
-  const more = (begin) => ask("tree", "v1/explore/tree", { query: { model: mine.name, tree: treeNumber(), level, node, begin } });
-  const branch = await more(0);
-  if (branch === undefined) return;
-  shown.tree = key;
-  showTree($("tree"), $("tree-title"), branch, {
-    more,
-    overlaps: tree.overlaps,
-    cluster: (one) => address({ ...state, view: "tree", level: String(one.level), node: String(one.node) }),
-    label: (one) => address({ ...state, view: "label", label: one.label }),
-  });
-  arrive($("tree-title"));
+  const load = (begin) => request("tree", "v1/explore/tree", { query: { model: model.name, tree: currentTreeNumber(), level, node, begin } });
+  const page = await load(0);
+  if (page === undefined) return;
+  rendered.tree = key;
+  showClusterPage($("tree"), $("tree-title"), page, { loadMore: load, isOverlapping: tree.is_overlapping, clusterAddress, labelAddress });
+  focusTitle($("tree-title"));
 }
 
-/** Take the reader to the top of what was opened; not when the page itself was. */
-function arrive(title) {
-  if (arrived) {
+/** Focus the title of a new view and scroll to the top, except when the page is first opened. */
+function focusTitle(title) {
+  if (isRendered) {
     title.focus({ preventScroll: true });
     scrollTo(0, 0);
   }
-  arrived = true;
+  isRendered = true;
 }
 
-async function showLabelView() {
-  const mine = model(state.model);
-  const key = JSON.stringify([mine.name, treeNumber(), state.label]);
-  if (shown.card === key) return;
+async function renderLabelView() {
+  const model = currentModel();
+  const key = JSON.stringify([model.name, currentTreeNumber(), state.label]);
+  if (rendered.card === key) return;
   if (!state.label) {
-    const frequent = await ask("card", "v1/explore/labels", { query: { model: mine.name } });
-    if (frequent === undefined) return;
-    shown.card = key;
-    showFrequent($("card"), $("card-title"), frequent, mine.labels, (one) => address({ ...state, view: "label", label: one.label }));
+    const labels = await request("card", "v1/explore/labels", { query: { model: model.name } });
+    if (labels === undefined) return;
+    rendered.card = key;
+    showFrequentLabels($("card"), $("card-title"), labels, model.n_labels, labelAddress);
     return;
   }
-  const card = await ask("card", "v1/explore/label", { query: { model: mine.name, tree: treeNumber(), label: state.label } });
+  const card = await request("card", "v1/explore/label", { query: { model: model.name, tree: currentTreeNumber(), label: state.label } });
   if (card === undefined) return;
-  shown.card = key;
-  showCard($("card"), $("card-title"), card, {
-    missing: mine.trees.length ? partOf(mine, treeOf(mine, state.tree)) : `${noTree(mine)}, so there is no more to tell of a label.`,
-    cluster: (one) => address({ ...state, view: "tree", level: String(one.level), node: String(one.node) }),
-    label: (one) => address({ ...state, view: "label", label: one.label }),
-  });
-  arrive($("card-title"));
+  rendered.card = key;
+  const note = model.trees.length ? treeNote(model, currentTree()) : noTreeNote(model, "there are no terms or similar labels to show");
+  showLabelCard($("card"), $("card-title"), card, { note, clusterAddress, labelAddress });
+  focusTitle($("card-title"));
 }
 
 setUpSearch($("search"), $("matches"), {
-  find: (q) => ask("labels", "v1/labels", { query: { model: model(state.model).name, q, limit: 12 } }),
-  take: (label) => go({ view: "label", label }),
-  trouble: (error) => guarded(() => { throw error; }),
+  search: (q) => request("labels", "v1/labels", { query: { model: currentModel().name, q, limit: 12 } }),
+  onSelect: (label) => navigate({ view: "label", label }),
+  onError: (error) => showErrors(() => { throw error; }),
 });
 
-// ── The beginning ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Navigation and start ─────────────────────────────────────────────────────────────────────────────────────────
 
-$("model").addEventListener("change", () => go({ model: $("model").value, tree: undefined, level: undefined, node: undefined }));
-$("tree-number").addEventListener("change", () => go({ tree: $("tree-number").value, level: undefined, node: undefined }));
-$("other").addEventListener("change", () => go({ with: $("other").value }));
+$("model").addEventListener("change", () => navigate({ model: $("model").value, tree: undefined, level: undefined, node: undefined }));
+$("tree-number").addEventListener("change", () => navigate({ tree: $("tree-number").value, level: undefined, node: undefined }));
+$("compare").addEventListener("change", () => navigate({ compare: $("compare").value }));
 
-// Addresses of the page are of the state; a change by hand or by the buttons of the browser is followed.
 addEventListener("popstate", () => {
   if (location.hash === "#main") return;
-  state = read();
-  show();
+  state = readAddress();
+  render();
 });
 
 $("skip").addEventListener("click", (event) => {
@@ -317,8 +316,8 @@ $("skip").addEventListener("click", (event) => {
   (state.view === undefined || state.view === "text" ? $("text") : $("main")).focus();
 });
 
-const THEMES = { auto: "Theme: auto", light: "Theme: light", dark: "Theme: dark" };
-function nameTheme() {
+const THEMES = { auto: "Theme: Auto", light: "Theme: Light", dark: "Theme: Dark" };
+function updateThemeButton() {
   $("theme").textContent = THEMES[document.documentElement.dataset.theme ?? "auto"];
 }
 $("theme").addEventListener("click", () => {
@@ -326,21 +325,22 @@ $("theme").addEventListener("click", () => {
   const next = names[(names.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % names.length];
   if (next === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = next;
-  try { localStorage.setItem("carya-theme", next); } catch { /* it is forgotten, then */ }
-  nameTheme();
+  try { localStorage.setItem("carya-theme", next); } catch { /* storage is disabled, so the choice is not saved */ }
+  updateThemeButton();
 });
-nameTheme();
+updateThemeButton();
 
 async function start() {
-  await guarded(async () => {
-    const known = await ask("models", "v1/explore/models");
-    if (known === undefined) return;
-    models = known.models.sort((a, b) => (b.name === known.default) - (a.name === known.default));
-    $("model").replaceChildren(...models.map((one) => el("option", { value: one.name }, one.name)));
-    $("other").replaceChildren(el("option", { value: "" }, "nothing"), ...models.map((one) => el("option", { value: one.name }, one.name)));
-    state = read();
-    shown = {};
-    show();
+  await showErrors(async () => {
+    const response = await request("models", "v1/explore/models");
+    if (response === undefined) return;
+    models = response.models.sort((a, b) => (b.name === response.default) - (a.name === response.default));
+    const createOptions = () => models.map((model) => el("option", { value: model.name }, model.name));
+    $("model").replaceChildren(...createOptions());
+    $("compare").replaceChildren(el("option", { value: "" }, "None"), ...createOptions());
+    state = readAddress();
+    rendered = {};
+    render();
     if (!state.text && !$("view-text").hidden && !NARROW.matches) $("text").focus();
   });
 }

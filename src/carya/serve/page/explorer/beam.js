@@ -1,45 +1,47 @@
-// The beam's way: a column for each level, lines from clusters to what was kept of their children.
+// Beam search diagram: one column per level, with lines from each cluster to its children in the beam.
 
-import { clusterName, el, scoreText, wordsText } from "./dom.js";
+import { clusterName, clusterTerms, el, formatCount, formatScore } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDE = matchMedia("(min-width: 48rem)");
 
-export function showBeam(place, walk, { onlabel, oncluster }) {
-  const columns = walk.levels.map((level, at) => level.map((held) => ({
-    id: `${at}:${held.cluster.node}`,
-    parent: at ? `${at - 1}:${held.parent}` : null,
-    score: held.score,
-    title: clusterName(held.cluster, 2),
-    words: wordsText(held.cluster, 4),
-    go: () => oncluster(held.cluster),
-    hint: `Cluster of ${held.cluster.n_labels} labels. Look at it in the tree.`,
+/** Draw the beam and return a function that highlights the path to a label. */
+export function showBeam(container, trace, { onLabel, onCluster }) {
+  const columns = trace.levels.map((level, depth) => level.map((node) => ({
+    id: `${depth}:${node.cluster.node}`,
+    parent: depth ? `${depth - 1}:${node.parent}` : null,
+    score: node.score,
+    title: clusterName(node.cluster, 2),
+    terms: clusterTerms(node.cluster, 4),
+    onClick: () => onCluster(node.cluster),
+    hint: `Show this cluster in the tree (${formatCount(node.cluster.n_labels, "label")})`,
   })));
-  columns.push(walk.reached.map((found) => ({
-    id: `label:${found.label.label}`,
-    parent: columns.length ? `${columns.length - 1}:${found.parent}` : null,
-    score: found.score,
-    title: found.label.name,
-    go: () => onlabel(found.label.label),
-    hint: "See why",
+  columns.push(trace.reached.map((reached) => ({
+    id: `label:${reached.label.label}`,
+    parent: columns.length ? `${columns.length - 1}:${reached.parent}` : null,
+    score: reached.score,
+    title: reached.label.name,
+    onClick: () => onLabel(reached.label.label),
+    hint: "Show the explanation for this label",
   })));
   const nodes = new Map();
   const grid = el("div", { class: "beam" });
-  columns.forEach((column, at) => {
-    const last = at === columns.length - 1;
-    const most = Math.max(...column.map((node) => node.score), 1e-300);
+  let selected = null;
+  columns.forEach((column, depth) => {
+    const isLast = depth === columns.length - 1;
+    const largest = Math.max(...column.map((node) => node.score), 1e-300);
     grid.append(el("section", { class: "level" },
-      el("h3", {}, last ? "Labels" : `Level ${at + 1}`),
+      el("h3", {}, isLast ? "Labels" : `Level ${depth + 1}`),
       el("ol", {}, column.map((node) => {
-        const button = el("button", { type: "button", title: node.hint, onclick: node.go, vars: { length: `${Math.max(0, Math.min(100, (100 * node.score) / most))}%` } },
+        const button = el("button", { type: "button", title: node.hint, onclick: node.onClick, vars: { length: `${Math.max(0, Math.min(100, (100 * node.score) / largest))}%` } },
           el("span", { class: "name" }, node.title),
-          el("span", { class: "score" }, scoreText(node.score)),
-          node.words && el("span", { class: "words" }, node.words));
+          el("span", { class: "score" }, formatScore(node.score)),
+          node.terms && el("span", { class: "cluster-terms" }, node.terms));
         nodes.set(node.id, { ...node, button });
-        button.addEventListener("mouseenter", () => light(node.id));
-        button.addEventListener("focus", () => light(node.id));
-        button.addEventListener("mouseleave", () => light(resting));
-        button.addEventListener("blur", () => light(resting));
+        button.addEventListener("mouseenter", () => highlight(node.id));
+        button.addEventListener("focus", () => highlight(node.id));
+        button.addEventListener("mouseleave", () => highlight(selected));
+        button.addEventListener("blur", () => highlight(selected));
         return el("li", {}, button);
       }))));
   });
@@ -47,23 +49,23 @@ export function showBeam(place, walk, { onlabel, oncluster }) {
   lines.setAttribute("class", "lines");
   lines.setAttribute("aria-hidden", "true");
   grid.prepend(lines);
-  place.replaceChildren(grid);
+  container.replaceChildren(grid);
 
-  let resting = null;
-  /** The node itself, those it lies in, and those in it. */
-  function light(id) {
-    const lit = new Set();
-    for (let up = id; up && nodes.has(up); up = nodes.get(up).parent) lit.add(up);
-    if (id && !id.startsWith("label:")) for (const [one, node] of nodes) if (lit.has(node.parent) && (node.parent === id || below(node.parent, id))) lit.add(one);
-    for (const [one, node] of nodes) {
-      node.button.classList.toggle("lit", lit.has(one));
-      node.line?.classList.toggle("lit", lit.has(one));
-    }
-    for (const line of lines.querySelectorAll(".lit")) lines.append(line); // above the others
+  /** Return the ids of a node and its ancestors. */
+  function pathTo(id) {
+    const path = [];
+    for (let current = id; current && nodes.has(current); current = nodes.get(current).parent) path.push(current);
+    return path;
   }
-  function below(id, top) {
-    for (let up = id; up && nodes.has(up); up = nodes.get(up).parent) if (up === top) return true;
-    return false;
+  /** Highlight a node with its ancestors and descendants. */
+  function highlight(id) {
+    const lit = new Set(pathTo(id));
+    if (id && !id.startsWith("label:")) for (const other of nodes.keys()) if (pathTo(other).includes(id)) lit.add(other);
+    for (const [other, node] of nodes) {
+      node.button.classList.toggle("lit", lit.has(other));
+      node.line?.classList.toggle("lit", lit.has(other));
+    }
+    for (const line of lines.querySelectorAll(".lit")) lines.append(line); // draw highlighted lines on top
   }
   function draw() {
     lines.replaceChildren();
@@ -72,9 +74,9 @@ export function showBeam(place, walk, { onlabel, oncluster }) {
     if (!frame.width) return;
     lines.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
     for (const node of nodes.values()) {
-      const above = nodes.get(node.parent);
-      if (!above) continue;
-      const from = above.button.getBoundingClientRect();
+      const parent = nodes.get(node.parent);
+      if (!parent) continue;
+      const from = parent.button.getBoundingClientRect();
       const to = node.button.getBoundingClientRect();
       const [x1, y1, x2, y2] = [from.right - frame.left, (from.top + from.bottom) / 2 - frame.top, to.left - frame.left, (to.top + to.bottom) / 2 - frame.top];
       const line = document.createElementNS(SVG, "path");
@@ -83,16 +85,14 @@ export function showBeam(place, walk, { onlabel, oncluster }) {
       lines.append(line);
       node.line = line;
     }
-    light(resting);
+    highlight(selected);
   }
-  place.sizes?.disconnect();
-  place.sizes = new ResizeObserver(draw);
-  place.sizes.observe(grid);
-  if (place.choosing) place.removeEventListener("choose", place.choosing);
-  place.choosing = (event) => {
-    resting = `label:${event.detail}`;
-    light(resting);
-  };
-  place.addEventListener("choose", place.choosing);
+  container.resizeObserver?.disconnect();
+  container.resizeObserver = new ResizeObserver(draw);
+  container.resizeObserver.observe(grid);
   draw();
+  return (label) => {
+    selected = `label:${label}`;
+    highlight(selected);
+  };
 }

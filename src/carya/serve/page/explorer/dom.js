@@ -1,58 +1,64 @@
-// Elements and numbers. Texts enter the page as text nodes, never as markup.
+// Helpers for creating elements and formatting numbers. Text is inserted as text nodes, never as markup.
 
-/** An element: `el("a", {class: "x", href: "#", onclick: f}, "text", child)`. */
+/** Create an element: `el("a", {class: "x", href: "#", onclick: f}, "text", child)`; `vars` sets CSS variables. */
 export function el(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (name === "vars") for (const [key, to] of Object.entries(value)) made.style.setProperty(`--${key}`, to);
-    else made.setAttribute(name, value === true ? "" : value);
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "vars") for (const [key, setting] of Object.entries(value)) element.style.setProperty(`--${key}`, setting);
+    else element.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false));
-  return made;
+  element.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false));
+  return element;
 }
 
-const WHOLE = new Intl.NumberFormat("en");
+const INTEGER = new Intl.NumberFormat("en");
 
-export const whole = (number) => WHOLE.format(number);
+export const formatInteger = (number) => INTEGER.format(number);
 
-/** A score as the terminal prints it; very small ones keep their first digits. */
-export function scoreText(score) {
+/** Format a number with a noun: `1 label`, `2 labels`. */
+export const formatCount = (number, noun) => `${formatInteger(number)} ${noun}${number === 1 ? "" : "s"}`;
+
+/** Format a score as on the command line; very small scores are shown in exponential notation. */
+export function formatScore(score) {
   const size = Math.abs(score);
   return size >= 0.001 || size === 0 ? score.toFixed(4) : score.toExponential(1).replace("-", "−");
 }
 
-export const percent = (share) => (share < 0.01 && share > 0 ? "<1 %" : `${Math.round(100 * share)} %`);
+export const formatPercent = (fraction) => (fraction < 0.01 && fraction > 0 ? "<1%" : `${Math.round(100 * fraction)}%`);
 
-/** Three digits, as Python's `.3g`. */
-function short(number) {
+/** Format a number with three significant digits, like Python's `.3g`. */
+function formatShort(number) {
   const size = Math.abs(number);
   if (size !== 0 && (size < 1e-4 || size >= 1e6)) return number.toExponential(2).replace(/\.?0+e/, "e").replace("-", "−");
-  return size >= 1e3 ? whole(Number(number.toPrecision(3))) : String(Number(number.toPrecision(3)));
+  return size >= 1e3 ? formatInteger(Number(number.toPrecision(3))) : String(Number(number.toPrecision(3)));
 }
 
-/** What a share does to the score: a factor where shares are of the logarithm, else a summand. */
-export function shareText(share, inLogs) {
-  if (inLogs) return `×${short(Math.exp(Math.min(share, 700)))}`;
-  return `${share < 0 ? "−" : "+"}${Math.abs(share).toFixed(4)}`;
+/** Format a contribution as a factor if it is on a log scale, and as a signed number otherwise. */
+export function formatContribution(contribution, logScale) {
+  if (logScale) return `×${formatShort(Math.exp(Math.min(contribution, 700)))}`;
+  return `${contribution < 0 ? "−" : "+"}${Math.abs(contribution).toFixed(4)}`;
 }
 
-/** The labels that name a cluster. */
-export function clusterName(cluster, most = 3) {
+/** Return the most frequent labels in a cluster, which serve as its name. */
+export function clusterName(cluster, limit = 3) {
   if (cluster.level === 0) return "All labels";
-  const names = cluster.labels.slice(0, most).map((label) => label.name);
+  const names = cluster.labels.slice(0, limit).map((label) => label.name);
   return names.join(", ") + (cluster.n_labels > names.length ? ", …" : "");
 }
 
-export const wordsText = (cluster, most = 6) => cluster.words.slice(0, most).join(" · ");
+export const clusterTerms = (cluster, limit = 6) => cluster.terms.slice(0, limit).join(" · ");
 
-/** Move among the options of a list by arrow keys; true if the key was one of them. */
-export function arrowKeys(event, options, choose) {
-  const at = options.indexOf(document.activeElement);
-  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: options.length - 1, PageDown: at + 5, PageUp: at - 5 }[event.key];
-  if (to === undefined || !options.length) return false;
+export const countText = (label) => (label.count === null ? "" : formatCount(label.count, "text"));
+
+/** Move through the options in a list if a navigation key was pressed; return whether the key was handled. */
+export function handleArrowKeys(event, options, select) {
+  const position = options.indexOf(document.activeElement);
+  const targets = { ArrowDown: position + 1, ArrowUp: position - 1, Home: 0, End: options.length - 1, PageDown: position + 5, PageUp: position - 5 };
+  const target = targets[event.key];
+  if (target === undefined || !options.length) return false;
   event.preventDefault();
-  choose(options[Math.max(0, Math.min(options.length - 1, to))]);
+  select(options[Math.max(0, Math.min(options.length - 1, target))]);
   return true;
 }

@@ -1,7 +1,7 @@
-// Before the page is painted: the theme that was chosen the last time.
+// Apply the saved theme before the page is painted.
 (() => {
   try {
-    const chosen = localStorage.getItem("carya-theme");
-    if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
-  } catch { /* no storage, no memory */ }
+    const theme = localStorage.getItem("carya-theme");
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  } catch { /* storage is disabled, so the default theme is used */ }
 })();

@@ -1,41 +1,43 @@
-// The label tree, a cluster at a time.
+// Label tree view, which shows one cluster at a time.
 
-import { clusterName, el, whole, wordsText } from "./dom.js";
-import { countText } from "./found.js";
+import { clusterName, clusterTerms, countText, el, formatCount } from "./dom.js";
 
-export function showTree(place, title, branch, { more, overlaps, cluster, label }) {
-  title.textContent = branch.cluster.level ? clusterName(branch.cluster) : "The label tree";
-  const trail = [...branch.above, branch.cluster];
-  const path = el("nav", { "aria-label": "Path in the tree", class: "trail" }, el("ol", {}, trail.map((one, at) => el("li", {}, at === trail.length - 1
-    ? el("span", { "aria-current": "page" }, clusterName(one, 2))
-    : el("a", { href: cluster(one) }, clusterName(one, 2))))));
-  const list = el("ul", { class: branch.labels.length ? "leaves" : "clusters" });
-  const add = (some) => list.append(...some.clusters.map((one) => clusterItem(one, cluster)), ...some.labels.map((one) => labelItem(one, label)));
-  add(branch);
-  let count = branch.clusters.length + branch.labels.length;
-  const rest = el("button", {
+export function showClusterPage(container, title, page, { loadMore, isOverlapping, clusterAddress, labelAddress }) {
+  title.textContent = page.cluster.level ? clusterName(page.cluster) : "Label tree";
+  const trail = [...page.ancestors, page.cluster];
+  const path = el("nav", { "aria-label": "Path in the label tree", class: "trail" }, el("ol", {}, trail.map((cluster, position) => el("li", {}, position === trail.length - 1
+    ? el("span", { "aria-current": "page" }, clusterName(cluster, 2))
+    : el("a", { href: clusterAddress(cluster) }, clusterName(cluster, 2))))));
+  const list = el("ul", { class: page.labels.length ? "leaves" : "clusters" });
+  const append = ({ clusters, labels }) => list.append(
+    ...clusters.map((cluster) => createClusterItem(cluster, clusterAddress)),
+    ...labels.map((label) => createLabelItem(label, labelAddress)));
+  append(page);
+  let count = page.clusters.length + page.labels.length;
+  const more = el("button", {
     type: "button",
     onclick: async () => {
-      const some = await more(count);
-      if (some === undefined) return;
-      add(some);
-      count += some.clusters.length + some.labels.length;
-      rest.hidden = count >= branch.n_children;
+      const next = await loadMore(count);
+      if (next === undefined) return;
+      append(next);
+      count += next.clusters.length + next.labels.length;
+      more.hidden = count >= page.n_children;
     },
   }, "Show more");
-  rest.hidden = count >= branch.n_children;
-  const kind = branch.labels.length ? "" : `${whole(branch.n_children)} clusters, `;
-  place.replaceChildren(
-    branch.cluster.level ? path : "",
-    branch.cluster.words.length && el("p", { class: "words" }, wordsText(branch.cluster, 8)) || "",
-    el("p", { class: "note" }, `${kind}${whole(branch.cluster.n_labels)} labels. Clusters are named by their most frequent labels and by the words that speak most for them.${overlaps ? " A label may lie in several clusters." : ""}`),
-    list, rest,
+  more.hidden = count >= page.n_children;
+  const sizes = `${page.labels.length ? "" : `${formatCount(page.n_children, "cluster")}, `}${formatCount(page.cluster.n_labels, "label")}.`;
+  const notes = [sizes, "Each cluster is described by its most frequent labels and strongest terms.", isOverlapping && "A label can belong to several clusters."];
+  container.replaceChildren(
+    page.cluster.level ? path : "",
+    page.cluster.terms.length ? el("p", { class: "cluster-terms" }, clusterTerms(page.cluster, 8)) : "",
+    el("p", { class: "note" }, notes.filter(Boolean).join(" ")),
+    list, more,
   );
 }
 
-const clusterItem = (one, to) => el("li", {}, el("a", { href: to(one) },
-  el("span", { class: "name" }, clusterName(one)),
-  el("span", { class: "words" }, wordsText(one)),
-  el("span", { class: "note" }, `${whole(one.n_labels)} labels`)));
+const createClusterItem = (cluster, address) => el("li", {}, el("a", { href: address(cluster) },
+  el("span", { class: "name" }, clusterName(cluster)),
+  el("span", { class: "cluster-terms" }, clusterTerms(cluster)),
+  el("span", { class: "note" }, formatCount(cluster.n_labels, "label"))));
 
-export const labelItem = (one, to) => el("li", {}, el("a", { href: to(one) }, el("span", { class: "name" }, one.name), el("span", { class: "note" }, countText(one))));
+export const createLabelItem = (label, address) => el("li", {}, el("a", { href: address(label) }, el("span", { class: "name" }, label.name), el("span", { class: "note" }, countText(label))));

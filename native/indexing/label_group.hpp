@@ -1,0 +1,55 @@
+// Labels of a cluster that is being split, with compact copies of their representations.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "../core/matrix.hpp"
+
+namespace carya {
+
+// Sparse rows with renumbered features; frequent features have the lowest numbers. Features that occur in only one
+// label are dropped: they do not contribute to the similarity between labels, and near the leaves they account for most
+// of the entries.
+struct GroupEntries {
+    std::vector<std::uint32_t> columns;
+    std::vector<float> values;
+    std::int64_t width = 0;  // number of features
+};
+
+// A subgroup shares the entries of its parent group until it has few entries per feature. Copying takes as long as
+// several k-means iterations and saves little before that point. The dense block is never copied.
+struct LabelGroup {
+    struct Row {
+        std::int64_t begin;
+        std::int64_t end;
+    };
+
+    std::vector<std::int32_t> labels;  // ascending
+    std::vector<Row> rows;             // range of entries of each label
+    std::shared_ptr<const GroupEntries> entries;
+    DenseView dense;  // contains all labels, not only the labels in the group
+
+    std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
+};
+
+LabelGroup make_root_group(const Features& representation);
+
+// Returns a group with the given members, which must be ascending indices into group.labels.
+LabelGroup make_subgroup(const LabelGroup& group, const std::vector<std::int32_t>& members);
+
+// A sum of members from which a centroid is computed, with one array for sparse features and one for dense features.
+struct Centroid {
+    std::vector<float> sparse;
+    std::vector<float> dense;
+
+    explicit Centroid(const LabelGroup& group) : sparse(group.entries->width), dense(group.dense.cols) {}
+    void add(const LabelGroup& group, std::int64_t member, float scale);
+    double squared_norm() const;
+};
+
+// Returns the inner product of a member and a centroid.
+float similarity(const LabelGroup& group, std::int64_t member, const Centroid& centroid);
+
+}  // namespace carya

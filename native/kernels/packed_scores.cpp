@@ -1,0 +1,417 @@
+// Computes the raw scores of the children of beam nodes from the packed blocks of a query's features.
+
+#include <algorithm>
+#include <span>
+
+#include "../layouts/block_types.hpp"
+#include "kernels.hpp"
+
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#include <immintrin.h>
+#define CARYA_AVX512_MASKS
+#endif
+
+namespace carya::CARYA_ISA {
+
+namespace {
+
+// Prefetch distances, in features. Blocks are accessed randomly in memory that is much larger than the caches.
+constexpr std::int64_t kStartsDistance = 16;
+constexpr std::int64_t kBlocksDistance = 10;
+constexpr std::int64_t kLargeDistance = 5;
+constexpr std::int64_t kHeadBytes = 320;  // number of bytes to prefetch at the start of a block
+
+// For functions that are cheaper than a function call.
+#define CARYA_INLINE [[gnu::always_inline]] inline
+
+#ifdef CARYA_AVX512_MASKS
+// Finds the chunks of a narrow beam among the ids in a block, one vector register of ids at a time.
+template <class Id>
+class ChunkFinder {
+public:
+    static constexpr std::int64_t kWidth = 64 / sizeof(Id);
+    static constexpr std::int64_t kMaxRequested = 16;
+    using Mask = std::conditional_t<sizeof(Id) == 1, std::uint64_t, std::uint32_t>;
+
+    ChunkFinder(const std::int32_t* requested, std::int64_t count) : count_(count) {
+        for (std::int64_t i = 0; i < count; ++i) {
+            if constexpr (sizeof(Id) == 1)
+                requested_[i] = _mm512_set1_epi8(static_cast<char>(requested[i]));
+            else
+                requested_[i] = _mm512_set1_epi16(static_cast<short>(requested[i]));
+        }
+    }
+
+    // Returns a mask in which bit i is set if the i-th id is requested. Reads at most `left` ids.
+    Mask matches(const std::uint8_t* ids, std::int64_t left) const {
+        const Mask valid = left >= kWidth ? ~Mask{0} : (Mask{1} << left) - 1;
+        Mask matching = 0;
+        if constexpr (sizeof(Id) == 1) {
+            const __m512i block_ids = _mm512_maskz_loadu_epi8(valid, ids);
+            for (std::int64_t i = 0; i < count_; ++i) matching |= _mm512_cmpeq_epi8_mask(block_ids, requested_[i]);
+        } else {
+            const __m512i block_ids = _mm512_maskz_loadu_epi16(valid, ids);
+            for (std::int64_t i = 0; i < count_; ++i) matching |= _mm512_cmpeq_epi16_mask(block_ids, requested_[i]);
+        }
+        return matching & valid;
+    }
+
+private:
+    std::int64_t count_;
+    __m512i requested_[kMaxRequested];
+};
+#endif
+
+// Accumulates the scores of one query for the requested chunks.
+template <class Types>
+class ScoreAccumulator {
+    using Id = typename Types::Id;
+    using Child = typename Types::Child;
+    using Weight = typename Types::Weight;
+    using Narrow = NarrowBlock<Types>;
+    using Wide = WideBlock<Types>;
+
+public:
+    ScoreAccumulator(const PackedFormat& format, const PackedQuery& query, float* sums, std::int64_t capacity)
+        : format_(format),
+          query_(query),
+          sums_(sums),
+          capacity_(capacity)
+#ifdef CARYA_AVX512_MASKS
+          ,
+          compare_ids_(kCanCompareIds && query.requested_count <= Finder::kMaxRequested &&
+                       query.requested_count < query.chunks),
+          finder_(query.requested, compare_ids_ ? query.requested_count : 0)
+#endif
+    {
+    }
+
+    void add(std::span<const std::uint8_t> bytes, bool has_bitmaps, float x) const {
+        const std::int64_t bitmap_bytes = has_bitmaps ? format_.bitmap_bytes : 0;
+        if constexpr (Types::kSingleChunk) {
+            const Narrow block(bytes, bitmap_bytes);
+            if (block.n > 0) add_run({block.children, block.weights, x, query_.base[0], block.m, block.bitmap_lines()});
+        } else if (Types::chunk_count(bytes) < kMinWideChunks) {
+            add_narrow(Narrow(bytes, bitmap_bytes), x);
+        } else {
+            const Wide block(bytes, format_.bitmap_bytes, format_.chunk_words);
+            if (block.chunk_words > 0) {
+                if (query_.requested_count <= kMaxRanked && query_.requested_count * kMinRatioForRank < block.n)
+                    return add_by_rank(block, x);
+            } else if (query_.requested_count * kMinRatioForBisection < block.n) {
+                return add_by_bisection(block, x);
+            }
+#ifdef CARYA_AVX512_MASKS
+            if constexpr (kCanCompareIds) {
+                if (compare_ids_ && block.chunk_words == 0) return add_by_comparison(block, x);
+            }
+#endif
+            add_by_scan(block, x);
+        }
+    }
+
+    // Adds the pending runs.
+    void finish() const {
+        for (std::uint64_t i = n_deferred_ > kMaxPending ? n_deferred_ - kMaxPending : 0; i < n_deferred_; ++i)
+            add_run(pending_[i % kMaxPending]);
+#ifdef CARYA_AVX512_MASKS
+        flush_queue();
+#endif
+    }
+
+private:
+    // One-byte and two-byte ids need no bounds check, because `base` has an entry for each of them.
+    bool is_chunk(std::int64_t chunk) const { return sizeof(Id) <= 2 || chunk < query_.chunks; }
+
+    std::uint32_t base_of(std::int64_t chunk) const { return is_chunk(chunk) ? query_.base[chunk] : 0; }
+
+    // One-byte and two-byte children need no bounds check, because `sums` has space for all of them.
+    bool in_range(std::int64_t index) const { return sizeof(Child) <= 2 || index < capacity_; }
+
+    // The weights of one chunk in a block.
+    struct Run {
+        const std::uint8_t* nodes;  // child ids or a bitmap
+        const std::uint8_t* weights;
+        float x;
+        std::uint32_t to;
+        std::int64_t count;         // number of weights; for a bitmap, the maximum number
+        std::int64_t bitmap_lines;  // 0 for child ids
+    };
+
+    static float weight(const std::uint8_t* weights, std::int64_t e) {
+        return static_cast<float>(load<Weight>(weights + e * Types::kWeightBytes));
+    }
+
+    void add_at(std::int64_t index, float value) const {
+        if (in_range(index)) sums_[index] += value;
+    }
+
+    // Adds a run and returns its number of weights.
+    CARYA_INLINE std::int64_t add_run(const Run run) const {
+        if (run.bitmap_lines == 0) {
+            add_children(run);
+            return run.count;
+        }
+        std::int64_t e = 0;
+        float* const out = sums_ + run.to;
+        for (std::int64_t line = 0; line < run.bitmap_lines; ++line) {
+            const std::uint32_t bitmap = load<std::uint16_t>(run.nodes + 2 * line);
+            const int count = __builtin_popcount(bitmap);
+            if (e + count > run.count) break;
+            add_line(run, e, bitmap, out + 16 * line);
+            e += count;
+        }
+        return e;
+    }
+
+    CARYA_INLINE void add_children(const Run& run) const {
+#ifdef CARYA_AVX512_MASKS
+        if constexpr (sizeof(Child) == 1) return queue_children(run);
+#endif
+        for (std::int64_t e = 0; e < run.count; ++e) {
+            const auto child = load<Child>(run.nodes + e * Types::kChildBytes);
+            add_at(run.to + static_cast<std::int64_t>(child), run.x * weight(run.weights, e));
+        }
+    }
+
+    CARYA_INLINE static void add_line(const Run& run, std::int64_t e, std::uint32_t bitmap, float* out) {
+#ifdef CARYA_AVX512_MASKS
+        const auto lanes = static_cast<__mmask16>((1U << __builtin_popcount(bitmap)) - 1);
+        const __m512 weights = weights_at(lanes, run.weights + e * Types::kWeightBytes);
+        const __m512 expanded = _mm512_maskz_expand_ps(static_cast<__mmask16>(bitmap), weights);
+        _mm512_storeu_ps(out, _mm512_fmadd_ps(_mm512_set1_ps(run.x), expanded, _mm512_loadu_ps(out)));
+#else
+        for (; bitmap; bitmap &= bitmap - 1) out[__builtin_ctz(bitmap)] += run.x * weight(run.weights, e++);
+#endif
+    }
+
+#ifdef CARYA_AVX512_MASKS
+    CARYA_INLINE static __m512 weights_at(__mmask16 lanes, const std::uint8_t* bytes) {
+        if constexpr (std::is_same_v<Weight, SignedSqrt>) {
+            const __m512i root = _mm512_maskz_cvtepi8_epi32(lanes, _mm_maskz_loadu_epi8(lanes, bytes));
+            const __m512 value = _mm512_maskz_cvtepi32_ps(lanes, root);
+            return _mm512_mul_ps(value, _mm512_abs_ps(value));
+        } else if constexpr (std::is_same_v<Weight, Half>) {
+            return _mm512_maskz_cvtph_ps(lanes, _mm256_maskz_loadu_epi16(lanes, bytes));
+        } else {
+            return _mm512_maskz_loadu_ps(lanes, bytes);
+        }
+    }
+
+    // Collects the updates from short runs in a queue that is processed in one long loop: branch prediction fails at
+    // the end of each short loop, but not within a long loop.
+    CARYA_INLINE void queue_children(const Run& run) const {
+        for (std::int64_t e = 0; e < run.count; e += 16) {
+            const std::int64_t count = std::min<std::int64_t>(run.count - e, 16);
+            const auto lanes = static_cast<__mmask16>((1U << count) - 1);
+            const __m512i children = _mm512_maskz_cvtepu8_epi32(lanes, _mm_maskz_loadu_epi8(lanes, run.nodes + e));
+            const __m512 weights = weights_at(lanes, run.weights + e * Types::kWeightBytes);
+            _mm512_storeu_si512(queued_indices_ + queued_,
+                                _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(run.to)), children));
+            _mm512_storeu_ps(queued_values_ + queued_, _mm512_mul_ps(_mm512_set1_ps(run.x), weights));
+            queued_ += count;
+            if (queued_ > kQueueSize) flush_queue();
+        }
+    }
+
+    CARYA_INLINE void flush_queue() const {
+        for (std::int64_t i = 0; i < queued_; ++i) sums_[queued_indices_[i]] += queued_values_[i];
+        queued_ = 0;
+    }
+
+    // Returns the offset of the i-th chunk's run.
+    CARYA_INLINE static std::int64_t run_offset(const Wide& block, std::int64_t i) {
+        if constexpr (sizeof(Child) == 1) {
+            const std::int64_t first = i / Wide::kSumStep * Wide::kSumStep;
+            const auto preceding = static_cast<__mmask32>((std::uint64_t{1} << (i - first)) - 1);
+            const __m256i counts = _mm256_maskz_loadu_epi8(preceding, block.counts + first);  // counts minus 1
+            const __m256i zero = _mm256_setzero_si256();
+            __m256i sums = _mm256_slli_epi64(_mm256_sad_epu8(counts, zero), kWeightShift);
+            const __m256i limit = _mm256_set1_epi8(static_cast<char>(block.bitmap_bytes - 1));
+            sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_min_epu8(counts, limit), zero));
+            const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+            return block.run_bytes_before(i / Wide::kSumStep) + _mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1) +
+                   (i - first) * (Types::kChildBytes + Types::kWeightBytes);
+        } else {
+            return block.run_offset(i);
+        }
+    }
+    static constexpr int kWeightShift = Types::kWeightBytes == 1 ? 0 : Types::kWeightBytes == 2 ? 1 : 2;
+#else
+    CARYA_INLINE static std::int64_t run_offset(const Wide& block, std::int64_t i) { return block.run_offset(i); }
+#endif
+
+    // Adds a narrow block by visiting every chunk. A bitmap or the mark on the last child determines where a chunk
+    // ends.
+    void add_narrow(const Narrow& block, float x) const {
+        std::int64_t e = 0;
+        for (std::int64_t c = 0; c < block.n; ++c) {
+            const std::uint32_t to = base_of(block.chunk(c));
+            if (block.bitmap_bytes > 0) {
+                const Run run{block.children + c * block.bitmap_bytes,
+                              block.weights + e * Types::kWeightBytes,
+                              x,
+                              to,
+                              block.m - e,
+                              block.bitmap_lines()};
+                e += to != 0 ? add_run(run) : block.bitmap_count(c);
+                if (e > block.m) return;
+                continue;
+            }
+            for (bool more = e < block.m; more; ++e) {
+                const auto child = load<Child>(block.children + e * Types::kChildBytes);
+                if (to != 0) add_at(to + static_cast<Child>(child & ~Types::kLastChild), x * weight(block.weights, e));
+                more = !block.is_last(e) && e + 1 < block.m;
+            }
+        }
+    }
+
+    // Adds a block by visiting every chunk and skipping chunks that are not requested. Used if many chunks are
+    // requested.
+    void add_by_scan(const Wide& block, float x) const {
+        std::int64_t offset = 0;
+        block.for_each_chunk([&](std::int64_t i, std::int64_t chunk) {
+            const std::uint32_t to = base_of(chunk);
+            if (to != 0) add_deferred(block.run(i, offset), x, to);
+            offset += Wide::run_bytes(block.count(i), block.bitmap_bytes);
+            return offset <= block.size;
+        });
+    }
+
+    // Adds a block by computing the index of each requested chunk, which is the number of set bits before its own bit.
+    // Used for blocks with chunk bits if few chunks are requested.
+    void add_by_rank(const Wide& block, float x) const {
+        std::uint32_t bits_before[kMaxChunkWords];
+        std::uint32_t bits = 0;
+        for (std::int64_t w = 0; w < block.chunk_words; ++w) {
+            bits_before[w] = bits;
+            bits += static_cast<std::uint32_t>(__builtin_popcountll(block.chunk_word(w)));
+        }
+        std::uint32_t indices[kMaxRanked];
+        std::uint32_t to[kMaxRanked];
+        std::int64_t n_found = 0;
+        for (std::int64_t k = 0; k < query_.requested_count; ++k) {
+            const std::int32_t chunk = query_.requested[k];
+            // The lowest bit of `word` belongs to the chunk.
+            const std::uint64_t word = block.chunk_word(chunk / 64) >> chunk % 64;
+            const int preceding = __builtin_popcountll(block.chunk_word(chunk / 64)) - __builtin_popcountll(word);
+            indices[n_found] = bits_before[chunk / 64] + static_cast<std::uint32_t>(preceding);
+            to[n_found] = query_.base[chunk];
+            n_found += static_cast<std::int64_t>(word & 1);
+        }
+        for (std::int64_t k = 0; k < n_found; ++k)
+            if (indices[k] < block.n) add_deferred(block.run(indices[k], run_offset(block, indices[k])), x, to[k]);
+    }
+
+#ifdef CARYA_AVX512_MASKS
+    // Adds a block by comparing its ids with the requested ids. Used for blocks with ids if few chunks are requested.
+    void add_by_comparison(const Wide& block, float x) const {
+        for (std::int64_t c = 0; c < block.n; c += Finder::kWidth) {
+            for (auto matching = finder_.matches(block.chunks + c * Types::kIdBytes, block.n - c); matching;
+                 matching &= matching - 1) {
+                const std::int64_t i = c + __builtin_ctzll(matching);
+                add_deferred(block.run(i, run_offset(block, i)), x, query_.base[block.id(i)]);
+            }
+        }
+    }
+#endif
+
+    // Adds a block by bisecting its ids. Used if the block has many more chunks than are requested.
+    void add_by_bisection(const Wide& block, float x) const {
+        for (std::int64_t k = 0; k < query_.requested_count; ++k) {
+            const std::int64_t chunk = query_.requested[k];
+            std::int64_t i = 0;
+            for (std::int64_t end = block.n; i < end;) {
+                const std::int64_t middle = i + (end - i) / 2;
+                if (block.id(middle) < chunk)
+                    i = middle + 1;
+                else
+                    end = middle;
+            }
+            if (i == block.n || block.id(i) != chunk) continue;
+            add_deferred(block.run(i, run_offset(block, i)), x, query_.base[chunk]);
+        }
+    }
+
+    // Prefetches a run and adds it later, when it is in cache.
+    CARYA_INLINE void add_deferred(const WideRun& run, float x, std::uint32_t to) const {
+        __builtin_prefetch(run.nodes);
+        __builtin_prefetch(run.weights + run.count * Types::kWeightBytes - 1);
+        Run& oldest = pending_[n_deferred_++ % kMaxPending];
+        if (n_deferred_ > kMaxPending) add_run(oldest);
+        oldest = {run.nodes, run.weights, x, to, run.count, run.has_bitmap ? format_.bitmap_bytes / 2 : 0};
+    }
+
+    static constexpr std::uint64_t kMaxPending = 16;
+    // Minimum ratios of chunks in the block to requested chunks.
+    static constexpr std::int64_t kMinRatioForRank = 2;
+    static constexpr std::int64_t kMinRatioForBisection = 64;
+    static constexpr std::int64_t kMaxRanked = 64;
+    static constexpr std::int64_t kMaxChunkWords = PackedFormat::kMaxChunkWords;
+
+    const PackedFormat& format_;
+    const PackedQuery& query_;
+    float* sums_;
+    std::int64_t capacity_;
+    mutable Run pending_[kMaxPending];
+    mutable std::uint64_t n_deferred_ = 0;
+#ifdef CARYA_AVX512_MASKS
+    static constexpr bool kCanCompareIds = !Types::kSingleChunk && sizeof(Id) <= 2 && sizeof(Child) == 1;
+    using Finder = ChunkFinder<std::conditional_t<kCanCompareIds, Id, std::uint16_t>>;
+    bool compare_ids_;
+    Finder finder_;
+    static constexpr std::int64_t kQueueSize = 256;
+    mutable std::int64_t queued_ = 0;
+    alignas(64) mutable std::uint32_t queued_indices_[kQueueSize + 16];
+    alignas(64) mutable float queued_values_[kQueueSize + 16];
+#endif
+};
+
+void prefetch_head(std::span<const std::uint8_t> block) {
+    const std::int64_t head = std::min<std::int64_t>(std::ssize(block), kHeadBytes);
+    for (std::int64_t offset = 0; offset < head; offset += 64) __builtin_prefetch(block.data() + offset);
+}
+
+// A block that is being prefetched.
+struct PendingBlock {
+    BlockLocation location;
+    std::span<const std::uint8_t> bytes;
+};
+
+template <class Types>
+void add_blocks(const PackedView& w, const PackedQuery& query, float* sums, std::int64_t capacity) {
+    constexpr std::int64_t kPendingBlocks = 16;
+    static_assert(kLargeDistance < kBlocksDistance && kBlocksDistance < kStartsDistance &&
+                  kBlocksDistance < kPendingBlocks);
+    const ScoreAccumulator<Types> accumulator(w.format, query, sums, capacity);
+    PendingBlock pending[kPendingBlocks];
+    for (std::int64_t i = -kStartsDistance; i < query.count; ++i) {
+        if (const std::int64_t ahead = i + kStartsDistance; ahead < query.count)
+            __builtin_prefetch(&w.starts.line_of(query.features[ahead]));
+        if (const std::int64_t ahead = i + kBlocksDistance; ahead >= 0 && ahead < query.count) {
+            PendingBlock& block = pending[ahead % kPendingBlocks];
+            block.location = w.starts[query.features[ahead]];
+            block.bytes = {w.data.data() + block.location.begin, w.data.data() + block.location.end};
+            prefetch_head(block.bytes);
+        }
+        if (const std::int64_t ahead = i + kLargeDistance; ahead >= 0 && ahead < query.count) {
+            PendingBlock& block = pending[ahead % kPendingBlocks];
+            if (block.location.is_large) {
+                block.bytes = locate_block(block.location, w.data);
+                prefetch_head(block.bytes);
+            }
+        }
+        if (i < 0) continue;
+        const PendingBlock& block = pending[i % kPendingBlocks];
+        if (!block.bytes.empty()) accumulator.add(block.bytes, block.location.has_bitmaps, query.values[i]);
+    }
+    accumulator.finish();
+}
+
+}  // namespace
+
+void add_packed_scores(const PackedView& w, const PackedQuery& query, float* sums, std::int64_t capacity) {
+    dispatch_format(w.format, [&]<class Types>() { add_blocks<Types>(w, query, sums, capacity); });
+}
+
+}  // namespace carya::CARYA_ISA

@@ -1,0 +1,81 @@
+// Inner products and other vector operations.
+
+#include "kernels.hpp"
+#include "simd.hpp"
+
+namespace carya::CARYA_ISA {
+
+namespace {
+
+template <int N>
+void mark_rows(const float* values, std::int64_t count, const float* thresholds, std::uint16_t* masks) {
+    using L = Lanes<N>;
+    for (std::int64_t i = 0; i < count; ++i) {
+        const auto& row = L::ref(values + i * N);
+        masks[i] = static_cast<std::uint16_t>(L::bits_from_mask((row >= thresholds[i]) | (-row >= thresholds[i])));
+    }
+}
+
+}  // namespace
+
+void mark_large_weights(int lanes, const float* values, std::int64_t count, const float* thresholds,
+                        std::uint16_t* masks) {
+    switch (lanes) {
+        case 4: return mark_rows<4>(values, count, thresholds, masks);
+        case 8: return mark_rows<8>(values, count, thresholds, masks);
+        default: return mark_rows<16>(values, count, thresholds, masks);
+    }
+}
+
+float dot(const float* a, const float* b, std::int64_t count) {
+    typedef float Vector __attribute__((vector_size(64), aligned(4)));
+    Vector sums[2] = {};
+    std::int64_t i = 0;
+    for (; i + 32 <= count; i += 32)
+        for (int k = 0; k < 2; ++k)
+            sums[k] +=
+                *reinterpret_cast<const Vector*>(a + i + 16 * k) * *reinterpret_cast<const Vector*>(b + i + 16 * k);
+    sums[0] += sums[1];
+    float total = 0.0F;
+    for (int l = 0; l < 16; ++l) total += sums[0][l];
+    for (; i < count; ++i) total += a[i] * b[i];
+    return total;
+}
+
+float sparse_dot(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x) {
+    std::int64_t i = 0;
+    float total = 0.0F;
+#if defined(__AVX512F__)
+    // Use masked intrinsics, because the unmasked ones cause warnings about uninitialized variables.
+    const __m512 zero = _mm512_setzero_ps();
+    __m512 sums = zero;
+    for (; i + 16 <= count; i += 16)
+        sums = _mm512_fmadd_ps(_mm512_mask_i32gather_ps(zero, 0xFFFF, _mm512_loadu_si512(columns + i), x, 4),
+                               _mm512_loadu_ps(values + i), sums);
+    float lanes[16];
+    _mm512_storeu_ps(lanes, sums);
+    for (const float lane : lanes) total += lane;
+#elif defined(__AVX2__)
+    __m256 sums = _mm256_setzero_ps();
+    for (; i + 8 <= count; i += 8)
+        sums = _mm256_fmadd_ps(
+            _mm256_i32gather_ps(x, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(columns + i)), 4),
+            _mm256_loadu_ps(values + i), sums);
+    float lanes[8];
+    _mm256_storeu_ps(lanes, sums);
+    for (const float lane : lanes) total += lane;
+#endif
+    float odd = 0.0F;
+    for (; i + 2 <= count; i += 2) {
+        total += x[columns[i]] * values[i];
+        odd += x[columns[i + 1]] * values[i + 1];
+    }
+    if (i < count) total += x[columns[i]] * values[i];
+    return total + odd;
+}
+
+void add_scaled(float* out, const float* x, float scale, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] += scale * x[i];
+}
+
+}  // namespace carya::CARYA_ISA

@@ -1,0 +1,520 @@
+#include "packed_weights.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "../core/parallel.hpp"
+#include "block_types.hpp"
+#include "chunk_runs.hpp"
+#include "packed_blocks.hpp"
+
+namespace carya {
+
+namespace {
+
+constexpr std::int64_t kFeaturesPerTask = 4096;
+
+// Maximum size of a level with merged blocks.
+constexpr std::size_t kMaxMergedChunks = 16;
+constexpr std::int64_t kMaxMergedNodes = 512;
+
+template <class T>
+std::uint8_t* append(std::uint8_t* to, T value) {
+    std::memcpy(to, &value, sizeof(T));
+    return to + sizeof(T);
+}
+
+// Returns the scale of each chunk, chosen so that its largest weight is 127 squared times the scale.
+std::vector<float> chunk_scales(const CsrView& weights, const std::vector<std::int32_t>& chunk_of, std::size_t chunks) {
+    std::vector<float> largest(chunks, 0.0F);
+    for (std::size_t e = 0; e < weights.indices.size(); ++e) {
+        float& maximum = largest[chunk_of[weights.indices[e]]];
+        maximum = std::max(maximum, std::fabs(weights.values[e]));
+    }
+    for (float& maximum : largest)
+        maximum = maximum > 0.0F ? std::max(maximum / (127.0F * 127.0F), std::numeric_limits<float>::min()) : 1.0F;
+    return largest;
+}
+
+template <class Weight>
+Weight encode(float value, [[maybe_unused]] float scale) {
+    if constexpr (std::is_same_v<Weight, SignedSqrt>) {
+        const auto root = static_cast<std::int8_t>(std::min(std::lround(std::sqrt(std::fabs(value) / scale)), 127L));
+        return SignedSqrt{value < 0.0F ? static_cast<std::int8_t>(-root) : root};
+    } else if constexpr (std::is_same_v<Weight, Half>)
+        return Half{to_half(value)};
+    else
+        return value;
+}
+
+// The size and kind of a feature's block.
+struct BlockPlan {
+    BlockPlan(const CsrView& weights, std::int64_t feature, const PackedFormat& format,
+              const std::vector<std::int32_t>& chunk_of)
+        : weights_(weights.length(feature)) {
+        std::int64_t mixed_bytes = 0;  // bytes of child ids or bitmaps, whichever is smaller for each run
+        for_each_run(weights, feature, chunk_of, [&](std::int32_t, std::int64_t begin, std::int64_t end) {
+            ++chunks;
+            const std::int64_t count = end - begin;
+            mixed_bytes += prefers_bitmap(count, format.child_bytes, format.bitmap_bytes) ? format.bitmap_bytes
+                                                                                          : count * format.child_bytes;
+        });
+        const std::int64_t bitmap_total = chunks * format.bitmap_bytes;
+        const std::int64_t child_total = weights_ * format.child_bytes;
+        wide = chunks >= kMinWideChunks;
+        has_bitmaps = !wide && prefers_bitmap(weights_, format.child_bytes, bitmap_total);
+        node_bytes = wide ? mixed_bytes : has_bitmaps ? bitmap_total : child_total;
+    }
+
+    template <class Types>
+    std::int64_t block_bytes(const PackedFormat& format) const {
+        const std::int64_t head =
+            wide ? WideBlock<Types>::runs_offset(chunks, format.chunk_words) : (1 + chunks) * Types::kIdBytes;
+        return head + node_bytes + weights_ * Types::kWeightBytes;
+    }
+
+    std::int64_t chunks = 0;
+    std::int64_t node_bytes = 0;
+    bool wide = false;
+    bool has_bitmaps = false;  // only in a narrow block
+
+private:
+    std::int64_t weights_;
+};
+
+// The assignment of positions to chunks. If blocks are merged, there is one chunk, but each original chunk keeps its
+// scale.
+class ChunkAssignment {
+public:
+    ChunkAssignment(const PackedFormat& format, std::span<const std::int64_t> chunks)
+        : all_{0, chunks.back()}, chunks_(chunks), merged_(format.merged), chunk_of_(chunk_of_position(chunks)) {
+        if (merged_) merged_chunk_of_.assign(chunk_of_.size(), 0);
+    }
+
+    std::span<const std::int64_t> chunks() const { return merged_ ? std::span<const std::int64_t>(all_) : chunks_; }
+    // Returns the chunk of each position.
+    const std::vector<std::int32_t>& chunk_of() const { return merged_ ? merged_chunk_of_ : chunk_of_; }
+    // Returns the original chunk of each position, which determines its scale.
+    const std::vector<std::int32_t>& scale_chunk_of() const { return chunk_of_; }
+
+private:
+    std::int64_t all_[2];
+    std::span<const std::int64_t> chunks_;
+    bool merged_;
+    std::vector<std::int32_t> chunk_of_;
+    std::vector<std::int32_t> merged_chunk_of_;
+};
+
+struct PackInput {
+    const CsrView& weights;
+    const ChunkAssignment& assignment;
+    const PackedFormat& format;
+    std::span<const float> scales;
+};
+
+// Writes the block of a feature to zero-initialized memory.
+template <class Types>
+class BlockWriter {
+    using Child = typename Types::Child;
+    using Wide = WideBlock<Types>;
+
+public:
+    explicit BlockWriter(const PackInput& input)
+        : weights_(input.weights), assignment_(input.assignment), format_(input.format), scales_(input.scales) {}
+
+    void write(std::int64_t feature, std::uint8_t* to) const {
+        const BlockPlan plan(weights_, feature, format_, assignment_.chunk_of());
+        if constexpr (!Types::kSingleChunk) {
+            append(to, static_cast<typename Types::Id>(plan.chunks - 1));
+            if (plan.wide) return write_wide(feature, plan.chunks, to);
+        }
+        write_narrow(feature, plan, to + Types::kIdBytes);
+    }
+
+private:
+    void write_narrow(std::int64_t feature, const BlockPlan& plan, std::uint8_t* ids) const {
+        std::uint8_t* nodes = ids + plan.chunks * Types::kIdBytes;
+        std::uint8_t* values = nodes + plan.node_bytes;
+        for_each_run(weights_, feature, assignment_.chunk_of(),
+                     [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
+                         if constexpr (!Types::kSingleChunk) ids = append(ids, static_cast<typename Types::Id>(chunk));
+                         nodes = append_nodes(nodes, chunk, begin, end, plan.has_bitmaps, Types::kLastChild);
+                         values = append_values(values, begin, end);
+                     });
+    }
+
+    void write_wide(std::int64_t feature, std::int64_t n, std::uint8_t* block) const {
+        const bool has_chunk_bits = Wide::has_chunk_bits(n, format_.chunk_words);
+        std::uint8_t* const bits = block + Types::kIdBytes;
+        std::uint8_t* ids = bits;
+        std::uint8_t* sums = block + Wide::sums_offset(n, format_.chunk_words);
+        std::uint8_t* counts = block + Wide::counts_offset(n, format_.chunk_words);
+        std::uint8_t* const runs = block + Wide::runs_offset(n, format_.chunk_words);
+        std::uint8_t* to = runs;
+        std::int64_t written = 0;
+        for_each_run(
+            weights_, feature, assignment_.chunk_of(), [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
+                if (has_chunk_bits)
+                    set_bit(bits, chunk);
+                else
+                    ids = append(ids, static_cast<typename Types::Id>(chunk));
+                if (written > 0 && written % Wide::kSumStep == 0)
+                    sums = append(sums, static_cast<std::uint32_t>(to - runs));
+                ++written;
+                counts = append(counts, static_cast<Child>(end - begin - 1));
+                to = append_nodes(to, chunk, begin, end, Wide::has_bitmap(end - begin, format_.bitmap_bytes), Child{0});
+                to = append_values(to, begin, end);
+            });
+    }
+
+    static void set_bit(std::uint8_t* bits, std::int64_t bit) {
+        bits[bit / 8] = static_cast<std::uint8_t>(bits[bit / 8] | 1U << bit % 8);
+    }
+
+    // Appends the nodes of one chunk. The bits of `last` are set in the last child id.
+    std::uint8_t* append_nodes(std::uint8_t* to, std::int32_t chunk, std::int64_t begin, std::int64_t end,
+                               bool has_bitmaps, Child last) const {
+        for (std::int64_t e = begin; e < end; ++e) {
+            const auto child = static_cast<Child>(weights_.indices[e] - assignment_.chunks()[chunk]);
+            if (has_bitmaps)
+                set_bit(to, child);
+            else
+                to = append(to, e + 1 == end ? static_cast<Child>(child | last) : child);
+        }
+        return has_bitmaps ? to + format_.bitmap_bytes : to;
+    }
+
+    std::uint8_t* append_values(std::uint8_t* to, std::int64_t begin, std::int64_t end) const {
+        for (std::int64_t e = begin; e < end; ++e) {
+            const float scale = scales_.empty() ? 1.0F : scales_[assignment_.scale_chunk_of()[weights_.indices[e]]];
+            to = append(to, encode<typename Types::Weight>(weights_.values[e], scale));
+        }
+        return to;
+    }
+
+    const CsrView& weights_;
+    const ChunkAssignment& assignment_;
+    const PackedFormat& format_;
+    std::span<const float> scales_;
+};
+
+// The positions to unpack: all positions, or a selection that becomes columns 0, 1, ….
+class PositionFilter {
+public:
+    PositionFilter() = default;
+
+    PositionFilter(const ChunkAssignment& assignment, std::span<const std::int32_t> positions)
+        : all_(false), columns_(assignment.chunk_of().size(), -1), chunk_included_(assignment.chunks().size() - 1, 0) {
+        for (std::size_t i = 0; i < positions.size(); ++i) {
+            const std::int64_t position = positions[i];
+            if (position < 0 || position >= static_cast<std::int64_t>(columns_.size()))
+                throw std::invalid_argument("positions must be >= 0 and less than the number of nodes.");
+            if (i > 0 && position <= positions[i - 1])
+                throw std::invalid_argument("positions must be strictly increasing.");
+            columns_[position] = static_cast<std::int32_t>(i);
+            chunk_included_[assignment.chunk_of()[position]] = 1;
+        }
+    }
+
+    bool includes_chunk(std::int64_t chunk) const { return all_ || chunk_included_[chunk] != 0; }
+    // Returns the column of a position, or -1 if the position is not selected.
+    std::int32_t column(std::int64_t position) const {
+        return all_ ? static_cast<std::int32_t>(position) : columns_[position];
+    }
+
+private:
+    bool all_ = true;
+    std::vector<std::int32_t> columns_;         // per position
+    std::vector<std::uint8_t> chunk_included_;  // per chunk
+};
+
+// Reads the blocks of features and appends the weights at the selected positions to a matrix. In wide blocks,
+// chunks without selected positions are skipped.
+template <class Types>
+class BlockReader {
+    using Child = typename Types::Child;
+
+public:
+    BlockReader(const PackedView& packed, const ChunkAssignment& assignment, const PositionFilter& filter, Csr& out)
+        : packed_(packed), assignment_(assignment), chunks_(assignment.chunks()), filter_(filter), out_(out) {}
+
+    void read(std::int64_t feature) {
+        feature_ = feature;
+        previous_ = -1;
+        const BlockLocation location = packed_.starts[feature];
+        const std::span<const std::uint8_t> bytes = packed_.block(location);
+        if (bytes.empty()) {
+            require(!location.is_large);
+            return;
+        }
+        if constexpr (!Types::kSingleChunk) {
+            if (Types::chunk_count(bytes) >= kMinWideChunks) {
+                require(!location.has_bitmaps);
+                return read_wide(bytes);
+            }
+        }
+        read_narrow(bytes, location.has_bitmaps);
+    }
+
+private:
+    void require(bool holds) const {
+        if (!holds) throw std::invalid_argument("The block of feature " + std::to_string(feature_) + " is invalid.");
+    }
+
+    bool is_chunk(std::int64_t chunk) const { return chunk < static_cast<std::int64_t>(chunks_.size()) - 1; }
+
+    void read_narrow(std::span<const std::uint8_t> bytes, bool has_bitmaps) {
+        require(!has_bitmaps || packed_.format.bitmap_bytes > 0);
+        const NarrowBlock<Types> block(bytes, has_bitmaps ? packed_.format.bitmap_bytes : 0);
+        require(block.n > 0);
+        std::int64_t e = 0;
+        for (std::int64_t i = 0; i < block.n; ++i) {
+            const std::int64_t chunk = block.chunk(i);
+            require(is_chunk(chunk));
+            if (has_bitmaps) {
+                e += read_bitmap(chunk, block.children + i * block.bitmap_bytes,
+                                 block.weights + e * Types::kWeightBytes, block.m - e);
+                continue;
+            }
+            for (bool more = true; more; ++e) {
+                require(e < block.m);
+                const auto child = load<Child>(block.children + e * Types::kChildBytes);
+                read_weight(chunk, static_cast<Child>(child & ~Types::kLastChild),
+                            block.weights + e * Types::kWeightBytes);
+                more = Types::kSingleChunk ? e + 1 < block.m : !block.is_last(e);
+            }
+        }
+        require(e == block.m);
+    }
+
+    void read_wide(std::span<const std::uint8_t> bytes) {
+        using Wide = WideBlock<Types>;
+        const Wide block(bytes, packed_.format.bitmap_bytes, packed_.format.chunk_words);
+        require(block.n > 0 && (block.chunk_words == 0 || block.bit_count() == block.n));
+        std::int64_t offset = 0;
+        block.for_each_chunk([&](std::int64_t i, std::int64_t chunk) {
+            require(is_chunk(chunk) &&
+                    (i % Wide::kSumStep != 0 || block.run_bytes_before(i / Wide::kSumStep) == offset));
+            const WideRun run = block.run(i, offset);
+            require(run.count > 0);
+            if (filter_.includes_chunk(chunk)) read_run(chunk, run);
+            offset += Wide::run_bytes(run.count, block.bitmap_bytes);
+            return true;
+        });
+        require(offset == block.size);
+    }
+
+    void read_run(std::int64_t chunk, const WideRun& run) {
+        if (run.has_bitmap) {
+            require(read_bitmap(chunk, run.nodes, run.weights, run.count) == run.count);
+            return;
+        }
+        for (std::int64_t e = 0; e < run.count; ++e)
+            read_weight(chunk, static_cast<std::int64_t>(load<Child>(run.nodes + e * Types::kChildBytes)),
+                        run.weights + e * Types::kWeightBytes);
+    }
+
+    // Reads the weights marked in a bitmap and returns their number, which must not exceed `maximum`.
+    std::int64_t read_bitmap(std::int64_t chunk, const std::uint8_t* map, const std::uint8_t* weights,
+                             std::int64_t maximum) {
+        std::int64_t e = 0;
+        for (std::int64_t line = 0; line < packed_.format.bitmap_bytes / 2; ++line)
+            for (std::uint32_t remaining = load<std::uint16_t>(map + 2 * line); remaining;
+                 remaining &= remaining - 1, ++e) {
+                require(e < maximum);
+                read_weight(chunk, 16 * line + std::countr_zero(remaining), weights + e * Types::kWeightBytes);
+            }
+        return e;
+    }
+
+    void read_weight(std::int64_t chunk, std::int64_t child, const std::uint8_t* weight) {
+        const std::int64_t position = chunks_[chunk] + child;
+        require(position > previous_ && position < chunks_[chunk + 1]);
+        previous_ = position;
+        const std::int32_t column = filter_.column(position);
+        if (column < 0) return;
+        const float scale = packed_.scales.empty() ? 1.0F : packed_.scales[assignment_.scale_chunk_of()[position]];
+        out_.indices.push_back(column);
+        out_.values.push_back(static_cast<float>(load<typename Types::Weight>(weight)) * scale);
+    }
+
+    const PackedView& packed_;
+    const ChunkAssignment& assignment_;
+    std::span<const std::int64_t> chunks_;
+    const PositionFilter& filter_;
+    Csr& out_;
+    std::int64_t feature_ = 0;
+    std::int64_t previous_ = -1;  // the previous position in the block
+};
+
+}  // namespace
+
+int weight_bytes(WeightDtype dtype) {
+    return dtype == WeightDtype::float32 ? 4 : dtype == WeightDtype::float16 ? 2 : 1;
+}
+
+PackedFormat PackedFormat::of(std::span<const std::int64_t> chunks, WeightDtype dtype) {
+    PackedFormat format;
+    format.dtype = dtype;
+    const std::size_t count = chunks.size() - 1;
+    format.merged = count > 1 && count <= kMaxMergedChunks && chunks.back() <= kMaxMergedNodes;
+    format.id_bytes = count <= 1 || format.merged ? 0 : count <= 0x100 ? 1 : count <= 0x10000 ? 2 : 4;
+    std::int64_t largest = 0;
+    for (std::size_t c = 0; c + 1 < chunks.size(); ++c) largest = std::max(largest, chunks[c + 1] - chunks[c]);
+    if (format.merged) largest = chunks.back();
+    // One bit marks the last child of a chunk, unless there is only a single chunk.
+    const int flag_bits = format.id_bytes > 0 ? 1 : 0;
+    format.child_bytes = largest <= 0x100 >> flag_bits ? 1 : largest <= 0x10000 >> flag_bits ? 2 : 4;
+    format.bitmap_bytes = largest <= 0x8000 ? static_cast<int>((largest + 15) / 16 * 2) : 0;
+    const auto words = static_cast<std::int64_t>((count + 63) / 64);
+    format.chunk_words = format.id_bytes > 0 && words <= PackedFormat::kMaxChunkWords ? static_cast<int>(words) : 0;
+    return format;
+}
+
+std::span<const std::uint8_t> PackedView::block(const BlockLocation& location) const {
+    return locate_block(location, data);
+}
+
+void PackedView::check(std::int64_t chunks, const char* name) const {
+    const auto fail = [&](const char* problem) {
+        throw std::invalid_argument(std::string(name) + " " + problem + ".");
+    };
+    if (features() < 0 || static_cast<std::int64_t>(starts.lines.size()) != features() / StartLine::kFeatures + 1)
+        fail("must have one block per feature");
+    const auto size = static_cast<std::int64_t>(data.size());
+    if (std::any_of(starts.lines.begin(), starts.lines.end(),
+                    [&](const StartLine& line) { return line.base < 0 || line.base > size; }))
+        fail("has a block outside its data");
+    std::int64_t end = 0;
+    for (std::int64_t f = 0; f < features(); ++f) {
+        const BlockLocation location = starts[f];
+        if (location.begin != end || location.end < location.begin) fail("must have contiguous blocks");
+        end = location.end;
+    }
+    if (end > size) fail("has a block outside its data");
+    const std::int64_t n_scales = format.dtype == WeightDtype::int8 ? chunks : 0;
+    if (static_cast<std::int64_t>(scales.size()) != n_scales) fail("has the wrong number of scales");
+    if (!std::all_of(scales.begin(), scales.end(), [](float x) { return std::isfinite(x); }))
+        fail("has a scale that is NaN or infinite");
+}
+
+Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads) {
+    Packed out;
+    const PackedFormat format = out.format = PackedFormat::of(chunks, dtype);
+    const ChunkAssignment assignment(format, chunks);
+    if (dtype == WeightDtype::int8) out.scales = chunk_scales(weights, assignment.scale_chunk_of(), chunks.size() - 1);
+    const std::int64_t features = weights.rows();
+    std::vector<std::int64_t> sizes(features);
+    std::vector<std::uint8_t> has_bitmaps(features);
+    // Use function pointers, so that the loops below are compiled only once instead of once per combination of types.
+    using SizeFunction = std::int64_t (*)(const BlockPlan&, const PackedFormat&);
+    using WriteFunction = void (*)(const PackInput&, std::int64_t, std::uint8_t*);
+    SizeFunction size = nullptr;
+    WriteFunction write = nullptr;
+    dispatch_format(format, [&]<class Types>() {
+        size = [](const BlockPlan& plan, const PackedFormat& packed_format) {
+            return plan.block_bytes<Types>(packed_format);
+        };
+        write = [](const PackInput& input, std::int64_t f, std::uint8_t* to) {
+            BlockWriter<Types>(input).write(f, to);
+        };
+    });
+    parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
+        if (weights.length(f) == 0) return;
+        const BlockPlan plan(weights, f, format, assignment.chunk_of());
+        sizes[f] = size(plan, format);
+        has_bitmaps[f] = plan.has_bitmaps;
+        if (sizes[f] > std::numeric_limits<std::uint32_t>::max())
+            throw std::invalid_argument("The weights of feature " + std::to_string(f) + " exceed the limit of 4 GiB.");
+    });
+
+    std::int64_t used = 0;
+    std::int64_t large_bytes = 0;
+    out.features = features;
+    for (std::int64_t f = 0; f <= features; ++f) {
+        if (f % StartLine::kFeatures == 0) out.lines.push_back({used, {}});
+        std::uint16_t& entry = out.lines.back().offsets[f % StartLine::kFeatures];
+        entry = static_cast<std::uint16_t>(used - out.lines.back().base);
+        if (f == features) break;
+        if (has_bitmaps[f]) entry |= BlockStarts::kBitmapFlag;
+        if (sizes[f] > BlockStarts::kMaxInlineBytes) {
+            entry |= BlockStarts::kLargeFlag;
+            used += 2 * static_cast<std::int64_t>(sizeof(std::uint64_t));
+            large_bytes += sizes[f];
+        } else {
+            used += sizes[f];
+        }
+    }
+    out.data.resize(used + large_bytes);
+    const BlockStarts starts{out.lines, features};
+    std::int64_t next = used;
+    for (std::int64_t f = 0; f < features; ++f) {
+        const BlockLocation location = starts[f];
+        if (!location.is_large) continue;
+        std::uint8_t* to = append(out.data.data() + location.begin, static_cast<std::uint64_t>(next));
+        append(to, static_cast<std::uint64_t>(sizes[f]));
+        next += sizes[f];
+    }
+    const PackInput input{weights, assignment, format, out.scales};
+    parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
+        if (weights.length(f) == 0) return;
+        write(input, f, out.data.data() + (locate_block(starts[f], out.data).data() - out.data.data()));
+    });
+    return out;
+}
+
+namespace {
+
+Csr unpack_filtered(const PackedView& packed, const ChunkAssignment& assignment, const PositionFilter& filter,
+                    std::int64_t cols) {
+    Csr out;
+    out.cols = cols;
+    dispatch_format(packed.format, [&]<class Types>() {
+        BlockReader<Types> reader(packed, assignment, filter, out);
+        for (std::int64_t f = 0; f < packed.features(); ++f) {
+            reader.read(f);
+            out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
+        }
+    });
+    return out;
+}
+
+}  // namespace
+
+Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks) {
+    return unpack_filtered(packed, ChunkAssignment(packed.format, chunks), PositionFilter(), chunks.back());
+}
+
+Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks, std::span<const std::int32_t> positions) {
+    const ChunkAssignment assignment(packed.format, chunks);
+    const PositionFilter filter(assignment, positions);
+    return unpack_filtered(packed, assignment, filter, static_cast<std::int64_t>(positions.size()));
+}
+
+std::vector<float> weights_at(const PackedView& packed, std::span<const std::int64_t> chunks,
+                              std::span<const std::int32_t> features, std::int32_t position) {
+    const ChunkAssignment assignment(packed.format, chunks);
+    const PositionFilter filter(assignment, {&position, 1});
+    std::vector<float> out;
+    out.reserve(features.size());
+    dispatch_format(packed.format, [&]<class Types>() {
+        Csr block;
+        BlockReader<Types> reader(packed, assignment, filter, block);
+        for (const std::int32_t feature : features) {
+            if (feature < 0 || feature >= packed.features())
+                throw std::invalid_argument("features must be >= 0 and less than the number of features.");
+            block.indices.clear();
+            block.values.clear();
+            reader.read(feature);
+            out.push_back(block.values.empty() ? 0.0F : block.values.front());
+        }
+    });
+    return out;
+}
+
+}  // namespace carya

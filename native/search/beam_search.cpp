@@ -1,0 +1,417 @@
+#include "beam_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "../kernels/kernels.hpp"
+
+namespace carya {
+
+namespace {
+
+constexpr std::int64_t kRowsPerTask = 32;
+constexpr std::int64_t kLineFloats = 16;      // floats per cache line and per vector
+constexpr std::size_t kTwoByteIds = 0x10000;  // number of chunks that a damaged two-byte id can refer to
+constexpr std::int64_t kMaxSums = 1LL << 31;  // maximum number of floats in the score buffer
+
+std::int64_t round_up_to_line(std::int64_t count) { return (count + kLineFloats - 1) / kLineFloats * kLineFloats; }
+
+// Selects the `count` best nodes. A small selection is kept sorted. A large selection is kept unsorted with up to twice
+// as many nodes and is occasionally cut in half, so that rejecting a node below the current threshold costs almost
+// nothing.
+class TopNodes {
+public:
+    TopNodes(std::vector<ScoredNode>& kept, std::int64_t count)
+        : kept_(kept), count_(static_cast<std::size_t>(count)), sorted_(count <= kMaxSorted) {
+        kept_.clear();
+    }
+
+    // `scores` must be aligned and padded to whole vectors.
+    void add(const std::int32_t* nodes, const float* scores, std::int64_t count) {
+        std::int32_t selected_indices[kBatch];
+        for (std::int64_t i = 0; i < count; i += kBatch) {
+            const std::int64_t n_selected =
+                kernels().select_above(scores + i, std::min(kBatch, count - i), threshold_, selected_indices);
+            for (std::int64_t k = 0; k < n_selected; ++k) {
+                const ScoredNode candidate{nodes[i + selected_indices[k]], scores[i + selected_indices[k]]};
+                if (sorted_) {
+                    insert(candidate);
+                } else {
+                    kept_.push_back(candidate);
+                    if (kept_.size() >= 2 * count_ + kLineFloats) shrink();
+                }
+            }
+        }
+    }
+
+    void sort() {
+        if (sorted_) return;
+        if (kept_.size() > count_) shrink();
+        std::sort(kept_.begin(), kept_.end(), ranks_before);
+    }
+
+private:
+    static constexpr std::int64_t kBatch = 128;
+    static constexpr std::int64_t kMaxSorted = 32;
+
+    void insert(const ScoredNode& candidate) {
+        if (kept_.size() < count_)
+            kept_.push_back(candidate);
+        else if (!ranks_before(candidate, kept_.back()))
+            return;
+        std::size_t slot = kept_.size() - 1;
+        for (; slot > 0 && ranks_before(candidate, kept_[slot - 1]); --slot) kept_[slot] = kept_[slot - 1];
+        kept_[slot] = candidate;
+        if (kept_.size() == count_) threshold_ = kept_.back().score;
+    }
+
+    void shrink() {
+        const auto last = kept_.begin() + static_cast<std::ptrdiff_t>(count_);
+        std::nth_element(kept_.begin(), last - 1, kept_.end(), ranks_before);
+        kept_.erase(last, kept_.end());
+        threshold_ = kept_.back().score;
+    }
+
+    std::vector<ScoredNode>& kept_;
+    const std::size_t count_;
+    const bool sorted_;
+    float threshold_ = -std::numeric_limits<float>::infinity();
+};
+
+bool has_features(const Query& query, std::int64_t dense_cols) {
+    const auto nonzero = [](float x) { return x != 0.0F; };
+    return std::any_of(query.values.begin(), query.values.end(), nonzero) ||
+           std::any_of(query.dense, query.dense + dense_cols, nonzero);
+}
+
+template <class Body>
+void for_each_row(std::int64_t rows, int threads, Monitor* monitor, const Body& body) {
+    if (monitor) monitor->total = static_cast<std::uint64_t>(rows);
+    std::vector<BeamSearch::Workspace> workspaces(threads);
+    parallel_each(rows, kRowsPerTask, threads, monitor,
+                  [&](int worker, std::int64_t row) { body(row, workspaces[worker]); });
+}
+
+}  // namespace
+
+Query query_of_row(const Features& queries, std::int64_t row) {
+    const auto begin = static_cast<std::size_t>(queries.sparse.begin(row));
+    const auto length = static_cast<std::size_t>(queries.sparse.length(row));
+    return {queries.sparse.indices.subspan(begin, length), queries.sparse.values.subspan(begin, length),
+            queries.dense.row(row)};
+}
+
+BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts,
+                       std::span<const std::int32_t> leaf_labels)
+    : layers_(std::move(layers)), leaf_labels_(leaf_labels) {
+    if (layers_.empty()) throw std::invalid_argument("A model must have at least one layer.");
+    if (layouts.size() != 1 && layouts.size() != layers_.size())
+        throw std::invalid_argument("layouts must have one entry, or one for each of the " +
+                                    std::to_string(layers_.size()) + " layers, got " + std::to_string(layouts.size()) +
+                                    ".");
+    log_space_ = std::all_of(layers_.begin(), layers_.end(),
+                             [](const SearchLayer& layer) { return layer.transform.kind == Transform::hinge; });
+    std::int64_t parents = 1;
+    for (std::size_t t = 0; t < layers_.size(); ++t) {
+        const SearchLayer& layer = layers_[t];
+        check_layer(t, parents);
+        const std::string& layout = layouts[layouts.size() == 1 ? 0 : t];
+        if (layer.checksums && layout != "packed")
+            layer.checksums->verify(layer.weights.data.data(), layer.weights.data.size());
+        layouts_.push_back(make_layout(layout, layer.weights, layer.chunks));
+        parents = static_cast<std::int64_t>(layer.order.size());
+    }
+    check_leaf_labels();
+    // A child's score is at most its parent's score if a logarithm <= 0 is added, or if the parent's score is a product
+    // of non-negative factors and is multiplied by a factor <= 1.
+    std::vector<bool> step_never_increases(layers_.size());
+    bool all_multiply = true;
+    for (std::size_t t = 0; t < layers_.size(); ++t) {
+        const Transform& transform = layers_[t].transform;
+        step_never_increases[t] = transform.adds() || (transform.multiplies() && all_multiply);
+        all_multiply = all_multiply && transform.multiplies();
+    }
+    never_increases_.assign(layers_.size(), true);
+    for (std::size_t t = layers_.size() - 1; t-- > 0;)
+        never_increases_[t] = never_increases_[t + 1] && step_never_increases[t + 1];
+}
+
+void BeamSearch::check_layer(std::size_t t, std::int64_t parents) const {
+    const SearchLayer& layer = layers_[t];
+    const std::string name = "Layer " + std::to_string(t);
+    const auto fail = [&](const char* problem) { throw std::invalid_argument(name + " " + problem + "."); };
+    const auto nodes = static_cast<std::int64_t>(layer.order.size());
+    if (static_cast<std::int64_t>(layer.chunks.size()) != parents + 1 || layer.chunks.front() != 0 ||
+        layer.chunks.back() != nodes || !std::is_sorted(layer.chunks.begin(), layer.chunks.end()))
+        fail("must assign every node to exactly one parent");
+    std::vector<bool> seen(layer.order.size());
+    for (const std::int32_t node : layer.order) {
+        if (node < 0 || node >= nodes || seen[node]) fail("has an order that is not a permutation of its nodes");
+        seen[node] = true;
+    }
+    layer.weights.check(parents, name.c_str());
+    if (layer.weights.features() != sparse_cols()) fail("must have the same number of sparse features as layer 0");
+    if (layer.dense.cols != dense_cols() || (dense_cols() > 0 && layer.dense.rows != nodes))
+        fail("has dense weights with the wrong shape");
+    if (static_cast<std::int64_t>(layer.biases.size()) != nodes) fail("must have one bias per node");
+}
+
+void BeamSearch::check_leaf_labels() {
+    if (leaf_labels_.empty()) return;
+    if (static_cast<std::int64_t>(leaf_labels_.size()) != n_leaves())
+        throw std::invalid_argument("leaf_labels must have one entry for each of the " + std::to_string(n_leaves()) +
+                                    " leaves, got " + std::to_string(leaf_labels_.size()) + ".");
+    std::int32_t previous = -1;
+    std::int64_t leaf_count = 0;
+    for (const std::int32_t label : leaf_labels_) {
+        if (label < 0 || (label != previous && label != previous + 1))
+            throw std::invalid_argument("leaf_labels must increase from 0 without gaps.");
+        leaf_count = label == previous ? leaf_count + 1 : 1;
+        max_leaves_per_label_ = std::max(max_leaves_per_label_, leaf_count);
+        previous = label;
+    }
+}
+
+bool BeamSearch::is_valid_query(const Query& query) const {
+    if (query.indices.size() != query.values.size()) return false;
+    std::int64_t previous = -1;
+    for (std::size_t i = 0; i < query.indices.size(); ++i) {
+        if (query.indices[i] <= previous || !std::isfinite(query.values[i])) return false;
+        previous = query.indices[i];
+    }
+    return previous < sparse_cols() &&
+           std::all_of(query.dense, query.dense + dense_cols(), [](float x) { return std::isfinite(x); });
+}
+
+// Verifies the checksums of the weights that the query will read.
+void BeamSearch::verify_weights(const SearchLayer& layer, const Query& query, const Workspace& workspace) const {
+    const PackedView& weights = layer.weights;
+    for (const std::int32_t feature : query.indices) {
+        const BlockLocation location = weights.starts[feature];
+        layer.checksums->verify(weights.data.data() + location.begin,
+                                static_cast<std::size_t>(location.end - location.begin));
+        if (!location.is_large) continue;
+        const std::span<const std::uint8_t> block = weights.block(location);
+        layer.checksums->verify(block.data(), block.size());
+    }
+    if (layer.dense.cols == 0) return;
+    for (const BeamChunk& chunk : workspace.beam_chunks)
+        layer.checksums->verify(layer.dense.row(chunk.begin),
+                                static_cast<std::size_t>(chunk.size() * layer.dense.cols) * sizeof(float));
+}
+
+// Computes the path scores of the children in workspace.beam_chunks and stores them in the sums, starting at each
+// chunk's base. The parent and parent score of each chunk must be set.
+void BeamSearch::score_children(std::size_t t, const Query& query, Workspace& workspace) const {
+    const SearchLayer& layer = layers_[t];
+    const Layout& layout = *layouts_[t];
+    std::int64_t used = kLineFloats;  // because base 0 means that a chunk is not requested
+    for (BeamChunk& chunk : workspace.beam_chunks) {
+        chunk.begin = layer.chunks[chunk.parent];
+        chunk.end = layer.chunks[chunk.parent + 1];
+        chunk.base = static_cast<std::uint32_t>(used);
+        used += round_up_to_line(chunk.size());
+        if (used > kMaxSums)
+            throw std::invalid_argument(
+                "beam_width is too large for this tree: a query needs more than 2^31 scores. Reduce beam_width.");
+    }
+    if (layer.checksums && !layer.checksums->all_verified()) verify_weights(layer, query, workspace);
+    Scratch& scratch = workspace.scratch;
+    const std::size_t chunks = std::max(kTwoByteIds, layer.chunks.size());
+    if (scratch.base.size() < chunks) scratch.base.resize(chunks, 0);
+    scratch.capacity = used + sum_padding(layer.weights.format);
+    float* sums = scratch.sums.reserve(static_cast<std::size_t>(scratch.capacity));
+    std::fill_n(sums, used + kBitmapPadding, 0.0F);
+    layout.add_scores(query, workspace.beam_chunks, scratch);
+    for (const BeamChunk& chunk : workspace.beam_chunks) {
+        float* out = sums + chunk.base;
+        float scale = layout.scale(chunk.parent);
+        if (layer.dense.cols > 0) {
+            for (std::int64_t i = 0; i < chunk.size(); ++i)
+                out[i] =
+                    out[i] * scale + kernels().dot(query.dense, layer.dense.row(chunk.begin + i), layer.dense.cols);
+            scale = 1.0F;
+        }
+        kernels().combine_scores(layer.transform, log_space_, chunk.parent_score, scale,
+                                 layer.biases.data() + chunk.begin, chunk.size(), out);
+    }
+}
+
+float BeamSearch::final_score(float score) const { return log_space_ ? std::exp(score) : score; }
+
+std::span<const ScoredNode> BeamSearch::rank(const Query& query, const SearchOptions& options,
+                                             Workspace& workspace) const {
+    workspace.beam.clear();
+    if (!has_features(query, dense_cols())) return workspace.beam;
+    workspace.beam.push_back({0, root_score()});
+    // Slightly below min_score, so that rounding never prunes a path with a label that just reaches min_score.
+    const float min_path_score = log_space_ ? (options.min_score > 0.0F ? std::log(options.min_score) - 1e-3F
+                                                                        : -std::numeric_limits<float>::infinity())
+                                            : options.min_score - 1e-3F * std::fabs(options.min_score);
+    for (std::size_t t = 0; t < layers_.size(); ++t) {
+        const SearchLayer& layer = layers_[t];
+        const bool last = t + 1 == layers_.size();
+        workspace.beam_chunks.clear();
+        for (const ScoredNode& node : workspace.beam)
+            if (t == 0 || !never_increases_[t - 1] || !(node.score < min_path_score))
+                workspace.beam_chunks.push_back({node.node, node.score, 0, 0, 0});
+        std::sort(workspace.beam_chunks.begin(), workspace.beam_chunks.end(),
+                  [](const BeamChunk& a, const BeamChunk& b) { return a.parent < b.parent; });
+        score_children(t, query, workspace);
+        // Limit counts to the number of nodes, because callers may pass arbitrarily large values.
+        const auto nodes = std::max<std::int64_t>(static_cast<std::int64_t>(layer.order.size()), 1);
+        // The score of a label is the score of its best leaf. This many leaves always contain top_k labels.
+        const std::int64_t labels = std::min(options.top_k, nodes) * max_leaves_per_label_;
+        TopNodes top_nodes(workspace.candidates, std::min(last ? labels : options.beam_width, nodes));
+        // Add the children of the best parents first, so that few children of the other parents reach the threshold.
+        std::sort(workspace.beam_chunks.begin(), workspace.beam_chunks.end(),
+                  [](const BeamChunk& a, const BeamChunk& b) { return a.parent_score > b.parent_score; });
+        for (const BeamChunk& chunk : workspace.beam_chunks)
+            top_nodes.add(layer.order.data() + chunk.begin, workspace.scratch.sums.data() + chunk.base, chunk.size());
+        top_nodes.sort();
+        std::swap(workspace.beam, workspace.candidates);
+    }
+    if (!leaf_labels_.empty()) merge_leaves(workspace.beam, options.top_k);
+    for (ScoredNode& label : workspace.beam) label.score = final_score(label.score);
+    while (!workspace.beam.empty() && workspace.beam.back().score < options.min_score) workspace.beam.pop_back();
+    return workspace.beam;
+}
+
+// Replaces leaves with their labels. Each label keeps the score of its best leaf.
+void BeamSearch::merge_leaves(std::vector<ScoredNode>& candidates, std::int64_t top_k) const {
+    for (ScoredNode& leaf : candidates) leaf.node = leaf_labels_[leaf.node];
+    std::sort(candidates.begin(), candidates.end(), [](const ScoredNode& a, const ScoredNode& b) {
+        return a.node != b.node ? a.node < b.node : a.score > b.score;
+    });
+    const auto same_label = [](const ScoredNode& a, const ScoredNode& b) { return a.node == b.node; };
+    candidates.erase(std::unique(candidates.begin(), candidates.end(), same_label), candidates.end());
+    std::sort(candidates.begin(), candidates.end(), ranks_before);
+    if (std::ssize(candidates) > top_k) candidates.resize(static_cast<std::size_t>(top_k));
+}
+
+BeamSearch::WorkspaceLease::WorkspaceLease(const BeamSearch& owner) : search(owner) {
+    {
+        const std::lock_guard held(search.mutex_);
+        if (!search.workspace_pool_.empty()) {
+            workspace = std::move(search.workspace_pool_.back());
+            search.workspace_pool_.pop_back();
+        }
+    }
+    if (workspace) return;
+    workspace = std::make_unique<Workspace>();
+    const std::lock_guard held(search.mutex_);
+    search.workspace_pool_.reserve(++search.n_workspaces_);  // so that returning a workspace cannot throw
+}
+
+BeamSearch::WorkspaceLease::~WorkspaceLease() {
+    const std::lock_guard held(search.mutex_);
+    search.workspace_pool_.push_back(std::move(workspace));
+}
+
+// Returns an upper bound on the number of labels per query, used to allocate the result.
+std::int64_t BeamSearch::max_labels(std::int64_t beam_width) const {
+    const std::span<const std::int64_t> chunks = layers_.back().chunks;
+    std::int64_t widest = 0;
+    for (std::size_t c = 0; c + 1 < chunks.size(); ++c) widest = std::max(widest, chunks[c + 1] - chunks[c]);
+    return beam_width < n_leaves() ? std::min(n_labels(), beam_width * widest) : n_labels();
+}
+
+Csr BeamSearch::predict(const Features& queries, SearchOptions options, int threads, Monitor* monitor) const {
+    const std::int64_t rows = queries.rows();
+    options.top_k = std::min(options.top_k, max_labels(options.beam_width));
+    RankedRows out(rows, n_labels(), options.top_k);
+    for_each_row(rows, threads, monitor, [&](std::int64_t row, Workspace& workspace) {
+        out.set_row(row, rank(query_of_row(queries, row), options, workspace));
+    });
+    return out.to_csr();
+}
+
+const std::vector<BeamSearch::NodeLocations>& BeamSearch::node_locations() const {
+    std::call_once(node_locations_once_, [&] {
+        std::vector<NodeLocations> levels;
+        for (const SearchLayer& layer : layers_) {
+            NodeLocations level{std::vector<std::int32_t>(layer.order.size()),
+                                std::vector<std::int64_t>(layer.order.size())};
+            for (std::size_t p = 0; p + 1 < layer.chunks.size(); ++p)
+                for (std::int64_t position = layer.chunks[p]; position < layer.chunks[p + 1]; ++position) {
+                    level.parent[layer.order[position]] = static_cast<std::int32_t>(p);
+                    level.position[layer.order[position]] = position;
+                }
+            levels.push_back(std::move(level));
+        }
+        node_locations_ = std::move(levels);
+    });
+    return node_locations_;
+}
+
+void BeamSearch::score_labels(const Query& query, std::span<const std::int32_t> labels, float* out,
+                              Workspace& workspace) const {
+    workspace.nodes.resize(layers_.size());
+    std::vector<std::int32_t>& leaves = workspace.nodes.back();
+    if (leaf_labels_.empty()) {
+        leaves.assign(labels.begin(), labels.end());
+        score_leaves(query, workspace);
+        for (std::size_t i = 0; i < labels.size(); ++i) out[i] = final_score(workspace.scores[i]);
+        return;
+    }
+    leaves.clear();
+    for (const std::int32_t label : labels) {
+        const auto [first, last] = std::equal_range(leaf_labels_.begin(), leaf_labels_.end(), label);
+        for (auto leaf = first; leaf != last; ++leaf)
+            leaves.push_back(static_cast<std::int32_t>(leaf - leaf_labels_.begin()));
+    }
+    score_leaves(query, workspace);
+    for (std::size_t i = 0, leaf = 0; i < labels.size(); ++i) {
+        float best = workspace.scores[leaf];
+        for (; leaf < leaves.size() && leaf_labels_[leaves[leaf]] == labels[i]; ++leaf)
+            best = std::max(best, workspace.scores[leaf]);
+        out[i] = final_score(best);
+    }
+}
+
+// Scores the leaves in workspace.nodes.back(). Computes only the chunks on the paths from the root to these leaves.
+void BeamSearch::score_leaves(const Query& query, Workspace& workspace) const {
+    const std::size_t depth = layers_.size();
+    const std::vector<NodeLocations>& locations = node_locations();
+    for (std::size_t t = depth - 1; t > 0; --t) {  // collect the parents of the nodes in level t
+        std::vector<std::int32_t>& parents = workspace.nodes[t - 1];
+        parents.clear();
+        for (const std::int32_t node : workspace.nodes[t]) parents.push_back(locations[t].parent[node]);
+        std::sort(parents.begin(), parents.end());
+        parents.erase(std::unique(parents.begin(), parents.end()), parents.end());
+    }
+    workspace.scores.assign(1, root_score());
+    for (std::size_t t = 0; t < depth; ++t) {
+        workspace.beam_chunks.clear();
+        if (t == 0)
+            workspace.beam_chunks.push_back({0, root_score(), 0, 0, 0});
+        else
+            for (std::size_t i = 0; i < workspace.nodes[t - 1].size(); ++i)
+                workspace.beam_chunks.push_back({workspace.nodes[t - 1][i], workspace.scores[i], 0, 0, 0});
+        score_children(t, query, workspace);
+        workspace.scores.clear();
+        for (const std::int32_t node : workspace.nodes[t]) {
+            const auto chunk =
+                std::lower_bound(workspace.beam_chunks.begin(), workspace.beam_chunks.end(), locations[t].parent[node],
+                                 [](const BeamChunk& p, std::int32_t parent) { return p.parent < parent; });
+            workspace.scores.push_back(
+                workspace.scratch.sums.data()[chunk->base + (locations[t].position[node] - chunk->begin)]);
+        }
+    }
+}
+
+std::vector<float> BeamSearch::score_pairs(const Features& queries, const CsrView& candidates, int threads,
+                                           Monitor* monitor) const {
+    std::vector<float> scores(candidates.indices.size());
+    for_each_row(queries.rows(), threads, monitor, [&](std::int64_t row, Workspace& workspace) {
+        const auto begin = static_cast<std::size_t>(candidates.begin(row));
+        const auto length = static_cast<std::size_t>(candidates.length(row));
+        if (length > 0)
+            score_labels(query_of_row(queries, row), candidates.indices.subspan(begin, length), scores.data() + begin,
+                         workspace);
+    });
+    return scores;
+}
+
+}  // namespace carya

@@ -1,0 +1,129 @@
+// Beam search over the layers of a model, which returns the top-ranked labels of a query and their scores.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../core/matrix.hpp"
+#include "../core/parallel.hpp"
+#include "../layouts/layout.hpp"
+#include "../storage/checksums.hpp"
+#include "ranked_rows.hpp"
+#include "transform.hpp"
+
+namespace carya {
+
+struct SearchLayer {
+    PackedView weights;                    // weights of the sparse features
+    DenseView dense;                       // positions x dense features
+    std::span<const float> biases;         // one per position
+    std::span<const std::int64_t> chunks;  // first position of each parent's children, and the end
+    std::span<const std::int32_t> order;   // the node at each position
+    Transform transform;
+    // Checksums of the file that contains `weights` and `dense`; null if they are in memory.
+    const ChecksumVerifier* checksums = nullptr;
+};
+
+struct SearchOptions {
+    std::int64_t top_k = 10;
+    std::int64_t beam_width = 10;
+    float min_score = -std::numeric_limits<float>::infinity();  // labels with a lower score are omitted
+};
+
+// Returns one row as a query.
+Query query_of_row(const Features& queries, std::int64_t row);
+
+class BeamSearch {
+public:
+    // `layouts` contains one name per layer, or one name for all layers. `leaf_labels` contains the label of each node
+    // in the last level, in ascending order; if it is empty, the nodes themselves are the labels. Throws
+    // std::invalid_argument if the layers are inconsistent.
+    BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts,
+               std::span<const std::int32_t> leaf_labels = {});
+
+    std::int64_t n_labels() const {
+        return leaf_labels_.empty() ? n_leaves() : static_cast<std::int64_t>(leaf_labels_.back()) + 1;
+    }
+    std::int64_t sparse_cols() const { return layers_.front().weights.features(); }
+    std::int64_t dense_cols() const { return layers_.front().dense.cols; }
+
+    // Per-thread scratch memory.
+    struct Workspace {
+        Scratch scratch;
+        std::vector<BeamChunk> beam_chunks;
+        std::vector<ScoredNode> beam;
+        std::vector<ScoredNode> candidates;
+        std::vector<std::vector<std::int32_t>> nodes;
+        std::vector<float> scores;
+    };
+
+    // Returns the top-ranked labels, best first; ties are broken by the lower label. The result for a query without
+    // features is empty.
+    std::span<const ScoredNode> rank(const Query& query, const SearchOptions& options, Workspace& workspace) const;
+
+    // Calls body(workspace) with a workspace from the pool. Thread-safe.
+    template <class Body>
+    auto with_workspace(const Body& body) const {
+        WorkspaceLease lease(*this);
+        return body(*lease.workspace);
+    }
+
+    // Returns whether a query is valid: features are strictly increasing and in range, and all values are finite.
+    bool is_valid_query(const Query& query) const;
+
+    // Ranks labels for every row. Returns a CSR matrix in which the entries of each row are sorted by rank.
+    Csr predict(const Features& queries, SearchOptions options, int threads, Monitor* monitor) const;
+
+    // Returns the scores of (query, label) pairs, without beam search.
+    std::vector<float> score_pairs(const Features& queries, const CsrView& candidates, int threads,
+                                   Monitor* monitor) const;
+
+private:
+    struct WorkspaceLease {
+        explicit WorkspaceLease(const BeamSearch& owner);
+        ~WorkspaceLease();
+        const BeamSearch& search;
+        std::unique_ptr<Workspace> workspace;
+    };
+    // The parent and position of each node in a level. Used only by score_pairs.
+    struct NodeLocations {
+        std::vector<std::int32_t> parent;
+        std::vector<std::int64_t> position;
+    };
+
+    std::int64_t n_leaves() const { return static_cast<std::int64_t>(layers_.back().order.size()); }
+    std::int64_t max_labels(std::int64_t beam_width) const;
+    void check_leaf_labels();
+    void check_layer(std::size_t t, std::int64_t parents) const;
+    void verify_weights(const SearchLayer& layer, const Query& query, const Workspace& workspace) const;
+    void score_children(std::size_t t, const Query& query, Workspace& workspace) const;
+    const std::vector<NodeLocations>& node_locations() const;
+    void merge_leaves(std::vector<ScoredNode>& candidates, std::int64_t top_k) const;
+    void score_labels(const Query& query, std::span<const std::int32_t> labels, float* out, Workspace& workspace) const;
+    void score_leaves(const Query& query, Workspace& workspace) const;
+    float root_score() const { return log_space_ || !layers_.front().transform.multiplies() ? 0.0F : 1.0F; }
+    float final_score(float score) const;
+
+    std::vector<SearchLayer> layers_;
+    std::span<const std::int32_t> leaf_labels_;  // empty if each label has exactly one leaf
+    std::int64_t max_leaves_per_label_ = 1;
+    std::vector<std::unique_ptr<Layout>> layouts_;
+    // Per layer, whether no label below a node can have a higher score than the node.
+    std::vector<bool> never_increases_;
+    // Whether logarithms are added instead of multiplying scores. True if all transforms are `hinge`, because the
+    // products could underflow.
+    bool log_space_ = false;
+
+    mutable std::once_flag node_locations_once_;
+    mutable std::vector<NodeLocations> node_locations_;
+    mutable std::mutex mutex_;
+    mutable std::vector<std::unique_ptr<Workspace>> workspace_pool_;
+    mutable std::size_t n_workspaces_ = 0;  // in the pool or in use
+};
+
+}  // namespace carya

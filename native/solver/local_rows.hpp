@@ -1,0 +1,44 @@
+// A compact copy of the training rows of one parent, which keeps the solver's data in cache.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "../core/aligned_buffer.hpp"
+#include "../core/matrix.hpp"
+
+namespace carya {
+
+// Features that occur in at least two rows are *shared* and have local ids 0, 1, …. A feature that occurs in only one
+// row is *single*: it needs no weight during dual coordinate descent (see kernels/dual_descent.cpp) and is stored
+// separately.
+struct LocalRows {
+    std::vector<std::int32_t> row_ids;  // ascending
+    std::vector<std::int64_t> offsets;  // offset of each row in `columns` and `values`, and the end
+    AlignedBuffer<std::uint32_t> columns;
+    AlignedBuffer<float> values;
+    std::vector<std::uint32_t> feature_ids;  // the global id of each local id
+    std::vector<std::int64_t> single_offsets;
+    std::vector<std::uint32_t> single_features;
+    std::vector<float> single_values;
+    std::vector<float> largest_single;  // largest absolute value per row; 0 if there are no single features
+    std::vector<float> squared_norms;
+    std::vector<float> single_norms;
+
+    std::int64_t rows() const { return static_cast<std::int64_t>(row_ids.size()); }
+};
+
+// Builds LocalRows. Each thread needs its own object, because the object contains an array over all features.
+class RowGatherer {
+public:
+    void gather(const Features& all, std::span<const std::int32_t> row_ids, LocalRows& out);
+
+private:
+    AlignedBuffer<std::uint64_t> seen_;
+    AlignedBuffer<std::uint64_t> seen_twice_;
+    AlignedBuffer<std::uint32_t> local_ids_;  // local id of each feature plus 1; zero between calls
+    std::int64_t n_features_ = 0;
+};
+
+}  // namespace carya

@@ -1,0 +1,257 @@
+#include "train_layers.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <numeric>
+
+namespace carya {
+
+namespace {
+
+constexpr float kBiasWithoutPositives = -1e4F;  // finite, but ranks below all other labels
+
+// The rows of a parent that is divided among several tasks. The first task gathers them, and the last task frees them.
+struct SharedRows {
+    std::once_flag gathered;
+    LocalRows rows;
+    std::vector<std::uint8_t> positive_only;
+    std::atomic<int> users{0};
+};
+
+struct Task {
+    std::size_t layer;
+    std::int64_t parent;
+    std::size_t first;  // range of the parent's labels that have positives
+    std::size_t last;
+    std::uint64_t work;
+    SharedRows* shared;
+    std::vector<WeightEntry> weights;
+};
+
+class Trainer {
+public:
+    Trainer(const Features& features, std::span<const LayerProblem> layers, const SolverOptions& options, int threads,
+            Monitor& monitor)
+        : features_(features),
+          layers_(layers),
+          options_(options),
+          thresholds_(options.threshold_by_effect ? WeightThresholds::by_effect(features.sparse, options.threshold)
+                                                  : WeightThresholds(options.threshold)),
+          threads_(threads),
+          monitor_(monitor) {
+        row_work_.reserve(features.rows());
+        for (std::int64_t row = 0; row < features.rows(); ++row)
+            row_work_.push_back(features.sparse.length(row) + features.dense.cols + 8);
+        total_row_work_ = std::accumulate(row_work_.begin(), row_work_.end(), std::int64_t{0});
+    }
+
+    std::vector<LayerWeights> run() {
+        plan();
+        results_.resize(layers_.size());
+        for (std::size_t t = 0; t < layers_.size(); ++t) {
+            results_[t].biases.assign(layers_[t].order.size(), kBiasWithoutPositives);
+            results_[t].dense.assign(layers_[t].order.size() * features_.dense.cols, 0.0F);
+        }
+        std::vector<Worker> workers;
+        for (int i = 0; i < threads_; ++i) workers.emplace_back(options_, thresholds_, monitor_.stop);
+        // Start the largest tasks first, so that no long task starts last.
+        std::vector<std::size_t> by_work(tasks_.size());
+        std::iota(by_work.begin(), by_work.end(), std::size_t{0});
+        std::stable_sort(by_work.begin(), by_work.end(),
+                         [&](std::size_t a, std::size_t b) { return tasks_[a].work > tasks_[b].work; });
+        parallel_for(static_cast<std::int64_t>(tasks_.size()), threads_, &monitor_,
+                     [&](int worker, std::int64_t i) { solve(tasks_[by_work[i]], workers[worker]); });
+        for (std::size_t t = 0; t < layers_.size(); ++t) assemble(t);
+        return std::move(results_);
+    }
+
+private:
+    struct Worker {
+        Worker(const SolverOptions& options, const WeightThresholds& thresholds, const std::atomic<bool>& stop)
+            : solver(options, thresholds, stop) {}
+        RowGatherer gatherer;
+        BlockSolver solver;
+        LocalRows rows;
+        std::vector<std::uint8_t> positive_only;
+    };
+
+    // Returns the positions of a parent's labels that have positives.
+    std::vector<std::uint32_t> trainable_positions(const LayerProblem& layer, std::int64_t parent) const {
+        std::vector<std::uint32_t> positions;
+        for (std::int64_t position = layer.chunks[parent]; position < layer.chunks[parent + 1]; ++position)
+            if (layer.positives.length(layer.order[position]) > 0)
+                positions.push_back(static_cast<std::uint32_t>(position));
+        return positions;
+    }
+
+    // Creates one task per parent. Large parents are divided, because their tasks would still occupy one thread after
+    // all other threads have finished.
+    void plan() {
+        for (std::size_t t = 0; t < layers_.size(); ++t) {
+            const LayerProblem& layer = layers_[t];
+            const auto parents = static_cast<std::int64_t>(layer.chunks.size()) - 1;
+            for (std::int64_t parent = 0; parent < parents; ++parent) {
+                const std::size_t labels = trainable_positions(layer, parent).size();
+                if (labels == 0) continue;
+                std::int64_t work = layer.all_rows ? total_row_work_ : 0;
+                if (!layer.all_rows)
+                    for (std::int64_t e = layer.shortlist.begin(parent); e < layer.shortlist.end(parent); ++e)
+                        work += row_work_[layer.shortlist.indices[e]];
+                tasks_.push_back({t, parent, 0, labels, static_cast<std::uint64_t>(work) * labels + 1, nullptr, {}});
+                monitor_.total += tasks_.back().work;
+            }
+        }
+        const std::uint64_t max_work = monitor_.total / (2 * static_cast<std::uint64_t>(threads_)) + 1;
+        const std::size_t n_parents = tasks_.size();
+        for (std::size_t i = 0; i < n_parents; ++i) {
+            const std::size_t blocks = (tasks_[i].last + kMaxLanes - 1) / kMaxLanes;
+            const std::size_t parts = std::min<std::size_t>(blocks, tasks_[i].work / max_work + 1);
+            if (threads_ == 1 || parts < 2) continue;
+            SharedRows* shared = shared_.emplace_back(std::make_unique<SharedRows>()).get();
+            shared->users = static_cast<int>(parts);
+            const Task parent = tasks_[i];
+            for (std::size_t part = 0; part < parts; ++part) {
+                Task task = parent;
+                task.first = blocks * part / parts * kMaxLanes;
+                task.last = std::min(parent.last, blocks * (part + 1) / parts * kMaxLanes);
+                task.work = parent.work * (task.last - task.first) / parent.last;
+                task.shared = shared;
+                if (part == 0)
+                    tasks_[i] = task;
+                else
+                    tasks_.push_back(task);
+            }
+        }
+    }
+
+    void gather(const Task& task, RowGatherer& gatherer, LocalRows& rows, std::vector<std::uint8_t>& positive_only) {
+        const LayerProblem& layer = layers_[task.layer];
+        positive_only.clear();
+        if (layer.all_rows) {
+            std::vector<std::int32_t> row_ids(features_.rows());
+            std::iota(row_ids.begin(), row_ids.end(), 0);
+            gatherer.gather(features_, row_ids, rows);
+            return;
+        }
+        const auto shortlisted =
+            layer.shortlist.indices.subspan(layer.shortlist.begin(task.parent), layer.shortlist.length(task.parent));
+        std::vector<std::int32_t> positives;
+        for (const std::uint32_t position : trainable_positions(layer, task.parent)) {
+            const std::int32_t label = layer.order[position];
+            for (std::int64_t e = layer.positives.begin(label); e < layer.positives.end(label); ++e)
+                positives.push_back(layer.positives.indices[e]);
+        }
+        std::sort(positives.begin(), positives.end());
+        positives.erase(std::unique(positives.begin(), positives.end()), positives.end());
+        std::vector<std::int32_t> missing;
+        std::set_difference(positives.begin(), positives.end(), shortlisted.begin(), shortlisted.end(),
+                            std::back_inserter(missing));
+        if (missing.empty()) {
+            gatherer.gather(features_, shortlisted, rows);
+            return;
+        }
+        std::vector<std::int32_t> all;
+        std::merge(shortlisted.begin(), shortlisted.end(), missing.begin(), missing.end(), std::back_inserter(all));
+        gatherer.gather(features_, all, rows);
+        positive_only.assign(all.size(), 0);
+        for (const std::int32_t row : missing)
+            positive_only[std::lower_bound(all.begin(), all.end(), row) - all.begin()] = 1;
+    }
+
+    void solve(Task& task, Worker& worker) {
+        const LayerProblem& layer = layers_[task.layer];
+        LocalRows* rows = &worker.rows;
+        std::vector<std::uint8_t>* positive_only = &worker.positive_only;
+        if (task.shared) {
+            rows = &task.shared->rows;
+            positive_only = &task.shared->positive_only;
+            std::call_once(task.shared->gathered, [&] { gather(task, worker.gatherer, *rows, *positive_only); });
+        } else {
+            gather(task, worker.gatherer, *rows, *positive_only);
+        }
+        const std::vector<std::uint32_t> positions = trainable_positions(layer, task.parent);
+        std::vector<std::int32_t> labels(positions.size());
+        std::transform(positions.begin(), positions.end(), labels.begin(),
+                       [&](std::uint32_t position) { return layer.order[position]; });
+        LabelBlock block;
+        block.rows = rows;
+        block.features = &features_;
+        block.positives = &layer.positives;
+        block.positive_only = *positive_only;
+        block.seed = layer.seed;
+        block.stream = static_cast<std::uint64_t>(layer.level) << 32 | static_cast<std::uint64_t>(task.parent);
+        LayerWeights& out = results_[task.layer];
+        for (std::size_t first = task.first; first < task.last; first += kMaxLanes) {
+            const std::size_t count = std::min<std::size_t>(kMaxLanes, task.last - first);
+            block.labels = std::span(labels).subspan(first, count);
+            block.positions = std::span(positions).subspan(first, count);
+            worker.solver.solve(block, task.weights, out.biases.data(), out.dense.data());
+            monitor_.done += task.work * count / (task.last - task.first);
+        }
+        if (task.shared && --task.shared->users == 0) task.shared->rows = LocalRows();
+    }
+
+    static constexpr std::int64_t kMaxRanges = 16;  // more ranges would only cause the same weights to be read again
+
+    // Sorts the weights of a layer by feature. Tasks are visited in order of position, so that positions are sorted as
+    // well. Each thread reads all weights and writes a range of features, because reads are sequential and writes are
+    // random.
+    void assemble(std::size_t layer) {
+        std::vector<Task*> tasks;
+        for (Task& task : tasks_)
+            if (task.layer == layer) tasks.push_back(&task);
+        std::sort(tasks.begin(), tasks.end(), [](const Task* a, const Task* b) {
+            return a->parent != b->parent ? a->parent < b->parent : a->first < b->first;
+        });
+        Csr& out = results_[layer].weights;
+        out.cols = static_cast<std::int64_t>(layers_[layer].order.size());
+        const std::int64_t features = features_.sparse.cols;
+        out.indptr.assign(features + 1, 0);
+        const auto for_each_weight = [&](const auto& body) {
+            const std::int64_t parts = std::min<std::int64_t>(threads_, kMaxRanges);
+            parallel_for(parts, threads_, &monitor_, [&](int, std::int64_t part) {
+                const auto first = static_cast<std::uint32_t>(features * part / parts);
+                const auto last = static_cast<std::uint32_t>(features * (part + 1) / parts);
+                for (const Task* task : tasks)
+                    for (const WeightEntry& weight : task->weights)
+                        if (weight.feature >= first && weight.feature < last) body(weight);
+            });
+        };
+        for_each_weight([&](const WeightEntry& weight) { ++out.indptr[weight.feature + 1]; });
+        std::partial_sum(out.indptr.begin(), out.indptr.end(), out.indptr.begin());
+        out.indices.resize(out.indptr.back());
+        out.values.resize(out.indptr.back());
+        for_each_weight([&](const WeightEntry& weight) {
+            const std::int64_t slot = out.indptr[weight.feature]++;
+            out.indices[slot] = static_cast<std::int32_t>(weight.position);
+            out.values[slot] = weight.value;
+        });
+        // Each start offset has advanced to its end, which is the start offset of the next feature.
+        std::copy_backward(out.indptr.begin(), out.indptr.end() - 1, out.indptr.end());
+        out.indptr.front() = 0;
+        for (Task* task : tasks) task->weights = {};
+    }
+
+    const Features& features_;
+    std::span<const LayerProblem> layers_;
+    const SolverOptions& options_;
+    const WeightThresholds thresholds_;
+    const int threads_;
+    Monitor& monitor_;
+    std::vector<std::int64_t> row_work_;
+    std::int64_t total_row_work_ = 0;
+    std::vector<Task> tasks_;
+    std::vector<std::unique_ptr<SharedRows>> shared_;
+    std::vector<LayerWeights> results_;
+};
+
+}  // namespace
+
+std::vector<LayerWeights> train_layers(const Features& features, std::span<const LayerProblem> layers,
+                                       const SolverOptions& options, int threads, Monitor& monitor) {
+    return Trainer(features, layers, options, threads, monitor).run();
+}
+
+}  // namespace carya

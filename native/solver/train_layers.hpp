@@ -1,0 +1,38 @@
+// Trains the linear rankers of one or more layers of a label tree (the inner step of Algorithm 2 in the paper).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "../core/matrix.hpp"
+#include "../core/parallel.hpp"
+#include "block_solver.hpp"
+
+namespace carya {
+
+struct LayerProblem {
+    std::int64_t level = 0;  // level in the tree; determines the order of rows together with the seed and the parent
+    std::uint64_t seed = 0;
+    CsrView positives;  // labels x training rows; values are costs
+    // Labels grouped by parent: the children of parent p are order[chunks[p]] … order[chunks[p + 1] - 1]. The index of
+    // a label in `order` is its position; positions are the columns of the weights.
+    std::span<const std::int32_t> order;
+    std::span<const std::int64_t> chunks;
+    CsrView shortlist;      // parents x training rows: the rows on which each parent's labels are trained
+    bool all_rows = false;  // train on all rows and ignore `shortlist`
+};
+
+struct LayerWeights {
+    Csr weights;                // sparse features x positions
+    std::vector<float> biases;  // one per position
+    std::vector<float> dense;   // positions x dense features
+};
+
+// Trains layers of one or more trees in a single pool of tasks. The layers must not depend on each other. A positive
+// outside its parent's shortlist is used only for its own label. Labels without positives get no weights and a bias of
+// -10,000. The result depends on the seeds, but not on the number of threads.
+std::vector<LayerWeights> train_layers(const Features& features, std::span<const LayerProblem> layers,
+                                       const SolverOptions& options, int threads, Monitor& monitor);
+
+}  // namespace carya

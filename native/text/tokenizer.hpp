@@ -1,0 +1,109 @@
+// Splits texts into terms (words, characters and their n-grams) like scikit-learn's analyzers.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "vocabulary.hpp"
+
+namespace carya {
+
+enum class TokenUnit : int { word, character, character_in_word };
+enum class Accents : int { keep, unicode, ascii };
+
+struct AnalyzerOptions {
+    TokenUnit unit = TokenUnit::word;
+    int min_n = 1;  // minimum n-gram size
+    int max_n = 1;  // maximum n-gram size
+    bool lowercase = true;
+    Accents accents = Accents::keep;
+    int min_word_length = 2;                 // in characters; shorter words are dropped
+    const Vocabulary* stop_words = nullptr;  // words to drop
+};
+
+// An analyzer of a vectorizer. It has one feature per term or, with hash buckets, one feature per bucket. Its features
+// follow the features of the previous analyzers.
+struct TextAnalyzer {
+    AnalyzerOptions options;
+    std::int64_t n_buckets = 0;
+};
+
+// A term in the current text: its bytes in Tokenizer::normalized() and its characters in the original text.
+struct TermSpan {
+    std::uint32_t begin;
+    std::uint32_t size;
+    std::uint32_t char_begin;
+    std::uint32_t char_end;
+};
+
+// Splits one text at a time and reuses memory between texts. Terms are spans of the normalized text, in which words are
+// separated by single spaces, so that every n-gram is contiguous.
+class Tokenizer {
+public:
+    explicit Tokenizer(const AnalyzerOptions& options) : options_(options) {}
+
+    // Splits a text. Throws std::invalid_argument, with `text_number` in the message, if the text is larger than
+    // kMaxTextBytes.
+    void read(std::string_view text, std::int64_t text_number);
+
+    // Returns the normalized text. It is padded, so that 8 bytes can be read from the start of any term.
+    std::string_view normalized() const { return {buffer_.data(), size_}; }
+
+    template <class Body>
+    void for_each_term(const Body& body) const {
+        if (options_.unit == TokenUnit::character_in_word)
+            for_each_ngram_in_words(body);
+        else
+            for_each_ngram(0, units_.size(), body);
+    }
+
+    // Ensures that offsets fit in 32 bits: normalization can make a character up to eleven times as long.
+    static constexpr std::size_t kMaxTextBytes = std::size_t{1} << 28;
+
+private:
+    void add_words(std::string_view text);
+    void add_characters(std::string_view text);
+    void add_padded_words(std::string_view text);
+    void reserve(std::size_t extra_bytes);
+    TermSpan append(std::uint32_t point, std::uint32_t char_begin, std::uint32_t char_end);
+    void end_word(std::size_t begin, std::uint32_t char_begin, std::uint32_t char_end, std::uint32_t length);
+
+    // Calls body(term) for the n-grams within units [first, last).
+    template <class Body>
+    void for_each_ngram(std::size_t first, std::size_t last, const Body& body) const {
+        for (auto n = static_cast<std::size_t>(options_.min_n); n <= static_cast<std::size_t>(options_.max_n); ++n)
+            for (std::size_t i = first; i + n <= last; ++i) body(ngram(i, i + n - 1));
+    }
+
+    // Calls body(term) for the n-grams within each word. A word with at most n units is passed once, as a single term.
+    template <class Body>
+    void for_each_ngram_in_words(const Body& body) const {
+        std::size_t first = 0;
+        for (const std::size_t last : word_ends_) {
+            for (auto n = static_cast<std::size_t>(options_.min_n); n <= static_cast<std::size_t>(options_.max_n);
+                 ++n) {
+                if (last - first <= n) {
+                    body(ngram(first, last - 1));
+                    break;
+                }
+                for (std::size_t i = first; i + n <= last; ++i) body(ngram(i, i + n - 1));
+            }
+            first = last;
+        }
+    }
+
+    TermSpan ngram(std::size_t first, std::size_t last) const {
+        const TermSpan& end = units_[last];
+        return {units_[first].begin, end.begin + end.size - units_[first].begin, units_[first].char_begin,
+                end.char_end};
+    }
+
+    AnalyzerOptions options_;
+    std::vector<char> buffer_;
+    std::size_t size_ = 0;  // number of bytes used in the buffer
+    std::vector<TermSpan> units_;
+    std::vector<std::size_t> word_ends_;  // end of each word in `units_`; used by character_in_word
+};
+
+}  // namespace carya

@@ -1,0 +1,71 @@
+"""Development tasks, one command per job: ``nox -s tests``, ``lint``, ``native``, ``transformer``.
+
+Sessions run in the active environment and install their dependencies into it; ``.ci/run`` creates a fresh environment
+first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["tests", "lint", "native", "transformer"]
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the test command from the README."""
+    session.run("pip", "install", ".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, formatting and types. Carya must be installed."""
+    session.run("pip", "install", ".[lint]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("clang-format", "--dry-run", "--Werror", *_tracked("native/*.[ch]pp", "tests/native/*.cpp"))
+
+
+@nox.session
+def native(session: nox.Session) -> None:
+    """Build the native core with warnings as errors and run its self-test."""
+    session.run("pip", "install", "cmake", "ninja")
+    build = Path(session.create_tmp()) / "native"
+    options = ["-DCARYA_PYTHON=OFF", "-DCARYA_WERROR=ON", "-DCARYA_SELF_TEST=ON"]
+    session.run("cmake", "-G", "Ninja", "-S", ".", "-B", str(build), *options)
+    session.run("cmake", "--build", str(build))
+    session.run(str(build / "carya_self_test"))
+    leaked = _weak_symbols_outside_kernels(build)
+    if leaked:
+        session.error("Kernels define weak symbols outside their instruction-set namespaces:\n" + "\n".join(leaked))
+
+
+@nox.session
+def transformer(session: nox.Session) -> None:
+    """Run the tests that require PyTorch; the README's test command skips them."""
+    # Install the CPU build of PyTorch and the other packages from the `transformer` extra; Carya is already installed.
+    session.run("pip", "install", "torch==2.13.0", "transformers", "safetensors")
+    session.run("pytest", "-m", "transformer", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+def _tracked(*patterns: str) -> list[str]:
+    listing = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout
+    return listing.split()
+
+
+def _weak_symbols_outside_kernels(build: Path) -> list[str]:
+    """Return the weak symbols in the kernels that are outside the instruction-set namespaces (see kernels.hpp)."""
+    objects = [str(path) for path in build.rglob("*.o") if "carya_kernels_" in str(path)]
+    symbols = subprocess.run(["nm", "-C", *objects], capture_output=True, text=True, check=True).stdout
+    namespaces = ("carya::baseline::", "carya::avx2::", "carya::avx512::")
+    return [
+        line
+        for line in symbols.splitlines()
+        if (" W " in line or " V " in line) and not any(namespace in line for namespace in namespaces)
+    ]

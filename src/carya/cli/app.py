@@ -1,0 +1,91 @@
+"""The `carya` command group and its entry point."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from carya.cli.commands import LazyGroup
+from carya.errors import CaryaError
+
+_INTERRUPTED = 130  # the exit code of a shell command that Ctrl-C ended: 128 + SIGINT
+
+
+def _print_version(context: click.Context, _option: click.Parameter, requested: bool) -> None:
+    if requested and not context.resilient_parsing:
+        from carya.version import __version__  # slow to determine
+
+        click.echo(f"carya {__version__}")
+        context.exit()
+
+
+app = LazyGroup(
+    "carya",
+    lazy_commands={
+        "train": "carya.cli.train:train",
+        "predict": "carya.cli.predict:predict",
+        "evaluate": "carya.cli.evaluate:evaluate",
+        "calibrate": "carya.cli.calibrate:calibrate",
+        "explain": "carya.cli.explain:explain",
+        "inspect": "carya.cli.inspect:inspect",
+        "serve": "carya.cli.serve:serve",
+        "demo": "carya.cli.demo:demo",
+        "data": "carya.cli.data:data",
+        "import-pecos": "carya.cli.import_pecos:import_pecos",
+        "c-flags": "carya.cli.c_flags:c_flags",
+    },
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Show the version and exit.",
+        )
+    ],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="Extreme multi-label ranking: the few relevant labels out of millions.",
+    epilog=(
+        "\b\n"
+        "Shell completion, for ~/.bashrc (zsh and fish: zsh_source and fish_source):\n"
+        '  eval "$(_CARYA_COMPLETE=bash_source carya)"'
+    ),
+)
+
+
+def main() -> None:
+    """Run the command. Errors print one message: exit code 2 for wrong input, 1 for system errors, 130 for Ctrl-C."""
+    try:
+        exit_code = app.main(prog_name="carya", standalone_mode=False)
+    except click.UsageError as error:
+        _fail(_usage_message(error), error.exit_code)
+    except click.ClickException as error:
+        _fail(error.format_message(), error.exit_code)
+    except CaryaError as error:
+        _fail(str(error), 2)
+    except MemoryError:
+        _fail("Out of memory.", 1)
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error), 1)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("Interrupted.", _INTERRUPTED)
+    raise SystemExit(exit_code)
+
+
+def _fail(message: str, exit_code: int) -> None:
+    print(f"carya: {message}", file=sys.stderr)
+    raise SystemExit(exit_code)
+
+
+def _usage_message(error: click.UsageError) -> str:
+    """Return what is wrong in one line, with the closest option or the command that prints the options."""
+    message = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        message = f"Unknown option {error.option_name!r}."
+        if error.possibilities:
+            return f"{message} Did you mean {error.possibilities[0]!r}?"
+    if error.ctx is None:
+        return message
+    return f"{message} Run '{error.ctx.command_path} --help' for usage."

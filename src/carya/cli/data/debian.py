@@ -1,0 +1,130 @@
+"""`carya data debian`: a data set from the package index of a Debian machine."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carya.cli.commands import argument, command, option
+from carya.cli.data.summary import describe_sizes, print_summary
+from carya.cli.options.common import PATH, json_option
+from carya.cli.options.rule_type import RuleType
+from carya.core.rules import Choice, Integer
+from carya.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from carya.core.progress import Progress
+    from carya.data.debian import PackageIndex
+    from carya.data.debian.deb822 import SkippedStanza
+
+
+@command(
+    "debian",
+    examples=[
+        "carya data debian debian-deps/",
+        "carya data debian debian-tags/ --what tags --download",
+        "carya data debian debian-deps/ --lists lists/ --json",
+    ],
+)
+@argument("out", type=PATH, metavar="FOLDER", help="Folder to write.")
+@option(
+    "--what",
+    type=RuleType(Choice("deps", "tags")),
+    default="deps",
+    show_default=True,
+    metavar="[deps|tags]",
+    help="Labels of a package: its dependencies, or its debtags.",
+)
+@option("--lists", type=PATH, metavar="FOLDER", help="Folder of apt package lists; those of this machine by default.")
+@option("--download", is_flag=True, help="Download the lists from the archives that apt is configured with.")
+@option(
+    "--min-rows",
+    type=RuleType(Integer(1)),
+    default=2,
+    show_default=True,
+    metavar="INTEGER",
+    help="Minimum number of packages per label; other labels are left out.",
+)
+@json_option
+def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: int, as_json: bool) -> None:
+    """Create a data set from a Debian or Ubuntu package index.
+
+    Each text is the description of a package. All packages of a source package are in the same part, training or test.
+    The command only reads files, and does not need root privileges; --download saves lists to a temporary folder.
+    """
+    from carya.core.progress import ProgressBars
+    from carya.data.debian import read_dataset
+    from carya.data.io import text_dataset
+    from carya.data.io.atomic_folder import atomic_folder
+
+    if download and lists is not None:
+        raise ParameterError("--download cannot be combined with --lists.")
+    with ExitStack() as stack:
+        folder = stack.enter_context(atomic_folder(out, text_dataset.FILE_NAMES))
+        progress = stack.enter_context(ProgressBars())
+        if download:
+            lists = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="carya-lists-")))
+            _download(lists, progress)
+        index = _find_index(lists)
+        skipped: list[SkippedStanza] = []
+        data = read_dataset(what, index=index, min_rows=min_rows, skipped=skipped, progress=progress)
+        if not data.train or not data.test:
+            raise InputError(f"Too few packages of the index have {what}. Decrease --min-rows, or use other lists.")
+        summary = {
+            "what": what,
+            "suites": index.suites,
+            **data.summary(),
+            "skipped_stanzas": len(skipped),
+        }
+        data.write(folder, _readme(summary))
+    if skipped:
+        _warn(f"Skipped {len(skipped):,} invalid stanzas. The first: {skipped[0]}")
+    if not index.translations and not index.installed_only:
+        _warn("The lists contain no long descriptions. Use --download to get them.")
+    print_summary(out, summary, as_json=as_json)
+
+
+def _find_index(lists: Path | None) -> PackageIndex:
+    from carya.data.debian import APT_LISTS, FETCH_COMMAND, find_index
+
+    index = find_index(lists)
+    if index is None or index.installed_only:
+        raise InputError(
+            f"{lists or APT_LISTS} contains no package lists. Use --download, or fetch them for --lists with:\n"
+            f"  {FETCH_COMMAND}"
+        )
+    return index
+
+
+def _download(folder: Path, progress: Progress) -> None:
+    from carya.data.debian.download import download
+
+    for warning in download(folder, progress=progress):
+        _warn(warning)
+
+
+def _warn(message: str) -> None:
+    print(f"carya: {message}", file=sys.stderr)
+
+
+def _readme(summary: dict[str, Any]) -> str:
+    labels = "the packages it depends on or recommends" if summary["what"] == "deps" else "its debtags"
+    suites = "\n".join(f"* {suite}" for suite in summary["suites"])
+    return f"""# Debian packages: description to {summary["what"]}
+
+A text is the description of a package; its labels are {labels}. Only the first of several alternatives is used.
+{describe_sizes(summary)}. All packages of a source package are in the same part.
+
+Created by `carya data debian` on {time.strftime("%Y-%m-%d", time.gmtime())} from
+
+{suites}
+
+`*.texts.txt.gz` contains one text per line, `*.labels.txt.gz` the labels of each text, separated by TABs.
+
+The descriptions were written by the maintainers of the packages, and are under the licenses of the packages. Debtags
+are maintained by the debtags project.
+"""

@@ -1,0 +1,107 @@
+"""Look up labels by id, by name, or by prefix.
+
+The index stores a few integers per label and no strings, so that a server worker needs little memory even with millions
+of labels. The sort orders are computed on first use.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class LabelIndex:
+    """Index of label ids and names.
+
+    Parameters
+    ----------
+    ids : sequence of str
+    names : sequence of str, optional
+        One name per id; defaults to the ids.
+
+    Examples
+    --------
+    >>> index = LabelIndex(["u:1", "u:2", "v:3"], ["Cats", "dogs", "cat food"])
+    >>> index.find("u:2"), index.find("dogs"), index.find("birds")
+    (1, 1, None)
+    >>> index.search("CAT").tolist(), index.with_prefix("u:").tolist()
+    ([2, 0], [0, 1])
+    """
+
+    def __init__(self, ids: Sequence[str], names: Sequence[str] | None = None) -> None:
+        self._ids = ids
+        self._names = ids if names is None else names
+
+    def find(self, label: str) -> int | None:
+        """Return the number of the label with this id or, failing that, of the first label with this name, or None."""
+        number = self.find_id(label)
+        return self.find_name(label) if number is None else number
+
+    def find_id(self, label_id: str) -> int | None:
+        """Return the number of the label with this id, or None."""
+        return self._by_id.find(label_id)
+
+    def find_name(self, name: str) -> int | None:
+        """Return the number of the first label with this name, or None."""
+        return self._by_name.find(name)
+
+    def with_prefix(self, prefix: str) -> NDArray[np.int32]:
+        """Return the numbers of the labels whose ids start with a prefix, in ascending order."""
+        return np.sort(self._by_id.with_prefix(prefix))
+
+    def search(self, prefix: str) -> NDArray[np.int32]:
+        """Return the numbers of the labels whose name or id starts with a prefix, name matches first; ignore case."""
+        folded = prefix.casefold()
+        by_name = self._by_folded_name.with_prefix(folded)
+        if self._names is self._ids:
+            return by_name
+        by_id = self._by_folded_id.with_prefix(folded)
+        return np.concatenate([by_name, by_id[~np.isin(by_id, by_name)]])
+
+    @cached_property
+    def _by_id(self) -> _SortedStrings:
+        return _SortedStrings(self._ids)
+
+    @cached_property
+    def _by_name(self) -> _SortedStrings:
+        return self._by_id if self._names is self._ids else _SortedStrings(self._names)
+
+    @cached_property
+    def _by_folded_id(self) -> _SortedStrings:
+        return _SortedStrings(self._ids, str.casefold)
+
+    @cached_property
+    def _by_folded_name(self) -> _SortedStrings:
+        return self._by_folded_id if self._names is self._ids else _SortedStrings(self._names, str.casefold)
+
+
+class _SortedStrings:
+    """Sort order of a sequence of strings, with an optional sort key."""
+
+    def __init__(self, strings: Sequence[str], key: Callable[[str], str] | None = None) -> None:
+        keys = strings if key is None else [key(text) for text in strings]
+        self._order = np.array(sorted(range(len(keys)), key=list(keys).__getitem__), np.int32)
+        self._strings = strings
+        self._key = key
+
+    def _at(self, place: int) -> str:
+        text = self._strings[int(self._order[place])]
+        return text if self._key is None else self._key(text)
+
+    def with_prefix(self, prefix: str) -> NDArray[np.int32]:
+        """Return the indices of the strings that start with a prefix, in sort order."""
+        places = range(len(self._order))
+        begin = bisect.bisect_left(places, prefix, key=self._at)
+        end = bisect.bisect_right(places, prefix, begin, key=lambda place: self._at(place)[: len(prefix)])
+        return self._order[begin:end]
+
+    def find(self, text: str) -> int | None:
+        """Return the index of the first string that equals `text`, or None."""
+        place = bisect.bisect_left(range(len(self._order)), text, key=self._at)
+        if place == len(self._order) or self._at(place) != text:
+            return None
+        return int(self._order[place])

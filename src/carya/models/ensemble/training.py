@@ -1,0 +1,49 @@
+"""Train the members of an ensemble; trees on the same features are trained side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from carya.core.matrices import Features
+from carya.models.base import TrainingData
+from carya.models.xr_linear.model import XRLinear
+from carya.models.xr_linear.training import train_trees
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_TREES_AT_ONCE = 4  # more trees side by side would only need more memory
+
+
+def fit_members(members: Sequence[Any], features: Sequence[Features], data: TrainingData) -> None:
+    """Train every member on its own features; `data` holds everything else.
+
+    Trees with the same features and solver settings share their label representations and train side by side.
+    """
+    groups: dict[tuple[object, ...], tuple[TrainingData, list[XRLinear]]] = {}
+    for member, own_features in zip(members, features, strict=True):
+        label_features = data.label_features if member.uses_label_features else None
+        own_data = replace(data, features=own_features, label_features=label_features)
+        if isinstance(member, XRLinear):
+            solver = member.linear_solver()
+            key = (id(own_features), solver, member.n_jobs, member.verbose, member.uses_label_features)
+            groups.setdefault(key, (own_data, []))[1].append(member)
+        else:
+            member.fit_data(own_data)
+    for own_data, trees in groups.values():
+        cache: dict[object, Features] = {}
+        for first in range(0, len(trees), _TREES_AT_ONCE):
+            together = trees[first : first + _TREES_AT_ONCE]
+            for tree, trained in zip(together, train_trees(together, own_data, cache=cache), strict=True):
+                tree.set_trained(trained)
+
+
+def map_distinct(items: Sequence[T], function: Callable[[T], U]) -> list[U]:
+    """Apply a function to every item, but only once to an object that occurs several times."""
+    results: dict[int, U] = {}
+    for item in items:
+        if id(item) not in results:
+            results[id(item)] = function(item)
+    return [results[id(item)] for item in items]

@@ -1,0 +1,32 @@
+"""Objects shared by the request handlers of a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from carya.serve.http.metrics import ServerMetrics
+from carya.serve.http.thread_pool import ThreadPool
+from carya.serve.registry import ModelRegistry
+from carya.serve.settings import ServerSettings
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """Objects shared by all request handlers of a worker.
+
+    Attributes
+    ----------
+    registry : ModelRegistry
+    settings : ServerSettings
+    metrics : ServerMetrics
+    pool : ThreadPool
+        The thread pool for long requests.
+    openapi : bytes
+        The OpenAPI document as JSON.
+    """
+
+    registry: ModelRegistry
+    settings: ServerSettings
+    metrics: ServerMetrics
+    pool: ThreadPool
+    openapi: bytes

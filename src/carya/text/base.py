@@ -1,0 +1,135 @@
+"""Methods shared by all text models: suggestions, scores, label matrices and label names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya import metrics
+from carya.core import lazy_sparse as sp
+from carya.core import validation
+from carya.errors import InputError, NotFittedError
+from carya.text.labels import LabelSet, label_matrix
+
+
+class Suggestion(NamedTuple):
+    """A label suggested for a text.
+
+    Attributes
+    ----------
+    label : str
+        The label id, as in the training data.
+    score : float
+    name : str
+        The human-readable name, or the id if no names were given.
+    """
+
+    label: str
+    score: float
+    name: str
+
+
+class LabeledState(Protocol):
+    """Protocol for a fitted state with labels."""
+
+    @property
+    def labels(self) -> LabelSet:
+        """The labels, in the column order of the predictions."""
+        ...
+
+
+StateT = TypeVar("StateT", bound=LabeledState)
+
+
+class BaseTextRanker(Generic[StateT]):
+    """Base class of all text models.
+
+    Subclasses implement `predict`. The fitted state is stored in `_state` and assigned atomically, because other
+    threads may be using the model.
+    """
+
+    _state: StateT
+
+    def predict(self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None) -> sp.csr_array:
+        """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score."""
+        raise NotImplementedError
+
+    def suggest(
+        self, text: str, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> list[Suggestion]:
+        """Return the best labels for a text, best first; with `min_score`, only labels with at least this score."""
+        check_text(text)
+        return self.suggest_all([text], top_k=top_k, beam_width=beam_width, min_score=min_score)[0]
+
+    def suggest_all(
+        self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> list[list[Suggestion]]:
+        """Return the best labels for each text, best first."""
+        threshold = validation.check_min_score(min_score)
+        S = self.predict(texts, top_k=top_k, beam_width=beam_width)
+        suggestions = self._to_suggestions((S.indptr, S.indices, S.data))
+        if min_score is None:
+            return suggestions
+        return [[suggestion for suggestion in best if suggestion.score >= threshold] for best in suggestions]
+
+    def label_matrix(self, labels: Iterable[Iterable[str]]) -> sp.csr_array:
+        """Convert lists of labels to a matrix of shape (rows, labels); unknown labels are ignored."""
+        return label_matrix(labels, self._check_fitted().labels.ids)[0]
+
+    def score(self, texts: Iterable[str], labels: Any) -> float:
+        """Return P@1, which scikit-learn's model selection uses as the default score.
+
+        `labels` contains one list of labels per text, or is a matrix of shape (texts, labels).
+        """
+        Y = labels if sp.issparse(labels) else self.label_matrix(labels)
+        return metrics.precision(Y, self.predict(texts, top_k=1), k=1)
+
+    @property
+    def label_set_(self) -> LabelSet:
+        """The labels with their names, descriptions, counts and lookup index."""
+        return self._check_fitted().labels
+
+    @property
+    def labels_(self) -> Sequence[str]:
+        """The label ids, in the column order of the predictions."""
+        return self._check_fitted().labels.ids
+
+    @property
+    def label_names_(self) -> Sequence[str]:
+        """The label names, in the same order as `labels_`."""
+        labels = self._check_fitted().labels
+        return labels.ids if labels.names is None else labels.names
+
+    @property
+    def label_counts_(self) -> NDArray[np.int64] | None:
+        """The number of training texts per label; None for models from early versions, which did not store it."""
+        return self._check_fitted().labels.counts
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    def _check_fitted(self) -> StateT:
+        """Return the fitted state; raise NotFittedError if there is none."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
+        return self._state
+
+    def _to_suggestions(self, rankings: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]) -> list[list[Suggestion]]:
+        """Convert row offsets, label numbers and scores to suggestions."""
+        label_set = self._check_fitted().labels
+        ids, name = label_set.ids, label_set.name
+        ends, labels, scores = (array.tolist() for array in rankings)
+        return [
+            [Suggestion(ids[labels[i]], scores[i], name(labels[i])) for i in range(begin, end)]
+            for begin, end in itertools.pairwise(ends)
+        ]
+
+
+def check_text(text: object) -> None:
+    """Raise InputError if the argument is not a string."""
+    if not isinstance(text, str):
+        raise InputError(f"text must be a string, got {type(text).__name__}. Use suggest_all for several texts.")
