@@ -1,4 +1,4 @@
-"""Compare Carya and libpecos on the same matrices with the same number of threads, alternating in one run.
+"""Compare Carya and libpecos on the same matrices with the same number of threads, in alternating runs.
 
     python benchmarks/compare.py FEATURES --peer libpecos --peer-python PEER_VENV/bin/python
 

@@ -1,4 +1,4 @@
-"""Compare the inference latency of Carya, libpecos, omikuji and napkinXC on the same queries, alternating in one run.
+"""Compare the inference latency of Carya, libpecos, omikuji and napkinXC on the same queries, in alternating runs.
 
     python benchmarks/latency.py FEATURES --peer-python PEER_VENV/bin/python --out results/NAME-latency.json
 

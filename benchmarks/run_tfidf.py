@@ -11,7 +11,7 @@ import measure
 
 SHORT_TEXT = "a fast and small web server with support for secure connections"
 
-#: Functions that fit a vectorizer and transform texts, transform texts, and transform one text.
+#: Three functions: fit a vectorizer and transform texts; transform texts; transform one text.
 Vectorizer = tuple[Callable[[list[str]], Any], Callable[[list[str]], Any], Callable[[str], Any]]
 
 

@@ -1,4 +1,4 @@
-"""Measure how training time scales with the number of labels and, for a fixed number of nonzeros, of features.
+"""Measure how training time scales with the numbers of labels and features, for a fixed number of nonzeros.
 
     python benchmarks/scaling.py [--peer-python PEER_VENV/bin/python] [--out FILE]
 

@@ -292,7 +292,7 @@ def test_presets_can_be_trained(name: str, world: SyntheticData) -> None:
 
 
 def test_members_of_every_kind_are_combined(world: SyntheticData, tmp_path: Path) -> None:
-    """The ranking of a tree, nearest neighbors and a reranked model is the combination of their individual rankings."""
+    """An ensemble of a tree, nearest neighbors and a reranked model combines the rankings of its members."""
     members = [
         carya.XRLinear(branching=4, max_leaf_size=8),
         carya.NearestNeighbors(over="rows"),

@@ -423,7 +423,7 @@ def test_a_stored_model_with_all_kinds_of_blocks_returns_the_stored_rankings() -
 
 @pytest.mark.parametrize("weight_dtype", ["float32", "float16", "int8"])
 def test_stored_models_return_the_stored_rankings(weight_dtype: str) -> None:
-    """If the format changes, it needs a new number, and these models must remain readable."""
+    """If the format changes, it needs a new format number, and these models must remain readable."""
     model = carya.load(GOLDEN / weight_dtype)
     for query in json.loads((GOLDEN / "answers.json").read_text()):
         labels, scores = model.rank((sparse_row(query, 80), np.array([query["dense"]], np.float32)), top_k=4)

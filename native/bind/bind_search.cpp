@@ -191,7 +191,7 @@ void register_search(nb::module_& m) {
                 return to_numpy(std::move(out));
             },
             "queries"_a, "top_k"_a, "beam_width"_a, "min_score"_a, "threads"_a, "report"_a.none(),
-            "Return the top-ranked labels of each query, best first, as (indptr, labels, scores).")
+            "Return the top-ranked labels for each query, best first, as (indptr, labels, scores).")
         .def(
             "rank",
             [](const PyBeamSearch& self, Array<std::int32_t> indices, Array<float> values, Array<float> dense,

@@ -115,7 +115,7 @@ void ModelFolder::map_arrays(const OpenFolder& folder) {
     if (covered <= kVerifyOnOpen) checksums_->verify(file_->bytes().data(), covered);
 }
 
-// Returns the array with this description, which must start after the previous array and end within the file.
+// Returns the array with this description. The array must start after the previous one and end within the file.
 StoredArray ModelFolder::locate_array(const Json& description, std::int64_t& end) const {
     const Json* name = description.find("name");
     const Json* dtype = description.find("dtype");

@@ -9,7 +9,7 @@ import click
 from carya.cli.commands import LazyGroup
 from carya.errors import CaryaError
 
-_INTERRUPTED = 130  # the exit code of a shell command that Ctrl-C ended: 128 + SIGINT
+_INTERRUPTED = 130  # the exit code of a command interrupted by Ctrl-C: 128 + SIGINT
 
 
 def _print_version(context: click.Context, _option: click.Parameter, requested: bool) -> None:
@@ -56,7 +56,7 @@ app = LazyGroup(
 
 
 def main() -> None:
-    """Run the command. Errors print one message: exit code 2 for wrong input, 1 for system errors, 130 for Ctrl-C."""
+    """Run the command; errors print one message and exit with 2 (invalid input), 1 (system error) or 130 (Ctrl-C)."""
     try:
         exit_code = app.main(prog_name="carya", standalone_mode=False)
     except click.UsageError as error:
@@ -80,7 +80,7 @@ def _fail(message: str, exit_code: int) -> None:
 
 
 def _usage_message(error: click.UsageError) -> str:
-    """Return what is wrong in one line, with the closest option or the command that prints the options."""
+    """Return a one-line error message that suggests the closest option or the command that lists the options."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption):
         message = f"Unknown option {error.option_name!r}."

@@ -11,7 +11,7 @@ from carya.cli.commands import command
 def c_flags() -> None:
     """Print the compiler flags for C programs.
 
-    Programs compiled with them rank with a saved model, without Python; see docs/c.md.
+    Programs compiled with these flags can rank labels with a saved model without Python; see docs/c.md.
     """
     from carya.c_library import compiler_flags
 

@@ -1,4 +1,4 @@
-"""`carya calibrate`: learn the probabilities of a saved model's scores."""
+"""`carya calibrate`: learn to convert a saved model's scores to probabilities."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def calibrate(model: Path, data: DataOptions, top_k: int, out: Path | None, as_j
     """Learn the probability at each score from held-out texts.
 
     The probabilities are saved with the model; the explorer of `carya serve` shows them next to the scores. The model
-    must not have been trained on the texts, because it scores training texts too well.
+    must not have been trained on these texts, because its scores for training texts are too high.
     """
     from carya.core.storage import check_output_path
 
@@ -53,7 +53,7 @@ def calibrate(model: Path, data: DataOptions, top_k: int, out: Path | None, as_j
 
 
 def _measure(ranker: TextRanker, texts: list[str], labels: list[tuple[str, ...]], top_k: int) -> dict[str, Any]:
-    """Return the learned probabilities, and the error of a calibration that is learned on every other text."""
+    """Return the learned probabilities, and the error of a calibration learned from every other text."""
     from carya.text.calibration import Calibration, expected_calibration_error
 
     calibration = ranker.calibration_

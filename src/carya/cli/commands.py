@@ -1,4 +1,4 @@
-"""Click commands with options under headings, and command groups that import a command when it is used."""
+"""Click commands with options grouped under headings, and command groups that import commands on first use."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Command(click.Command):
         return super().get_params(ctx)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write nothing: `format_options` lists the arguments, since click does so only from version 8.5 on."""
+        """Write nothing, because `format_options` lists the arguments; click itself does so only since version 8.5."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the arguments, then the options by heading."""
@@ -106,7 +106,7 @@ class LazyGroup(click.Group):
         return list(self.lazy_commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if it does not exist."""
+        """Import a command; return None if it does not exist."""
         if cmd_name not in self.lazy_commands:
             return None
         module, _, attribute = self.lazy_commands[cmd_name].partition(":")
@@ -116,7 +116,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name; fail with a suggestion if it does not exist."""
+        """Return the command named in the arguments; suggest the closest name if it does not exist."""
         name = args[0]
         if name not in self.lazy_commands and not name.startswith("-") and not ctx.resilient_parsing:
             from carya.core.parameters import did_you_mean

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from carya.data.io.text_dataset import TextDataset
     from carya.text.text_ranker import TextRanker
 
-_MIN_PACKAGES = 1000  # fewer packages teach a model nothing
+_MIN_PACKAGES = 1000  # a model trained on fewer packages is not useful
 _GENERATED_ROWS, _GENERATED_LABELS = 20_000, 5_000
 _QUERIES = [
     "a small web application framework written in Python",
@@ -31,7 +31,7 @@ _QUERIES = [
 ]
 _SINGLE_QUERIES = 200  # texts for measuring the latency of single queries
 _MAX_TEXT_LENGTH, _MAX_TERMS_LENGTH = 90, 60  # characters shown
-_MIN_CONTRIBUTION = 0.01  # of terms shown next to a label
+_MIN_CONTRIBUTION = 0.01  # number of terms shown next to a label
 
 
 @command("demo", examples=["carya demo", "carya demo --out model/", "carya demo --generated"])
@@ -50,8 +50,8 @@ _MIN_CONTRIBUTION = 0.01  # of terms shown next to a label
 def demo(out: Path | None, generated: bool, lists: Path | None, seed: int, as_json: bool) -> None:
     """Train and query a model in under a minute.
 
-    On Debian and Ubuntu, the model learns from the descriptions of packages which other packages they depend on. On
-    other systems, it learns from generated data.
+    On Debian and Ubuntu, the model learns to predict the dependencies of packages from their descriptions. On other
+    systems, it learns from generated data.
     """
     from rich.console import Console
 
@@ -59,9 +59,9 @@ def demo(out: Path | None, generated: bool, lists: Path | None, seed: int, as_js
     from carya.errors import InputError
 
     if out is not None:
-        check_output_path(out)  # before the work, not after it
+        check_output_path(out)  # checked before the work, not after it
     if lists is not None and not lists.is_dir():
-        raise InputError(f"--lists must be a folder of package lists, got {lists}.")
+        raise InputError(f"--lists must be a folder with package lists, got {lists}.")
     console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True, stderr=as_json)
     data = None if generated else _read_packages(console, lists)
     queries = _QUERIES
@@ -78,7 +78,7 @@ def demo(out: Path | None, generated: bool, lists: Path | None, seed: int, as_js
 
 
 def _read_packages(console: Console, lists: Path | None) -> TextDataset | None:
-    """Return descriptions and dependencies of packages; None if there are too few."""
+    """Return the descriptions and dependencies of packages, or None if there are too few packages."""
     from carya.data.debian import find_index, read_dataset
 
     index = find_index(lists)
@@ -159,7 +159,7 @@ def _evaluate(console: Console, data: TextDataset, ranker: TextRanker) -> dict[s
 
 
 def _query(console: Console, ranker: TextRanker, queries: list[str]) -> None:
-    """Print suggestions for some texts, and the terms that contribute most to each."""
+    """Print suggestions for a few texts, and the terms that contribute most to each suggestion."""
     for text in queries:
         suggestions = ranker.suggest(text, top_k=5)
         if not suggestions:
@@ -175,7 +175,7 @@ def _query(console: Console, ranker: TextRanker, queries: list[str]) -> None:
 
 
 def _save(console: Console, ranker: TextRanker, out: Path | None) -> None:
-    """Save the model, if only to show its size, and print what to try next."""
+    """Save the model, to a temporary folder if no output is given, and print its size and commands to try next."""
     from carya.core.storage import size_on_disk
 
     if out is None:

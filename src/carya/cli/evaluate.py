@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from carya.models.xr_linear.model import XRLinear
 
 _KS = (1, 3, 5, 10)
-#: The rows of the table, and the metrics as :func:`carya.metrics.report` names them.
+#: The table rows and the corresponding metric names in :func:`carya.metrics.report`.
 _METRICS = {"precision": "P", "recall": "R", "nDCG": "nDCG", "coverage": "coverage"}
 
 
@@ -100,7 +100,7 @@ def evaluate(
 
 
 def _read_texts(ranker: Any, data: DataOptions, model: Path) -> tuple[list[str], Any]:
-    """Return the texts and the label matrix, with further columns for labels that the ranker does not know."""
+    """Return the texts and the label matrix, with additional columns for labels that are unknown to the ranker."""
     from carya.text.labels import label_matrix
 
     texts, labels = data.read_texts(model)
@@ -132,7 +132,7 @@ def _read_matrices(
         if not isinstance(matrices, Matrices):
             raise InputError(f"{data.source} contains texts, but {path} was trained on features. Pass features.")
         X, Y = matrices.X, matrices.Y
-        if not matrices.widths_known:  # the last columns can be empty, and so missing in the file
+        if not matrices.widths_known:  # empty columns at the end may be missing in the file
             X.resize((X.shape[0], max(X.shape[1], sum(model.widths_))))
             Y.resize((Y.shape[0], max(Y.shape[1], model.n_labels_)))
     return X if dense is None else (X, read_matrix(dense)), Y
@@ -151,7 +151,7 @@ def _measure(model: Any, X: Any, Y: Any, beam_width: int | None) -> dict[str, An
 
 
 def _smaller_weight_dtypes(model: XRLinear) -> Iterator[tuple[str, int, XRLinear]]:
-    """Yield each data type up to the size of the model's own, the bytes of the weights, and the converted model."""
+    """Yield each weight type up to the model's own, the size of the weights in bytes, and the converted model."""
     from carya.trees.layer import WEIGHT_DTYPES
 
     largest = min(WEIGHT_DTYPES.index(layer.weights.dtype) for layer in model.layers_)

@@ -54,8 +54,8 @@ _MAX_EXPONENT = 700.0  # math.exp overflows beyond
 def explain(model: Path, text: str, label: str | None, tree: int | None, terms: int, as_json: bool) -> None:
     """Explain a label's score term by term.
 
-    Shows the contribution of each term of the text at each level of the label tree. The contributions add up to the
-    score, or multiply to it.
+    Shows the contribution of each term in the text at each level of the label tree. The score is the sum or the
+    product of all contributions.
     """
     ranker = load_text_ranker(model, "carya explain")
     tree_number = _tree_number(ranker, tree)
@@ -64,7 +64,9 @@ def explain(model: Path, text: str, label: str | None, tree: int | None, terms: 
     if label is None:
         suggestions = ranker.suggest(text, top_k=1)
         if not suggestions:
-            raise InputError("The text contains no term of the model's vocabulary. Pass another text, or --label.")
+            raise InputError(
+                "The text contains no terms from the model's vocabulary. Pass a different text, or use --label."
+            )
         label = suggestions[0].label
     if as_json:
         click.echo(json.dumps(ranker.explain(text, label, tree=tree_number).to_dict(), indent=1, ensure_ascii=False))
@@ -76,7 +78,7 @@ def explain(model: Path, text: str, label: str | None, tree: int | None, terms: 
 
 
 def _tree_number(ranker: TextRanker, tree: int | None) -> int:
-    """Return the index of the tree to explain, from 0; raise InputError if the model has no such tree."""
+    """Return the index of the tree to explain, starting at 0; raise InputError if the tree does not exist."""
     count, kind = len(ranker.trees_), type(ranker.model_).__name__
     if not count:
         raise InputError(f"{kind} has no label tree. Only the scores of trees can be explained.")
@@ -89,7 +91,7 @@ def _tree_number(ranker: TextRanker, tree: int | None) -> int:
 
 
 def _probability(ranker: TextRanker, tree: int, score: float) -> float | None:
-    """Return the probability at a score; None if the ranker is not calibrated, or if the tree is one of several."""
+    """Return the probability at a score, or None if the ranker is not calibrated or the tree is one of several."""
     calibration = ranker.calibration_
     if calibration is None or ranker.trees_[tree] is not ranker.model_:
         return None
@@ -139,5 +141,5 @@ def _describe(cluster: ClusterView) -> str:
 
 
 def _format(contribution: float, log_scale: bool) -> str:
-    """Format a contribution to the score, or to its logarithm as a factor of the score."""
+    """Format a contribution to a score, or as a factor if contributions add up to the logarithm of the score."""
     return f"×{math.exp(min(contribution, _MAX_EXPONENT)):.3g}" if log_scale else f"{contribution:+.4f}"

@@ -1,4 +1,4 @@
-"""`carya inspect`: the content of a saved model."""
+"""`carya inspect`: the contents of a saved model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def inspect(model: Path, as_json: bool) -> None:
     import carya
     from carya.core import storage
 
-    storage.load(model)  # reads everything, and so verifies everything
+    storage.load(model)  # reads, and therefore verifies, all data
     saved = carya.load(model)
     ranker, rest = _main_ranker(saved)
     description = {"bytes": storage.size_on_disk(model), **_describe(ranker), **rest}
@@ -48,7 +48,7 @@ def inspect(model: Path, as_json: bool) -> None:
 
 
 def _main_ranker(model: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the model over features, of several the one with the largest weight; and what surrounds it."""
+    """Return the feature model (of several, the one with the largest weight) and a description of its context."""
     from carya.text.text_ranker import TextRanker
 
     surroundings: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def _main_ranker(model: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _describe(model: Any) -> dict[str, Any]:
-    """Return sizes and parameters of a model over features, the layers of its tree, and its members."""
+    """Return the sizes and parameters of a feature model, the layers of its tree, and its members."""
     parameters = model.get_params(deep=False)
     description: dict[str, Any] = {
         "labels": model.n_labels_,

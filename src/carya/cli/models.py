@@ -1,4 +1,4 @@
-"""Open the saved model that a command needs."""
+"""Open the saved model that a command uses."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def load_text_ranker(path: Path, command: str) -> TextRanker:
 
 
 def ranks_texts(model: Any) -> bool:
-    """Return whether a model takes texts; others take features."""
+    """Return whether a model accepts texts instead of features."""
     return hasattr(model, "suggest_all")

@@ -1,4 +1,4 @@
-"""`carya predict`: rank labels for texts, as a stream."""
+"""`carya predict`: rank labels for a stream of texts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def predict(model: Path, data: DataOptions, out: str, n_jobs: int, **limits: Any
 
 
 def _text_batches(data: DataOptions, model: Path) -> Iterator[list[str]]:
-    """Yield batches of texts; those of standard input as soon as they arrive."""
+    """Yield batches of texts; texts from standard input are yielded as soon as they arrive."""
     from carya.data.io.files import read_lines
 
     if data.format is None and data.source == "-":
@@ -99,7 +99,7 @@ def _text_batches(data: DataOptions, model: Path) -> Iterator[list[str]]:
 
 
 def _file_of_lines(data: DataOptions) -> Path | None:
-    """Return the file if the data is one with a text per line; no labels are needed, so none have to exist."""
+    """Return the path if the data is a file with one text per line, which does not require labels."""
     from carya.data.formats.folder_files import find_file
     from carya.data.io.files import uncompressed_name
 
@@ -112,9 +112,9 @@ def _file_of_lines(data: DataOptions) -> Path | None:
 
 
 def _standard_input_batches() -> Iterator[list[str]]:
-    """Yield the complete lines of each block that arrives."""
+    """Yield the complete lines in each block of input."""
     n_read = 0
-    incomplete: list[bytes] = []  # pieces of a line whose end has not arrived
+    incomplete: list[bytes] = []  # parts of an incomplete line
     stream = cast(io.BufferedReader, sys.stdin.buffer)
     while block := stream.read1(_READ_SIZE):
         if b"\n" not in block:
@@ -138,7 +138,7 @@ def _decode(line: bytes, number: int) -> str:
 
 
 def _batches(texts: Iterable[str], *, is_stream: bool = False) -> Iterator[list[str]]:
-    """Group texts into batches; those of a stream end when standard input has no more data yet."""
+    """Group texts into batches; a batch from a stream ends when no more input is available yet."""
     batch = []
     for text in texts:
         batch.append(text)

@@ -89,10 +89,10 @@ def serve(
 ) -> None:
     """Serve models over HTTP, with a JSON API and an explorer.
 
-    The explorer is at /, the API documentation at /docs, and Annif's API at /v1/projects. Saving a model to its folder
-    again replaces the served version without a failed request; SIGHUP checks for new versions immediately. Ctrl-C and
-    SIGTERM stop the server after all requests in progress are answered. The log on standard error has one line of JSON
-    per event. Limits apply to each worker.
+    The explorer is at /, the API documentation at /docs, and Annif's API at /v1/projects. Saving a new version to the
+    same folder replaces the served model without failed requests; SIGHUP checks for new versions immediately. Ctrl-C
+    and SIGTERM stop the server after all requests in progress are complete. The log on standard error contains one
+    line of JSON per event. Limits apply to each worker.
     """
     require_packages()
     from carya.serve.server import serve as run_server
@@ -104,7 +104,7 @@ def serve(
 
 
 def require_packages() -> None:
-    """Raise MissingExtraError if a package of the extra `serve` is not installed."""
+    """Raise MissingExtraError if a package from the `serve` extra is not installed."""
     from carya.core.extras import require
 
     for package in _PACKAGES:
@@ -112,7 +112,7 @@ def require_packages() -> None:
 
 
 def folders_by_name(models: tuple[str, ...]) -> dict[str, Path]:
-    """Return the model folders by name; the default name is that of the folder.
+    """Return the model folders by name; by default, a model is named after its folder.
 
     >>> folders_by_name(("models/pets/", "more=other"))
     {'pets': PosixPath('models/pets'), 'more': PosixPath('other')}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _TRANSFORMERS = {"xr-transformer": "XRTransformer", "x-transformer": "XTransformer"}
 _MODELS = ("xr-linear", *_TRANSFORMERS)
-#: The headings of the parameter groups of vectorizers and trees, in the order of the help.
+#: Headings for the parameter groups of vectorizers and trees, in the order shown by `--help`.
 _HEADINGS = {
     "text features": "Text features",
     "tree": "Label tree",
@@ -180,7 +180,7 @@ def _build_text_ranker(context: click.Context, preset: str | None, trees: int | 
     else:
         try:
             model = presets.preset(preset, **linear)
-        except UnknownParameterError as error:  # of NearestNeighbors, which is not a tree
+        except UnknownParameterError as error:  # from NearestNeighbors, which has no tree parameters
             raise ParameterError(f"Invalid option for --preset {preset}: {error}") from None
     return TextRanker(default_vectorizer(model, verbose=True, **text), model)
 
@@ -254,7 +254,7 @@ def _fit_matrices(context: click.Context, estimator: Any, matrices: Matrices) ->
 def _stream(corpus: Corpus) -> tuple[Iterator[str], list[tuple[str, ...]] | LabelRows]:
     """Return an iterator over the texts, which are read while terms are counted, and the labels.
 
-    A list of labels is complete when all texts have been read.
+    The list of labels is complete only after all texts have been read.
     """
     if corpus.matrix is not None and corpus.vocabulary is not None:
         from carya.text.labels import LabelRows

@@ -87,7 +87,7 @@ class Csr:
         return sp.csr_array((self.values, self.indices, self.indptr), shape=(self.rows, self.cols))
 
     def with_values(self, value: float) -> Csr:
-        """Return a matrix with the same sparsity pattern and the same value in all entries."""
+        """Return a matrix with the same sparsity pattern and all entries set to `value`."""
         return Csr.of(self.indptr, self.indices, np.full(len(self.indices), value, np.float32), self.cols)
 
     def column_counts(self) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The two forms of a data set: labeled texts, and matrices of features and labels."""
+"""The two types of data sets: labeled texts, and matrices of features and labels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Example:
 
 
 class Corpus:
-    """An iterable of labeled texts. Files are streamed, anew for every iteration, and never loaded completely.
+    """Iterable of labeled texts. Files are streamed again for every iteration and are never loaded completely.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Corpus:
         source: str = "examples",
         vocabulary: Vocabulary | None = None,
     ) -> Self:
-        """Create an in-memory corpus from examples or pairs (text, labels)."""
+        """Create an in-memory corpus from examples or (text, labels) pairs."""
         stored = [
             example if isinstance(example, Example) else Example(example[0], tuple(example[1])) for example in examples
         ]

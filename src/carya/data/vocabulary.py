@@ -47,12 +47,12 @@ class Vocabulary:
     @cached_property
     def index(self) -> LabelIndex:
         """The index for lookups by id or name."""
-        from carya.core.label_index import LabelIndex  # NumPy takes longer to import than a small vocabulary to read
+        from carya.core.label_index import LabelIndex  # importing NumPy takes longer than reading a small vocabulary
 
         return LabelIndex(self.ids, self.names)
 
     def number(self, label_id: str) -> int:
-        """Return the number of the label with this id, from 0; raise InputError if the id is unknown."""
+        """Return the number of the label with this id, starting at 0; raise InputError if the id is unknown."""
         number = self.index.find_id(label_id)
         if number is None:
             raise InputError(f"{self.source}: Unknown label {label_id!r}.")

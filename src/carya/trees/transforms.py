@@ -57,7 +57,7 @@ class Transform:
 
     @property
     def name(self) -> str:
-        """The name, in the format that :meth:`from_name` accepts."""
+        """The name, in the format accepted by :meth:`from_name`."""
         if "hinge" in self.kind:
             power = np.format_float_positional(self.power, trim="-")
             return f"{'log-' if self.kind.startswith('log') else ''}l{power}-hinge"

@@ -42,7 +42,7 @@ def convert(
 ) -> None:
     """Convert a data set to another format.
 
-    Formats are detected from the suffixes, and so is the compression: .gz, .xz or .zst.
+    Formats and compression (.gz, .xz or .zst) are detected from the suffixes.
     """
     from carya.data.read_write import write_data
 

@@ -53,8 +53,9 @@ if TYPE_CHECKING:
 def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: int, as_json: bool) -> None:
     """Create a data set from a Debian or Ubuntu package index.
 
-    Each text is the description of a package. All packages of a source package are in the same part, training or test.
-    The command only reads files, and does not need root privileges; --download saves lists to a temporary folder.
+    Each text is the description of a package. All packages built from the same source package are in the same part,
+    either training or test. The command only reads files and does not require root privileges; --download saves the
+    package lists to a temporary folder.
     """
     from carya.core.progress import ProgressBars
     from carya.data.debian import read_dataset
@@ -73,7 +74,7 @@ def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: i
         skipped: list[SkippedStanza] = []
         data = read_dataset(what, index=index, min_rows=min_rows, skipped=skipped, progress=progress)
         if not data.train or not data.test:
-            raise InputError(f"Too few packages of the index have {what}. Decrease --min-rows, or use other lists.")
+            raise InputError(f"Too few packages in the index have {what}. Decrease --min-rows, or use other lists.")
         summary = {
             "what": what,
             "suites": index.suites,

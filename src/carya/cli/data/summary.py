@@ -18,7 +18,7 @@ def print_summary(folder: Path, summary: dict[str, Any], *, as_json: bool) -> No
 
 
 def describe_sizes(summary: dict[str, Any]) -> str:
-    """Return the sizes of a data set in words.
+    """Return a sentence that describes the sizes of a data set.
 
     >>> describe_sizes({"train_rows": 2000, "test_rows": 500, "labels": 70, "labels_per_row": 2.5})
     '2,000 training rows, 500 test rows, 70 labels, 2.5 labels per row'

@@ -44,8 +44,8 @@ from carya.core.rules import Integer
 def synth(out: Path | None, like: str, scale: float, seed: int, texts: bool, as_json: bool) -> None:
     """Generate a data set with the size of a published one.
 
-    The data have the same numbers of rows, features, labels, and labels per row, and label frequencies that follow a
-    power law. Rows are generated and written in blocks, so little memory is needed at any scale.
+    The generated data has the same numbers of rows, features, labels and labels per row, and its label frequencies
+    follow a power law. Rows are generated and written in blocks, so that little memory is required at any scale.
     """
     from carya.core.progress import ProgressBars
     from carya.data.io import text_dataset

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carya.cli.commands import argument, option
 from carya.cli.options.rule_type import NUMBER, RuleType
 from carya.core.rules import Choice, Either, Integer
 
-#: A file or folder that is passed on as a Path.
+#: Parameter type for the path of a file or folder.
 PATH = click.Path(path_type=Path)
 
 model_argument = argument("model", type=PATH, metavar="MODEL", help="Folder of a saved model.")

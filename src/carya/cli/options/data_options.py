@@ -1,4 +1,4 @@
-"""The options of commands that read a data set."""
+"""Options of commands that read a data set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Callback = Callable[..., None]
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Where a data set is, and how to read it.
+    """Location of a data set and options for reading it.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class DataOptions:
     language: str = "en"
 
     def open(self) -> Corpus | Matrices:
-        """Open the data set; texts are read while they are iterated."""
+        """Open the data set; texts are read during iteration."""
         from carya.data.formats.vocabularies import read_vocabulary
         from carya.data.read_write import open_data
 
@@ -82,21 +82,21 @@ class DataOptions:
         return data
 
     def read_texts(self, model: Path) -> tuple[list[str], list[tuple[str, ...]]]:
-        """Read all texts and the labels of each."""
+        """Read all texts and their labels."""
         return texts_and_labels(self.open_texts(model))
 
     def _features_message(self, model: Path) -> str:
         return f"{self.source} contains features, but {model} was trained on texts. Pass texts."
 
 
-#: The files of single matrices, which belong to models that were trained on features.
+#: Suffixes of files with a single matrix, which only models trained on features accept.
 MATRIX_SUFFIXES = (".npz", ".npy")
 
 
 def data_options(
     *, part: str, source: str | None = None, labels: bool = True, format_flag: str = "--format"
 ) -> Callable[[_Callback], _Callback]:
-    """Add the data argument and options to a command, which receives them as one :class:`DataOptions`, `data`.
+    """Add the data argument and options to a command, which receives them as a :class:`DataOptions` named `data`.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def data_options(
 
 
 def texts_and_labels(corpus: Corpus) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Read all texts of a corpus and the labels of each."""
+    """Read all texts and labels in a corpus."""
     texts: list[str] = []
     labels: list[tuple[str, ...]] = []
     for example in corpus:
@@ -183,7 +183,7 @@ def texts_and_labels(corpus: Corpus) -> tuple[list[str], list[tuple[str, ...]]]:
 
 
 def unescape(separator: str | None) -> str | None:
-    r"""Replace ``\t`` by a TAB, which is hard to type in most shells."""
+    r"""Replace ``\\t`` with a TAB, which is difficult to type in most shells."""
     return None if separator is None else separator.replace("\\t", "\t")
 
 

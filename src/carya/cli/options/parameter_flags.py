@@ -15,14 +15,14 @@ from carya.cli.options.rule_type import RuleType, placeholder
 from carya.core.parameters import Parameterized
 from carya.core.rules import Choice, Rule
 
-#: Parameters that cannot be given as text, or that commands set themselves.
+#: Parameters that cannot be specified as a string, or that commands set themselves.
 _NOT_OPTIONS = frozenset({"tree", "verbose", "tokens", "vectorizer", "ranker"})
-#: Further spellings of options, besides the aliases of the estimators.
+#: Alternative option names, in addition to the aliases declared by the estimators.
 _SPELLINGS = {"n_jobs": ["--threads"]}
 
 
 def flag(name: str) -> str:
-    """Return the option of a parameter.
+    """Return the command-line option for a parameter.
 
     >>> flag("beam_width")
     '--beam-width'
@@ -31,7 +31,7 @@ def flag(name: str) -> str:
 
 
 def parameter_options(estimators: Iterable[type[Parameterized]], headings: Mapping[str, str]) -> list[Option]:
-    """Return one option per parameter of some estimators; a parameter that several of them have is listed once.
+    """Return one option per parameter of the given estimators; shared parameters are listed once.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def given_parameters(context: click.Context, estimator: type[Parameterized]) -> 
 def _option(field: dataclasses.Field[Any], spellings: list[str], heading: str) -> Option:
     rule: Rule = field.metadata["rule"]
     settings: dict[str, Any] = {
-        "default": None,  # the estimator has the default; `given_parameters` finds out which options were passed
+        "default": None,  # the estimator provides the default; `given_parameters` determines which options were passed
         "heading": heading,
         "help": f"{_sentence(field.metadata['doc'])}  [default: {_format(field.default)}]",
     }
@@ -78,7 +78,7 @@ def _option(field: dataclasses.Field[Any], spellings: list[str], heading: str) -
 
 
 def _sentence(description: str) -> str:
-    """Return a description as a sentence; symbols of the paper keep their case, and None is spelled as it is typed.
+    """Return a description as a sentence; symbols from the paper keep their case, and None is shown as it is typed.
 
     >>> _sentence("maximum number of terms; None means all"), _sentence("b, number of nodes per level")
     ('Maximum number of terms; none means all.', 'b, number of nodes per level.')

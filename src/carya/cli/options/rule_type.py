@@ -1,4 +1,4 @@
-"""Convert the text of an option to a value that a validation rule allows."""
+"""Conversion of option values from strings to values that satisfy a validation rule."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from click.shell_completion import CompletionItem
 from carya.core.rules import Choice, Either, Instance, Integer, Real, Rule
 from carya.errors import ParameterError
 
-#: The type of options that take any number.
+#: Type of options that accept any number.
 NUMBER = Instance((int, float), "a number")
 
-_MAX_METAVAR = 40  # characters; longer lists of choices are left to the description
+_MAX_METAVAR = 40  # characters; longer lists of choices appear only in the description
 
 
 class RuleType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
-    """The type of an option whose values a rule allows.
+    """Type of an option whose values are validated by a rule.
 
     Parameters
     ----------
@@ -31,20 +31,21 @@ class RuleType(click.ParamType):  # type: ignore[type-arg]  # generic from click
         self.rule = rule
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value of a text; defaults are values already."""
+        """Convert a string to a value; return other values, such as defaults, unchanged."""
         if not isinstance(value, str) or param is None:
             return value
         return parse_value(value, self.rule, next(name for name in param.opts if name.startswith("--")))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete the names that the rule lists."""
+        """Complete the choices listed by the rule."""
         return [CompletionItem(name) for name in _choices(self.rule) if name.startswith(incomplete)]
 
 
 def parse_value(text: str, rule: Rule, flag: str) -> Any:
-    """Return the first interpretation of a text that the rule allows; raise ParameterError if it allows none.
+    """Return the first interpretation of a string that satisfies the rule; raise ParameterError if none does.
 
-    A text is interpreted as a number, ``none``, lists separated by slashes, a list separated by commas, or a string.
+    A string is interpreted as a number, ``none``, a list of lists separated by slashes, a list separated by commas, or
+    a plain string.
 
     >>> parse_value("2", Integer(1), "--branching"), parse_value("none", Choice("l1", None), "--norm")
     (2, None)
@@ -65,7 +66,7 @@ def parse_value(text: str, rule: Rule, flag: str) -> Any:
 
 
 def placeholder(rule: Rule) -> str:
-    """Return what `--help` shows in place of a value.
+    """Return the placeholder that `--help` shows for a value.
 
     >>> placeholder(Either(Integer(1), Choice(None))), placeholder(Choice("l1", "l2", None)), placeholder(Real(0))
     ('[INTEGER|none]', '[l1|l2|none]', 'NUMBER')
@@ -124,7 +125,7 @@ def _list(text: str) -> tuple[Any, ...]:
 
 
 def _nested_list(text: str) -> tuple[Any, ...]:
-    """Return lists in a list, as in ``1,2/3,5``."""
+    """Parse a list of lists, such as ``1,2/3,5``."""
     if "/" not in text:
         raise ValueError(text)
     return tuple(_list(item) for item in text.split("/"))

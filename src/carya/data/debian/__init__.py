@@ -42,7 +42,7 @@ def read_dataset(
     skipped: list[SkippedStanza] | None = None,
     progress: Progress | None = None,
 ) -> TextDataset:
-    r"""Read a data set from a package index, split by source package, because texts of the same source are similar.
+    r"""Read a data set from a package index, split by source package, because texts from the same source are similar.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def read_dataset(
 
 
 def is_test(source: str) -> bool:
-    """Return whether the packages of a source are in the test set: one source in five, by a hash of its name.
+    """Return whether a source belongs to the test set: one source in five, selected by a hash of its name.
 
     >>> [name for name in ("glibc", "bash", "gcc-12", "hello", "zlib", "perl", "vim") if is_test(name)]
     ['gcc-12']
@@ -92,7 +92,7 @@ def is_test(source: str) -> bool:
 
 
 def _split(rows: list[tuple[str, str, tuple[str, ...]]], min_rows: int) -> TextDataset:
-    """Split rows (source, text, labels) by source, without rare labels."""
+    """Split (source, text, labels) rows by source, and omit rare labels."""
     counts = Counter(label for _, _, labels in rows for label in labels)
     train: list[LabeledText] = []
     test: list[LabeledText] = []

@@ -1,4 +1,4 @@
-"""The archives and proxies that apt is configured with, from its configuration files."""
+"""Archives and proxies from apt's configuration files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AptSource:
 def read_sources(folder: Path = APT_CONFIGURATION) -> list[AptSource]:
     """Return the configured suites of binary packages for this machine.
 
-    Archives without components are omitted, and so are those that are not accessed by HTTP or HTTPS.
+    Archives without components and archives that are not accessed by HTTP or HTTPS are omitted.
 
     >>> read_sources(Path("/nonexistent"))
     []
@@ -90,7 +90,7 @@ def read_proxies(folder: Path = APT_CONFIGURATION) -> dict[str, str]:
 
 
 def parse_apt_conf(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings of an apt.conf file: full names in lower case, and values.
+    """Yield the settings in an apt.conf file as (full name in lower case, value) pairs.
 
     >>> list(parse_apt_conf('Acquire::Retries "3"; Acquire { http { Proxy "http://proxy:3128"; }; }; // end'))
     [('acquire::retries', '3'), ('acquire::http::proxy', 'http://proxy:3128')]
@@ -113,7 +113,7 @@ def parse_apt_conf(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_text(path: Path) -> str:
-    """Return the content of a file, or nothing if only root may read it, as is usual for files with passwords."""
+    """Return the contents of a file, or nothing if only root may read it, as is usual for files with passwords."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except PermissionError:
@@ -121,7 +121,7 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_one_line_style(text: str) -> Iterator[AptSource]:
-    """Yield the sources of ``deb [options] uri suite component …`` lines."""
+    """Yield the sources in ``deb [options] uri suite component …`` lines."""
     for line in io.StringIO(text):
         match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)\s*([^#]*)", line)
         if not match:
@@ -146,7 +146,7 @@ def _read_deb822_style(path: Path) -> Iterator[AptSource]:
 
 
 def _make_source(uri: str, suite: str, components: list[str]) -> Iterator[AptSource]:
-    """Yield a source, unless its suite is a path, which means an archive without components."""
+    """Yield a source, unless its suite is a path, which indicates an archive without components."""
     suite = suite.replace("$(ARCH)", architecture())
     if not suite.endswith("/"):
         yield AptSource(uri.rstrip("/"), suite, tuple(components))

@@ -1,6 +1,6 @@
 """Parse Debian control files: stanzas of fields with continuation lines, separated by blank lines.
 
-Files are streamed, compressed or not. A malformed stanza is skipped and recorded; it does not end the parsing.
+Files are streamed, whether compressed or not. A malformed stanza is skipped and recorded; parsing continues.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from carya.core.extras import require
 from carya.errors import InputError
 
-#: The suffixes of files that can be read, with and without compression. LZ4 requires the extra `debian`.
+#: Suffixes of readable files, with and without compression. LZ4 requires the `debian` extra.
 SUFFIXES = ("", ".gz", ".xz", ".bz2", ".lz4")
 
 _MAX_STANZA_BYTES = 8 << 20
@@ -79,7 +79,7 @@ def read_stanzas(
 def parse_stanzas(
     stream: Any, fields: Container[str], name: str, skipped: list[SkippedStanza]
 ) -> Iterator[dict[str, str]]:
-    r"""Yield the selected fields of each stanza by lower-case name; continuation lines follow after newlines.
+    r"""Yield the selected fields of each stanza by lower-case name; continuation lines are joined with newlines.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class _Stanza:
         self._selected = fields
         self._fields: dict[str, list[bytes]] = {}
         self._seen: set[bytes] = set()
-        self._current: list[bytes] | None = None  # the lines of the field that a continuation line extends
+        self._current: list[bytes] | None = None  # the lines of the field that the next continuation line extends
         self._size = 0
         self._error: tuple[int, str] | None = None
 
@@ -152,7 +152,7 @@ class _Stanza:
             yield {key: b"".join(lines).decode("utf-8", "replace").strip() for key, lines in self._fields.items()}
 
     def _begin_field(self, line: bytes) -> str:
-        """Begin a field; return what is wrong with it, or an empty string."""
+        """Begin a field; return an error message if it is invalid, otherwise an empty string."""
         field, colon, value = line.partition(b":")
         field = field.lower()
         if not colon or not _is_field_name(field):

@@ -1,7 +1,7 @@
-"""Download package lists from the archives that apt is configured with.
+"""Download package lists from the archives configured in apt.
 
-Sizes and SHA-256 sums are verified against the Release file of each suite; its signature is not. If that matters, fetch
-the lists with apt-get: :data:`carya.data.debian.index.FETCH_COMMAND` is the command.
+Sizes and SHA-256 sums are verified against the Release file of each suite; the signature of this file is not verified.
+If this matters, download the lists with apt-get (:data:`carya.data.debian.index.FETCH_COMMAND`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def download(folder: Path, *, apt: Path = APT_CONFIGURATION, progress: Progress 
 
 
 class _Fetcher:
-    """Fetches URLs through the proxies of apt or, by default, of the environment."""
+    """Downloader that uses the proxies configured in apt or, by default, in the environment."""
 
     def __init__(self, proxies: dict[str, str]) -> None:
         self._proxies = proxies
@@ -90,7 +90,7 @@ class _Fetcher:
 
 
 def _download_suite(fetcher: _Fetcher, source: AptSource, folder: Path, warnings: list[str]) -> int:
-    """Download the lists of one suite; return the number of package lists."""
+    """Download the package and translation lists of one suite; return the number of package lists."""
     files, by_hash = parse_release(fetcher.fetch(f"{source.suite_url}/InRelease", _MAX_RELEASE_BYTES))
     n_lists = 0
     for component in source.components:

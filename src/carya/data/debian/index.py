@@ -18,7 +18,7 @@ from carya.errors import InputError
 APT_LISTS = Path("/var/lib/apt/lists")
 DPKG_STATUS = Path("/var/lib/dpkg/status")
 
-#: The command with which any user can fetch the lists to a folder.
+#: Command that downloads the lists to a folder without root privileges.
 FETCH_COMMAND = (
     "mkdir -p lists/partial && apt-get update -o Dir::State::lists=$PWD/lists -o Dir::Cache::pkgcache= "
     "-o Dir::Cache::srcpkgcache= -o Debug::NoLocking=1 -o Acquire::Languages=en"
@@ -66,7 +66,7 @@ class PackageIndex:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of the index.
+    """A package in the index.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ def read_packages(
     skipped: list[SkippedStanza] | None = None,
     progress: Progress | None = None,
 ) -> list[Package]:
-    r"""Read all packages of an index; of a package in several files, the first entry is used.
+    r"""Read all packages in an index; if a package occurs in several files, its first entry is used.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def read_packages(
 
 
 def _find_lists(folder: Path, kind: str) -> tuple[Path, ...]:
-    """Return the lists of a kind; of a list in several compressions, the first readable one."""
+    """Return the lists of one kind; if a list exists in several compression formats, the first readable one."""
     lists: dict[str, Path] = {}
     for suffix in SUFFIXES:
         for path in sorted(folder.glob(f"*_{kind}{suffix}")):
@@ -196,7 +196,7 @@ def _find_lists(folder: Path, kind: str) -> tuple[Path, ...]:
 
 
 def _with_reports(paths: Iterable[Path], report: Report) -> Iterator[tuple[Path, Callable[[int], None] | None]]:
-    """Yield each path with a callback that takes the bytes read from it and reports those read from all."""
+    """Yield each path with a callback that receives the bytes read from it and reports the total for all paths."""
     sizes = {path: path.stat().st_size for path in paths}
     done = 0
     for path, size in sizes.items():
@@ -208,7 +208,7 @@ def _with_reports(paths: Iterable[Path], report: Report) -> Iterator[tuple[Path,
 
 
 def _parse_package(stanza: dict[str, str], installed_only: bool) -> _PackageEntry | None:
-    """Return the package of a stanza; None for other stanzas and packages that are not installed."""
+    """Return the package described by a stanza, or None for other stanzas and packages that are not installed."""
     if not stanza.get("package") or (installed_only and not stanza.get("status", "").endswith(" installed")):
         return None
     short_description, _, long_description = stanza.get("description", "").partition("\n")
@@ -225,7 +225,7 @@ def _parse_package(stanza: dict[str, str], installed_only: bool) -> _PackageEntr
 
 
 def _parse_dependencies(*fields: str) -> tuple[str, ...]:
-    """Return the package names in dependency fields, without versions and architectures; the first of alternatives."""
+    """Return the package names in dependency fields without versions and architectures; omit later alternatives."""
     matches = (_PACKAGE_NAME.match(clause) for field in fields for clause in field.split(","))
     return tuple(dict.fromkeys(match[1] for match in matches if match))
 

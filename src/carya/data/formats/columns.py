@@ -25,7 +25,7 @@ def quote_names(names: Collection[str]) -> str:
 
 
 def resolve_text_columns(text_column: str, columns: Collection[str]) -> list[str]:
-    """Return the columns that form the text: the column with this name, or else a comma-separated list.
+    """Return the columns that form the text: the column with this name or, failing that, a comma-separated list.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def resolve_text_columns(text_column: str, columns: Collection[str]) -> list[str
 
 
 def join_texts(parts: Sequence[str]) -> str:
-    """Join the texts of several columns by spaces, without empty ones."""
+    """Join the nonempty texts of several columns with spaces."""
     return parts[0] if len(parts) == 1 else " ".join(part for part in parts if part)
 
 
@@ -52,7 +52,7 @@ def is_valid_text(value: Any) -> bool:
 
 
 def check_label_list(value: Any, column: str, location: str) -> tuple[str, ...]:
-    """Return the labels of a list; raise InputError if it is not a list of non-empty strings."""
+    """Return the labels in a list; raise InputError if the value is not a list of non-empty strings."""
     if not isinstance(value, list):
         raise InputError(f'{location}: "{column}" must be a list of strings, got {short_repr(value)}.')
     for label in value:
@@ -64,7 +64,7 @@ def check_label_list(value: Any, column: str, location: str) -> tuple[str, ...]:
 
 
 def split_labels(cell: str, separator: str, location: str) -> tuple[str, ...]:
-    """Split a string into labels, without the spaces around them; raise InputError for an empty label.
+    """Split a string into labels and strip spaces; raise InputError if a label is empty.
 
     If the separator is a space, repeated spaces count as one.
     """
@@ -82,7 +82,7 @@ def split_labels(cell: str, separator: str, location: str) -> tuple[str, ...]:
 
 
 def join_labels(labels: Sequence[str], separator: str, location: str) -> str:
-    """Join labels to a string; raise InputError for labels that :func:`split_labels` would not restore."""
+    """Join labels into one string; raise InputError for labels that :func:`split_labels` would not restore."""
     for label in labels:
         if separator in label:
             raise InputError(f"{location}: Label {short_repr(label)} contains the label separator, {separator!r}.")

@@ -57,7 +57,7 @@ def choose_format(path: PathLike, content: Content, labels: PathLike | None) -> 
 
 
 def check_format(name: str, path: PathLike, options: Collection[str], *, write: bool = False) -> Format:
-    """Return the format with this name; raise an error if it does not exist, or does not fit the path or the options.
+    """Return the format with this name; raise an error if it does not exist or does not match the path or options.
 
     Parameters
     ----------

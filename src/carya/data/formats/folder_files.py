@@ -13,7 +13,7 @@ PARTS = ("train", "test", "dev")
 
 
 def find_file(folder: Path, names: Iterable[str]) -> Path | None:
-    """Return the first existing file of these names, with or without a compression suffix, or None.
+    """Return the first existing file with one of these names, with or without a compression suffix, or None.
 
     Raises InputError if a file exists both compressed and uncompressed, because they may differ.
     """
@@ -28,7 +28,7 @@ def find_file(folder: Path, names: Iterable[str]) -> Path | None:
 
 
 def require_file(folder: Path, names: Iterable[str]) -> Path:
-    """Return the first existing file of these names, as :func:`find_file`; raise InputError if none exists."""
+    """Return the first existing file with one of these names; raise InputError if there is none."""
     names = list(names)
     file = find_file(folder, names)
     if file is None:

@@ -1,6 +1,6 @@
-"""The declaration of all data formats; reading, writing, detection and error messages derive from it.
+"""Declarations of all data formats, from which reading, writing, detection and error messages are derived.
 
-Each format names its functions instead of importing them, so that a command on texts starts without NumPy and SciPy.
+Formats refer to their functions by name, so that commands on texts do not import NumPy and SciPy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-#: What a data set contains.
+#: Possible contents of a data set.
 Content = Literal["texts", "features"]
 
 
@@ -52,7 +52,7 @@ class Format:
 
     @property
     def is_folder(self) -> bool:
-        """Whether the format is that of a folder, not of a file."""
+        """Whether the format is stored as a folder instead of a file."""
         return bool(self.detect)
 
     @property

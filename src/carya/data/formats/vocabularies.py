@@ -24,7 +24,7 @@ _Entry = tuple[str, str, int]
 
 
 def read_vocabulary(path: PathLike, *, language: str = "en") -> Vocabulary:
-    r"""Read the labels that a file lists.
+    r"""Read the labels listed in a file.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def read_vocabulary(path: PathLike, *, language: str = "en") -> Vocabulary:
 
 
 def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool = True) -> None:
-    """Write a vocabulary: one label per line to ``.txt``, otherwise ``<id><TAB>name``, which Annif reads.
+    """Write a vocabulary: one label per line for ``.txt``, otherwise ``<id><TAB>name``, which Annif can read.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool =
 
 
 def _collect(path: PathLike, entries: Iterable[_Entry]) -> Vocabulary:
-    """Return the vocabulary of the entries; raise InputError for empty and repeated ids."""
+    """Create a vocabulary from entries; raise InputError for empty or repeated ids."""
     lines: dict[str, int] = {}
     names = []
     for label_id, name, line in entries:
@@ -181,6 +181,6 @@ def _error_line(error: Any) -> str:
 
 
 def _error_message(error: Exception) -> str:
-    """Return the first line of the message of a parser error, without a period."""
+    """Return the first line of a parser's error message, without the period."""
     message = getattr(error, "message", None) or (error.getMessage() if hasattr(error, "getMessage") else str(error))
     return str(message).strip().partition("\n")[0].removesuffix(".")

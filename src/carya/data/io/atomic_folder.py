@@ -14,7 +14,7 @@ from carya.errors import SaveError
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str], own_files: Container[str]) -> Iterator[Path]:
-    """Create a temporary folder that is renamed to `path` at the end; after an error or Ctrl-C nothing is left.
+    """Create a temporary folder that is renamed to `path` on success and removed after an error or Ctrl-C.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def atomic_folder(path: str | os.PathLike[str], own_files: Container[str]) -> It
 
 
 def check_replaceable(path: str | os.PathLike[str], own_files: Container[str]) -> None:
-    """Raise SaveError if something exists at the path other than a folder that contains only `own_files`.
+    """Raise SaveError if the path exists, unless it is a folder that contains only `own_files`.
 
     >>> check_replaceable("/nonexistent/folder", ())
     """
@@ -60,8 +60,8 @@ def check_replaceable(path: str | os.PathLike[str], own_files: Container[str]) -
         foreign = sorted(entry.name for entry in target.iterdir() if entry.name not in own_files)
         if foreign:
             raise SaveError(
-                f"{path} exists and contains {foreign[0]!r}, which is not part of this kind of data set. It was left "
-                "unchanged."
+                f"{path} exists and contains {foreign[0]!r}, which is not part of this kind of data set. It was not "
+                "modified."
             )
 
 

@@ -1,4 +1,4 @@
-"""Write sparse matrices block by block, as ``.npz`` files that SciPy and libpecos read."""
+"""Write sparse matrices block by block, as ``.npz`` files that SciPy and libpecos can read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class CsrWriter:
-    """Writes a CSR matrix of which only one block of rows is in memory at a time.
+    """Writer for a CSR matrix that keeps only one block of rows in memory at a time.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class CsrWriter:
         self._n_columns = n_columns
         self._indptr: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
         self._n_entries = 0
-        # A zip archive takes one member at a time, so the two long arrays are collected in files beside it.
+        # A zip archive is written one member at a time, so the two long arrays are first collected in separate files.
         self._indices, self._values = ((path.with_suffix(f".{name}")).open("wb+") for name in ("indices", "values"))
 
     def append(self, block: sp.csr_array) -> None:

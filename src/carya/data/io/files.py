@@ -32,7 +32,7 @@ COMPRESSIONS = (".gz", ".xz", ".zst")
 _BUFFER_SIZE = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STDIN, _STDOUT = 0, 1
-_GZIP_LEVEL = 6  # as the gzip command; Python's default (9) takes twice the time to save 1 % of the bytes
+_GZIP_LEVEL = 6  # as in the gzip command; Python's default (9) takes twice as long and saves only 1% of the bytes
 
 
 def is_stdio(path: PathLike) -> bool:
@@ -100,7 +100,7 @@ def _decode_lines(block: bytes, keep_ends: bool, path: PathLike, n_lines: int) -
         problem = f"Invalid UTF-8: byte 0x{block[error.start]:02x} at position {error.start - start + 1}."
         text = block[:start].decode()
     lines = text.split("\n")
-    last = lines.pop()  # empty, unless the file ends without a line end
+    last = lines.pop()  # empty, unless the last line has no line end
     if keep_ends:
         lines = [line + "\n" for line in lines]
     elif "\r" in text:
@@ -126,7 +126,7 @@ def read_blocks(path: PathLike, size: int = 1 << 19) -> Iterator[bytes]:
 
 
 def read_bytes(path: PathLike) -> bytes:
-    """Return the decompressed content of a file."""
+    """Return the decompressed contents of a file."""
     with _open_input(path) as stream:
         return b"".join(_chunks(path, lambda: stream.read(_BUFFER_SIZE)))
 
@@ -170,7 +170,7 @@ def open_text_output(path: PathLike) -> Iterator[Callable[[str], object]]:
                     f"{os.fspath(path)}: The text contains a lone surrogate, {surrogate}, which UTF-8 cannot encode."
                 ) from None
             if is_empty and raw.startswith(_BYTE_ORDER_MARK):
-                stream.write(_BYTE_ORDER_MARK)  # readers ignore the first one
+                stream.write(_BYTE_ORDER_MARK)  # readers ignore the first byte order mark
             is_empty = is_empty and not raw
             stream.write(raw)
 
@@ -203,14 +203,14 @@ def _open_input(path: PathLike) -> Iterator[Any]:
             case ".zst":
                 stream = ZstdReader(file, _zstandard(path))
             case _:
-                yield file  # without a second buffer, which would delay the lines of a stream until it is full
+                yield file  # no second buffer, because it would delay the lines of a stream until it is full
                 return
         with io.BufferedReader(stream, _BUFFER_SIZE) as buffered:
             yield buffered
 
 
 def _chunks(path: PathLike, read: Callable[[], bytes]) -> Iterator[bytes]:
-    """Yield what `read` returns until it returns nothing; convert its exceptions to InputError."""
+    """Yield the results of `read` until one is empty; convert exceptions to InputError."""
     decompression_errors: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, gzip.BadGzipFile)
     if _compression(path) == ".zst":
         decompression_errors += (_zstandard(path).ZstdError,)
@@ -238,7 +238,7 @@ def _open_stream(path: PathLike) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _compress(path: PathLike, target: BinaryIO) -> Iterator[BinaryIO]:
-    """Yield a stream that compresses what is written to it as the suffix of the path requires."""
+    """Yield a stream that compresses its data according to the suffix of the path."""
     stream: Any
     match _compression(path):
         case ".gz":  # without file name and time, so that the same data results in the same bytes

@@ -53,12 +53,12 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
 
 
 def read_labels(path: str | os.PathLike[str]) -> Csr:
-    """Read a label matrix, rows x labels, from an ``.npz`` or ``.npy`` file; raise InputError if it is invalid."""
+    """Read a (rows, labels) matrix from an ``.npz`` or ``.npy`` file; raise InputError if it is invalid."""
     return _read_binary_csr(Path(path)) or validation.check_labels(read_matrix(path), os.fspath(path))
 
 
 def _read_binary_csr(file: Path) -> Csr | None:
-    """Read a CSR matrix of ones without SciPy, which takes longer to import than such a file takes to read.
+    """Read a CSR matrix of ones without SciPy, because importing SciPy takes longer than reading the file.
 
     Returns None for any other file, including damaged ones, for which the complete reader reports the error.
     """

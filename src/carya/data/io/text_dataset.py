@@ -17,7 +17,7 @@ from carya.data.io.files import open_text_output
 #: A text and its labels.
 LabeledText = tuple[str, tuple[str, ...]]
 
-#: The names of all files of such a folder.
+#: The names of all files in such a folder.
 FILE_NAMES = frozenset(
     (
         *(f"{part}.{content}.txt.gz" for part in ("train", "test") for content in ("texts", "labels")),
@@ -102,7 +102,7 @@ class TextDatasetWriter:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    r"""Write a compressed file of lines; the same lines result in the same bytes.
+    r"""Write lines to a compressed file; the same lines result in the same bytes.
 
     >>> import gzip, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -6,13 +6,13 @@ import io
 from typing import Any, BinaryIO
 
 _CHUNK_SIZE = 1 << 12  # small, because one step decompresses the whole chunk
-_MAX_WINDOW_SIZE = 1 << 31  # the largest that the zstd command writes (--long=31)
+_MAX_WINDOW_SIZE = 1 << 31  # the largest window that the zstd command writes (--long=31)
 
 
 class ZstdReader(io.RawIOBase):
-    """A stream over the decompressed content of a .zst file of one or more frames.
+    """Stream over the decompressed contents of a .zst file with one or more frames.
 
-    Raises EOFError where a frame is truncated.
+    Raises EOFError if a frame is truncated.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Synthetic data with known structure, also in the sizes of published data sets."""
+"""Synthetic data with known structure, optionally with the sizes of published data sets."""

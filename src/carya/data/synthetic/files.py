@@ -15,7 +15,7 @@ from carya.data.synthetic.topic_model import TopicModel
 
 _SHORT_PARTS = {"train": "trn", "test": "tst"}
 
-#: The names of all files of a folder of matrices.
+#: The names of all files in a matrix folder.
 MATRIX_FILE_NAMES = frozenset(f"{symbol}.{short}.npz" for symbol in "XY" for short in _SHORT_PARTS.values()) | {
     "README.md"
 }
@@ -50,7 +50,7 @@ def write_matrices(model: TopicModel, folder: Path, progress: Progress | None = 
 
 
 def write_texts(model: TopicModel, folder: Path, progress: Progress | None = None) -> dict[str, float]:
-    """Write rows as texts of pseudowords, with label names, block by block; return the same as `write_matrices`.
+    """Write rows as texts of pseudowords, with label names, block by block; return the same values as `write_matrices`.
 
     Examples
     --------

@@ -136,7 +136,7 @@ def generate_data(
 def _draw_labels(
     rng: np.random.Generator, n_rows: int, topics: NDArray[np.int64], n_topics: int, labels_per_row: float
 ) -> tuple[NDArray[np.int64], sp.csr_array]:
-    """Return the main label of every row, and all labels as a matrix, rows x labels."""
+    """Return the main label of each row, and all labels as a matrix of shape (rows, labels)."""
     n_labels = topics.size
     frequency = 1.0 / np.arange(3, n_labels + 3)
     by_frequency = rng.permutation(n_labels)

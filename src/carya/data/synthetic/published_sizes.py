@@ -1,4 +1,4 @@
-"""The sizes of the six published data sets of the paper, and synthetic data of those sizes.
+"""Sizes of the paper's six published data sets, and synthetic data with these sizes.
 
 The published data cannot be redistributed. Synthetic data of the same size has similar training times, memory
 requirements and file sizes.
@@ -95,7 +95,7 @@ def scaled_size(like: str, scale: float = 1.0) -> DatasetSize:
 
 
 def synthesize(like: str, scale: float = 1.0, seed: int = 0) -> TopicModel:
-    """Return a generator of synthetic data of the size of a published data set; rows are drawn on request.
+    """Return a generator of synthetic data with the size of a published data set; rows are generated on demand.
 
     Parameters
     ----------

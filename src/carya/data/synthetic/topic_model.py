@@ -1,10 +1,10 @@
 """A generative topic model that draws data sets of any size in blocks of rows.
 
 Every label owns an interval of the line from 0 to 1 whose length is the label's frequency. Topics divide the line into
-sixteenths, and those into sixteenths again, so a common label covers a broad topic, and rare labels share a narrow one.
-A row is a point on the line; its labels are drawn from that point and from the topics around it. Every label therefore
-occurs as often as its interval is long, and labels that occur together are close to each other. Words are drawn for the
-labels of the row, for their topics, and at random.
+sixteenths, and those into sixteenths again, so a common label covers a broad topic, and rare labels share a narrow
+one. A row is a point on the line; its labels are drawn from that point and from the topics around it. The frequency of
+a label is therefore proportional to the length of its interval, and labels that occur together are close to each
+other. Words are drawn for the labels of the row, for their topics, and at random.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK_WORDS = 1 << 21  # words drawn per block of rows
 _PILOT_ROWS = 4096  # rows drawn to calibrate the means
 _CALIBRATION_STEPS = 6
 _GOLDEN_RATIO = 0.6180339887498949  # the fractional parts of its multiples fill the line evenly
-_TOPIC_PROBABILITIES = (0.6, 0.25, 0.1, 0.05)  # how often a further label is drawn from each level, narrowest first
+_TOPIC_PROBABILITIES = (0.6, 0.25, 0.1, 0.05)  # how often an additional label is drawn from each level, narrowest first
 
 
 class TopicModel:
@@ -118,7 +118,7 @@ class TopicModel:
         return f"topic {topic} · {self.word(int(self._hash_word(np.array([label]), np.array([0]), 0)[0]))} {label}"
 
     def _calibrate(self, n_rows: int, labels_per_row: float, features_per_row: float) -> None:
-        """Choose the means of the draws and the IDF weights with some pilot rows."""
+        """Estimate the means of the draws and the IDF weights from pilot rows."""
         new_rng = np.random.default_rng  # the same draws for every mean that is tried
         points = self._points(0, n_rows)
         self._mean_further_labels = _solve_mean(
@@ -155,7 +155,7 @@ class TopicModel:
         return topics
 
     def _draw_labels(self, points: NDArray[np.float64], mean_further: float, rng: np.random.Generator) -> sp.csr_array:
-        """Draw the label at every point and further labels of the topics around it."""
+        """Draw the label at each point and additional labels from the surrounding topics."""
         rows = np.repeat(np.arange(points.size), rng.poisson(mean_further, points.size))
         level = np.searchsorted(np.cumsum(_TOPIC_PROBABILITIES[:-1]), rng.random(rows.size), side="right")
         n_topics = self._topic_counts[np.minimum(level, self._topic_counts.size - 1)]
@@ -186,7 +186,7 @@ class TopicModel:
         return _count_pairs(rows, words, (Y.shape[0], self.n_features))
 
     def _hash_word(self, owners: _IntArray, number: _IntArray, level: _IntArray | int) -> _IntArray:
-        """Return the word with this number of labels (level 0) or topics; a hash (SplitMix64) instead of a table."""
+        """Return word `number` of each owner: a label (level 0) or a topic; uses a hash (SplitMix64), not a table."""
         x = owners.astype(np.uint64) * np.uint64(2048) + number.astype(np.uint64) * np.uint64(8)
         x = (x + np.asarray(level, np.uint64)) * np.uint64(0x9E3779B97F4A7C15) + self._hash_key[0]
         x ^= x >> np.uint64(30)
@@ -198,7 +198,7 @@ class TopicModel:
 
 
 def _count_pairs(rows: _IntArray, columns: _IntArray, shape: tuple[int, int], *, binary: bool = False) -> sp.csr_array:
-    """Return the matrix of how often each pair (row, column) occurs, or of ones."""
+    """Return a matrix with the number of occurrences of each (row, column) pair, or with ones."""
     keys = rows * shape[1] + columns
     keys.sort()
     first = np.flatnonzero(np.diff(keys, prepend=-1))
@@ -209,7 +209,7 @@ def _count_pairs(rows: _IntArray, columns: _IntArray, shape: tuple[int, int], *,
 
 
 def _solve_mean(target: float, distinct: Callable[[float], float]) -> float:
-    """Return the mean of the Poisson draws for which the mean number of distinct values is the target."""
+    """Return the Poisson mean for which the expected number of distinct values equals the target."""
     mean = target
     for _ in range(_CALIBRATION_STEPS):
         mean *= min(max(target / max(distinct(mean), 1e-9), 0.5), 2.0)

@@ -6,7 +6,7 @@ _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "
 
 
 def pseudoword(number: int) -> str:
-    """Return a pronounceable word of two or more syllables; different numbers have different words.
+    """Return a pronounceable word of two or more syllables; different numbers give different words.
 
     >>> pseudoword(0), pseudoword(77)
     ('babe', 'dibi')

@@ -16,7 +16,7 @@ BeamWidth = Annotated[int, Meta(ge=1, description="Number of nodes kept per leve
 
 
 class LabelFilter(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Restriction of the labels in a response; labels must satisfy all specified conditions."""
+    """Restrictions on the labels in a response; a label must satisfy all specified conditions."""
 
     allowed: Annotated[list[str], Meta(description="Allowed labels, by id or name; all of them are scored.")] | None = (
         None

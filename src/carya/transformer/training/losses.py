@@ -10,8 +10,8 @@ loss               positive node           negative node
 ``bce``            c · log(1 + exp(-h))    log(1 + exp(h))
 =================  ======================  =====================
 
-``softmax`` is the cross entropy between the normalized costs of the positive nodes and the softmax of all scores. Its
-scores are meaningful only relative to each other.
+``softmax`` is the cross entropy between the normalized costs of the positive nodes and the softmax of all scores.
+Scores trained with this loss are meaningful only relative to each other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Folders in the layouts of PECOS, X-Transformer and AttentionXML: matrices, sometimes with the raw texts."""
+"""Folders in the layouts of PECOS, X-Transformer and AttentionXML: matrices, optionally with the raw texts."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def read_raw_texts(
 ) -> Corpus:
     """Open the raw texts of one part, ``train_texts.txt``, with labels from ``train_labels.txt`` or ``Y.trn.npz``.
 
-    Labels in a text file are separated by spaces by default. Labels in a matrix are identified by the numbers of their
-    columns, from 0, if no file names the columns.
+    Labels in a text file are separated by spaces by default. If no file names the columns of a label matrix, labels
+    are identified by their column numbers, starting at 0.
     """
     root = Path(folder)
     texts = require_file(root, _text_names(part))
@@ -70,7 +70,7 @@ def read_raw_texts(
 
 
 def write_pecos(folder: PathLike, matrices: Matrices, *, part: str = "train") -> int:
-    """Write ``X.trn.npz`` (``.npy`` for dense features), ``Y.trn.npz`` and the label names; return the rows."""
+    """Write ``X.trn.npz`` (dense: ``.npy``), ``Y.trn.npz`` and the label names; return the number of rows."""
     import numpy as np
     import scipy.sparse as sp
 
@@ -98,10 +98,10 @@ def _text_names(part: str) -> list[str]:
 
 
 def _read_label_names(folder: Path) -> Vocabulary | None:
-    """Return the labels that a folder lists.
+    """Return the labels listed in a folder.
 
-    Those projects identify labels by number and allow repeated lines; then the numbers are the ids and the lines the
-    names.
+    These projects identify labels by number and allow repeated lines; in this case, the numbers are used as ids and
+    the lines as names.
     """
     file = find_file(folder, _LABEL_FILES)
     if file is None:

@@ -1,7 +1,7 @@
-"""Lines of labels and features, ``3,17 0:0.5 8:1``, which the XMC format and svmlight have in common.
+"""Lines of labels and features, such as ``3,17 0:0.5 8:1``, in the XMC and svmlight formats.
 
-NumPy parses all numbers of a block of lines in one call if every byte is as expected. Any other block is parsed line by
-line, which interprets unusual but valid lines and reports errors.
+NumPy parses all numbers in a block of lines in one call if every byte is as expected. Any other block is parsed line
+by line, which handles unusual but valid lines and reports errors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROWS_PER_BLOCK = 2048
 
 @dataclass(frozen=True)
 class Limits:
-    """The numbers of features and labels, and what states them, for error messages."""
+    """Numbers of features and labels, and their origin, for error messages."""
 
     n_features: int = 2**31 - 1
     n_labels: int = 2**31 - 1
@@ -48,7 +48,7 @@ class ParsedRows(NamedTuple):
 
 
 class RowCollector:
-    """Collects the rows of several blocks."""
+    """Collector for the rows of several blocks."""
 
     def __init__(self) -> None:
         self.n_rows = 0
@@ -61,7 +61,7 @@ class RowCollector:
             self._arrays[field].append(array if array.dtype == np.float32 else array.astype(np.int32))
 
     def take(self, field: str) -> NDArray[Any]:
-        """Return one field of all rows and release its memory; works once per field."""
+        """Return one field of all rows and release its memory; can be called only once per field."""
         return np.concatenate(self._arrays.pop(field))
 
 
@@ -107,7 +107,9 @@ def format_rows(X: Any, Y: Any, *, first_feature: int = 0) -> Iterator[str]:
     for start in range(0, Y.shape[0], _ROWS_PER_BLOCK):
         x, y = X[start : start + _ROWS_PER_BLOCK], Y[start : start + _ROWS_PER_BLOCK]
         labels, features = y.indices.astype(str).tolist(), (x.indices + first_feature).astype(str).tolist()
-        values = x.data.astype(np.float32).astype(str).tolist()  # the shortest texts that restore the same float32
+        values = (
+            x.data.astype(np.float32).astype(str).tolist()
+        )  # the shortest strings that restore the same float32 values
         for row in range(y.shape[0]):
             entries = slice(x.indptr[row], x.indptr[row + 1])
             pairs = (f" {feature}:{value}" for feature, value in zip(features[entries], values[entries], strict=True))
@@ -119,7 +121,7 @@ class _IrregularLinesError(Exception):
 
 
 class _LineTokens(NamedTuple):
-    """The tokens of a block, which spaces, colons and line ends separate; the labels of a row are one token."""
+    """Tokens of a block, separated by spaces, colons and line ends; the labels of a row form one token."""
 
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -141,7 +143,7 @@ def _tokenize(classes: NDArray[np.uint8]) -> _LineTokens:
     )
     if (
         classes.max() == _UNEXPECTED
-        or ((preceded_by == _LINE_END) & (ended_by == _COLON)).any()  # a feature in place of labels
+        or ((preceded_by == _LINE_END) & (ended_by == _COLON)).any()  # a feature instead of labels
         or ((preceded_by == _SPACE) & (ended_by != _COLON)).any()  # a feature without a value
         or ((preceded_by == _COLON) & (ended_by == _COLON)).any()
         or ((preceded_by != _LINE_END) & (begins == ends)).any()  # an empty number
@@ -189,7 +191,7 @@ def _count_per_token(
 
 
 def _parse_numbers(text: NDArray[np.uint8], separator: bytes, dtype: Any, count: int) -> NDArray[Any]:
-    """Return all numbers of a text; raise _IrregularLinesError unless there are exactly `count`."""
+    """Parse all numbers in a string; raise _IrregularLinesError unless there are exactly `count`."""
     if not count:
         return np.zeros(0, dtype)
     with warnings.catch_warnings():

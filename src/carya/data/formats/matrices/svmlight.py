@@ -22,7 +22,7 @@ def read_svmlight(
     n_labels: int | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Matrices:
-    r"""Read the matrices of a file of ``label,label feature:value …`` lines.
+    r"""Read matrices from a file with ``label,label feature:value …`` lines.
 
     Comments (``#``) and blank lines are ignored.
 

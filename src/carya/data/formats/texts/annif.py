@@ -16,7 +16,7 @@ _URI = re.compile(r"<([^<>\s]+)>")
 
 
 def read_annif(path: PathLike) -> Iterator[Example]:
-    """Yield the examples of a file with ``text<TAB><uri> <uri>`` lines. Blank lines are ignored."""
+    """Yield the examples in a file with ``text<TAB><uri> <uri>`` lines. Blank lines are ignored."""
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip(" "):
             continue
@@ -30,7 +30,7 @@ def read_annif(path: PathLike) -> Iterator[Example]:
 
 
 def looks_like_annif(path: PathLike) -> bool:
-    """Return whether a TSV file begins with Annif's examples, not with a header; lines without subjects are skipped."""
+    """Return whether a TSV file begins with an Annif example, not a header; lines without subjects are skipped."""
     for line in filter(str.strip, read_lines(path)):
         fields = line.split(TAB)
         if len(fields) != 2 or fields[1].strip():
@@ -39,7 +39,7 @@ def looks_like_annif(path: PathLike) -> bool:
 
 
 def write_annif(path: PathLike, examples: Iterable[Example]) -> int:
-    """Write examples as ``text<TAB><uri> <uri>`` lines; return their number."""
+    """Write examples as ``text<TAB><uri> <uri>`` lines; return the number of examples."""
     rows = 0
     with open_text_output(path) as write:
         for rows, example in enumerate(examples, 1):
@@ -60,13 +60,13 @@ def read_annif_folder(folder: PathLike, *, vocabulary: Vocabulary | None = None)
     """Open a folder with one ``.txt`` file per text and a file of the same name with its subjects.
 
     Subjects are ``<uri><TAB>name`` lines in a ``.tsv`` file, or one name per line in a ``.key`` file. Names are
-    converted to ids if a vocabulary is given. Texts without a file of subjects are ignored.
+    converted to ids if a vocabulary is given. Texts without a subject file are ignored.
     """
     return Corpus(lambda: _read_documents(Path(folder), vocabulary), source=display_name(folder), vocabulary=vocabulary)
 
 
 def _find_documents(folder: Path) -> list[tuple[Path, Path]]:
-    """Return the text files of a folder, sorted by name, each with its file of subjects."""
+    """Return the text files in a folder, sorted by name, each with its subject file."""
     documents = []
     for text in sorted(folder.glob("*.txt")):
         for subjects in (text.with_suffix(".tsv"), text.with_suffix(".key")):

@@ -20,7 +20,7 @@ from carya.errors import InputError
 
 
 def read_jsonl(path: PathLike, *, text_column: str = "text", label_column: str | None = "labels") -> Iterator[Example]:
-    """Yield the examples of a JSON lines file. Blank lines and other keys are ignored.
+    """Yield the examples in a JSON lines file. Blank lines and other keys are ignored.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def read_jsonl(path: PathLike, *, text_column: str = "text", label_column: str |
 
 
 def write_jsonl(path: PathLike, examples: Iterable[Example]) -> int:
-    """Write examples with the keys `text` and `labels`; return their number."""
+    """Write examples with the keys `text` and `labels`; return the number of examples."""
     rows = 0
     with open_text_output(path) as write:
         for rows, example in enumerate(examples, 1):  # noqa: B007
@@ -60,7 +60,7 @@ def _parse_object(line: str, location: str) -> dict[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise InputError(f"{location}: Invalid JSON at character {error.pos + 1}: {error.msg}.") from None
-    except (ValueError, RecursionError) as error:  # a number with thousands of digits, or as many brackets
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, or thousands of nested brackets
         raise InputError(f"{location}: Invalid JSON: {error}.") from None
     if not isinstance(record, dict):
         raise InputError(f"{location}: Each line must be a JSON object, got {short_repr(record)}.")

@@ -20,7 +20,7 @@ _BATCH_SIZE = 4096
 def read_parquet(
     path: PathLike, *, text_column: str = "text", label_column: str | None = "labels"
 ) -> Iterator[Example]:
-    """Yield the examples of a Parquet file.
+    """Yield the examples in a Parquet file.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def read_parquet(
 
 
 def write_parquet(path: PathLike, examples: Iterable[Example]) -> int:
-    """Write examples with the columns `text` and `labels`; return their number."""
+    """Write examples with the columns `text` and `labels`; return the number of examples."""
     pyarrow, parquet = _import_pyarrow(path)
     schema = pyarrow.schema([("text", pyarrow.string()), ("labels", pyarrow.list_(pyarrow.string()))])
     rows, remaining = 0, iter(examples)

@@ -1,6 +1,7 @@
 """CSV and TSV files with a header: the text in one or more columns, the labels in another.
 
-In CSV, quoted fields can contain any character. TSV has no quotes: a field cannot contain a TAB or a line end.
+In CSV, quoted fields can contain any character. In TSV, which has no quotes, a field cannot contain a TAB or a line
+end.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def read_csv(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples of a CSV file, whose fields are separated by commas.
+    """Yield the examples in a CSV file, whose fields are separated by commas.
 
     Parameters
     ----------
@@ -58,12 +59,12 @@ def read_tsv(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples of a TSV file, as :func:`read_csv`; fields are separated by TABs, without quotes."""
+    """Yield the examples in a TSV file, like :func:`read_csv`; fields are separated by TABs, without quotes."""
     return _read_examples(path, tsv_rows(path), text_column, label_column, label_separator)
 
 
 def write_csv(path: PathLike, examples: Iterable[Example], *, label_separator: str | None = None) -> int:
-    """Write examples with the columns `text` and `labels`; return their number."""
+    """Write examples with the columns `text` and `labels`; return the number of examples."""
     rows = 0
     with open_text_output(path) as write:
         write("text,labels\n")
@@ -74,7 +75,7 @@ def write_csv(path: PathLike, examples: Iterable[Example], *, label_separator: s
 
 
 def write_tsv(path: PathLike, examples: Iterable[Example], *, label_separator: str | None = None) -> int:
-    """Write examples with the columns `text` and `labels`; return their number."""
+    """Write examples with the columns `text` and `labels`; return the number of examples."""
     rows = 0
     with open_text_output(path) as write:
         write("text\tlabels\n")
@@ -90,7 +91,7 @@ def csv_rows(path: PathLike) -> Iterator[NumberedRow]:
     reader = csv.reader(read_lines(path, keep_ends=True), strict=True)
     while True:
         line = reader.line_num + 1
-        limit = csv.field_size_limit(sys.maxsize)  # a setting of the whole process, therefore restored
+        limit = csv.field_size_limit(sys.maxsize)  # a process-wide setting, which must be restored
         try:
             row = next(reader)
         except StopIteration:

@@ -1,6 +1,6 @@
 """Texts and labels in two files, one row per line, and folders of such files.
 
-In a folder, the labels can also be a matrix, with a file that names its columns.
+In a folder, the labels can also be stored as a matrix, with a file that contains the column names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMED_LABELS, _PLAIN_LABELS = "label_names.tsv", "label_names.txt"
 
 
 def read_pair(texts: PathLike, labels: PathLike, *, label_separator: str | None = None) -> Iterator[Example]:
-    """Yield the examples of a file of texts and a file of labels, one row per line; an empty line means no labels.
+    """Yield the examples in a text file and a label file, one row per line; an empty line means no labels.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def read_pair(texts: PathLike, labels: PathLike, *, label_separator: str | None 
 def write_pair(
     texts: PathLike, examples: Iterable[Example], *, labels: PathLike, label_separator: str | None = None
 ) -> int:
-    """Write a file of texts and a file of labels; return the number of examples."""
+    """Write a text file and a label file; return the number of examples."""
     rows = 0
     if Path(texts).absolute() == Path(labels).absolute():
         raise ParameterError(f"{texts} cannot store both texts and labels. Pass two different files.")
@@ -70,7 +70,7 @@ def has_text_files(folder: Path, part: str) -> bool:
 def read_text_folder(
     folder: PathLike, *, part: str = "train", label_separator: str | None = None, vocabulary: Vocabulary | None = None
 ) -> Corpus:
-    """Open one part of a folder of texts.
+    """Open one part of a text folder.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def read_text_folder(
 
 
 def corpus_with_label_matrix(texts: Path, labels: Path, vocabulary: Vocabulary) -> Corpus:
-    """Return the corpus of a file of texts and a label matrix, whose columns are the labels of the vocabulary."""
+    """Return a corpus from a text file and a label matrix with one column per label in the vocabulary."""
     from carya.data.io.matrix_files import read_labels
 
     Y = read_labels(labels)
@@ -134,7 +134,7 @@ def write_text_folder(
 def label_names_written(
     folder: Path, vocabulary: Vocabulary | None, *, existing: Vocabulary | None, plain_file: str
 ) -> Iterator[None]:
-    """Write the label names of a folder after its rows were written.
+    """Write the label names of a folder after its rows have been written.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def _add_labels(texts: Iterable[str], Y: Csr, ids: list[str]) -> Iterator[Exampl
 
 
 def _read_n_lines(texts: Path, labels: Path, n_lines: int) -> Iterator[str]:
-    """Yield the lines of a file; raise InputError if their number differs from the rows of the label matrix."""
+    """Yield the lines of a file; raise InputError unless the label matrix has the same number of rows."""
     number = 0
     for number, text in enumerate(read_lines(texts), 1):
         if number > n_lines:
