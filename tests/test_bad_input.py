@@ -153,7 +153,7 @@ def test_unknown_parameters_are_rejected_with_a_hint(name: str, advice: str) -> 
         (X * 1e18, Y, "X has values up to 1e\\+18; the maximum is 1e\\+15"),
         (wide_columns(), Y[:2], "X has an entry in column 4294967297, outside its 3 columns"),
         (invalid_coordinates(), Y[:2], "X has an entry outside its shape \\(2, 3\\)"),
-        (invalid_csr([0, 1, 2], [0, 9], [1, 1]), Y[:2], "X has an entry in column 9, but only 3 columns"),
+        (invalid_csr([0, 1, 2], [0, 9], [1, 1]), Y[:2], "X has an entry in column 9, outside its 3 columns"),
         (invalid_csr([0, 1, 2], [0, -1], [1, 1]), Y[:2], "X has an entry in column -1"),
         (invalid_csr([0, 5, 2], [0, 1], [1, 1]), Y[:2], "X has row offsets that decrease in row 1"),
         (invalid_csr([1, 1, 2], [0, 1], [1, 1]), Y[:2], "X has row offsets that do not start at 0"),

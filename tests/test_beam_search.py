@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from carya.core import validation
 from carya.core.matrices import Csr
 from carya.data import SyntheticData
 from carya.errors import ParameterError
+from carya.models.ensemble.combine import predict_combined
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.layer import WEIGHT_DTYPES, Layer, Weights
 from carya.trees.layouts import LAYOUTS
@@ -239,3 +241,23 @@ def test_nan_scores_rank_last(transform: str) -> None:
         _, labels, scores = BeamSearcher([layer], layout).predict(query, top_k=3, beam_width=3, threads=1)
         assert labels.tolist() == [0, 2, 1]
         assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(
+    "limits", [{"top_k": 0, "beam_width": 3}, {"top_k": -1, "beam_width": 3}, {"top_k": 3, "beam_width": 0}]
+)
+def test_searches_without_labels_or_beam_are_rejected(world: SyntheticData, limits: dict[str, Any]) -> None:
+    model = carya.XRLinear(branching=4, max_leaf_size=8).fit(world.X, world.Y)
+    queries = validation.check_features(world.X[:5])
+    row = validation.check_query(world.X[[0]], model.widths_)
+    (name,) = (name for name, value in limits.items() if value < 1)
+    calls: list[Callable[[], Any]] = [
+        lambda: model.searcher.predict(queries, **limits, threads=1),
+        lambda: model.searcher.rank(*row, **limits),
+        lambda: predict_combined(
+            [model.searcher], queries, **limits, pool_size=5, combine="mean", weights=np.ones(1, np.float32), threads=1
+        ),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=rf"{name} must be >= 1, got {limits[name]}\."):
+            call()

@@ -35,7 +35,7 @@ void CsrView::check_structure(const char* name) const {
         fail(name, "has row offsets, columns and values with inconsistent lengths");
     for (const std::int32_t column : indices)
         if (column < 0 || column >= cols)
-            fail(name, "has an entry in column " + std::to_string(column) + ", but only " + std::to_string(cols) +
+            fail(name, "has an entry in column " + std::to_string(column) + ", outside its " + std::to_string(cols) +
                            " columns");
 }
 

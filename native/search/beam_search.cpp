@@ -95,6 +95,11 @@ void for_each_row(std::int64_t rows, int threads, Monitor* monitor, const Body& 
 
 }  // namespace
 
+void SearchOptions::check() const {
+    if (top_k < 1) throw std::invalid_argument("top_k must be >= 1, got " + std::to_string(top_k) + ".");
+    if (beam_width < 1) throw std::invalid_argument("beam_width must be >= 1, got " + std::to_string(beam_width) + ".");
+}
+
 Query query_of_row(const Features& queries, std::int64_t row) {
     const auto begin = static_cast<std::size_t>(queries.sparse.begin(row));
     const auto length = static_cast<std::size_t>(queries.sparse.length(row));
@@ -242,6 +247,7 @@ float BeamSearch::final_score(float score) const { return log_space_ ? std::exp(
 
 std::span<const ScoredNode> BeamSearch::rank(const Query& query, const SearchOptions& options,
                                              Workspace& workspace) const {
+    options.check();
     workspace.beam.clear();
     if (!has_features(query, dense_cols())) return workspace.beam;
     workspace.beam.push_back({0, root_score()});
@@ -318,8 +324,9 @@ std::int64_t BeamSearch::max_labels(std::int64_t beam_width) const {
 }
 
 Csr BeamSearch::predict(const Features& queries, SearchOptions options, int threads, Monitor* monitor) const {
+    options.check();
     const std::int64_t rows = queries.rows();
-    options.top_k = std::min(options.top_k, max_labels(options.beam_width));
+    options.top_k = std::clamp<std::int64_t>(max_labels(options.beam_width), 1, options.top_k);
     RankedRows out(rows, n_labels(), options.top_k);
     for_each_row(rows, threads, monitor, [&](std::int64_t row, Workspace& workspace) {
         out.set_row(row, rank(query_of_row(queries, row), options, workspace));

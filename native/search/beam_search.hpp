@@ -33,6 +33,9 @@ struct SearchOptions {
     std::int64_t top_k = 10;
     std::int64_t beam_width = 10;
     float min_score = -std::numeric_limits<float>::infinity();  // labels with a lower score are omitted
+
+    // Throws std::invalid_argument unless top_k and beam_width are at least 1.
+    void check() const;
 };
 
 // Returns one row as a query.
@@ -63,7 +66,7 @@ public:
     };
 
     // Returns the top-ranked labels, best first; ties are broken by the lower label. The result for a query without
-    // features is empty.
+    // features is empty. Throws std::invalid_argument if the options are invalid.
     std::span<const ScoredNode> rank(const Query& query, const SearchOptions& options, Workspace& workspace) const;
 
     // Calls body(workspace) with a workspace from the pool. Thread-safe.

@@ -77,6 +77,7 @@ std::span<const ScoredNode> Combiner::top(std::int64_t top_k) {
 
 Csr combine(std::span<const CsrView> rankings, CombineMethod method, std::span<const float> weights, std::int64_t top_k,
             int threads) {
+    SearchOptions{.top_k = top_k}.check();
     check_weights(rankings.size(), weights);
     const std::int64_t rows = rankings.front().rows();
     std::int64_t max_labels = 0;
@@ -111,13 +112,15 @@ Csr combine(std::span<const CsrView> rankings, CombineMethod method, std::span<c
 Csr predict_combined(std::span<const BeamSearch* const> members, const Features& queries, const SearchOptions& options,
                      std::int64_t pool_size, CombineMethod method, std::span<const float> weights, int threads,
                      Monitor* monitor) {
+    options.check();
+    if (pool_size < 1) throw std::invalid_argument("pool_size must be >= 1, got " + std::to_string(pool_size) + ".");
     check_weights(members.size(), weights);
     const std::int64_t rows = queries.rows();
     const std::int64_t labels = members.front()->n_labels();
     const auto count = static_cast<std::int64_t>(members.size());
     const std::int64_t top_k = std::min({options.top_k, labels, pool_size * count});
     SearchOptions member_options = options;
-    member_options.top_k = std::min(pool_size, labels);
+    member_options.top_k = std::clamp<std::int64_t>(labels, 1, pool_size);  // a damaged model may have no labels
     RankedRows out(rows, labels, top_k);
     struct Workspace {
         Combiner combiner;
@@ -127,8 +130,7 @@ Csr predict_combined(std::span<const BeamSearch* const> members, const Features&
     };
     std::vector<Workspace> workspaces;
     for (int w = 0; w < threads; ++w) workspaces.push_back({Combiner(method, weights), {}, {}, {}});
-    // At least 1, because a damaged model may have no labels.
-    const std::int64_t labels_per_row = std::max<std::int64_t>(count * member_options.top_k, 1);
+    const std::int64_t labels_per_row = count * member_options.top_k;
     // Search many rows with one member before the next, so that the weights shared by the rows are still in cache.
     const std::int64_t max_rows = std::min(kMaxRowsPerMember, kMaxBufferedLabels / labels_per_row + 1);
     const std::int64_t rows_per_task = std::clamp<std::int64_t>(rows / (4 * threads), 1, max_rows);

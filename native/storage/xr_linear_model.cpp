@@ -10,7 +10,7 @@ namespace carya {
 namespace {
 
 [[noreturn]] void fail_inconsistent(const std::string& problem) {
-    throw std::invalid_argument("The parts of the model do not fit together: " + problem + ".");
+    throw std::invalid_argument("The parts of the model are inconsistent: " + problem + ".");
 }
 
 const Json& member(const Json& object, const char* name) {
