@@ -163,6 +163,10 @@ def test_annif_folder(tmp_path: Path) -> None:
     assert list(open_corpus(tmp_path)) == [first, Example("second\r\ntext\n", ("dog",))]
     animals = Vocabulary(["http://a.example/1", "http://a.example/2"], ["cat", "dog"])
     assert list(open_corpus(tmp_path, vocabulary=animals))[1].labels == ("http://a.example/2",)
+    same_names = Vocabulary(["first", "second"], ["dog", "dog"])
+    assert list(open_corpus(tmp_path, vocabulary=same_names))[1].labels == ("first",)
+    with pytest.raises(InputError, match=r"b\.key, line 1: vocabulary has no label named 'dog'"):
+        list(open_corpus(tmp_path, vocabulary=Vocabulary(["a"])))
 
 
 def test_column_options(tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ def _find_documents(folder: Path) -> list[tuple[Path, Path]]:
 
 
 def _read_documents(folder: Path, vocabulary: Vocabulary | None) -> Iterator[Example]:
+    # A dictionary is faster than the vocabulary's index. Of several labels with the same name, the first one counts.
+    ids = {} if vocabulary is None else dict(zip(reversed(vocabulary.names), reversed(vocabulary.ids), strict=True))
     for text_file, subject_file in _find_documents(folder):
         labels = []
         for number, line in enumerate(read_lines(subject_file), 1):
@@ -85,8 +87,11 @@ def _read_documents(folder: Path, vocabulary: Vocabulary | None) -> Iterator[Exa
             location = f"{subject_file}, line {number}"
             if subject_file.suffix == ".tsv":
                 labels.append(_parse_uri(line.split(TAB)[0], location))
-            else:
-                labels.append(_to_id(line.strip(), vocabulary, location))
+                continue
+            name = line.strip()
+            if vocabulary is not None and name not in ids:
+                raise InputError(f"{location}: {vocabulary.source} has no label named {short_repr(name)}.")
+            labels.append(ids.get(name, name))
         yield Example("".join(read_lines(text_file, keep_ends=True)), tuple(labels))
 
 
@@ -95,12 +100,3 @@ def _parse_uri(subject: str, location: str) -> str:
     if match is None:
         raise InputError(f"{location}: A subject must be a URI in angle brackets, got {short_repr(subject)}.")
     return match[1]
-
-
-def _to_id(name: str, vocabulary: Vocabulary | None, location: str) -> str:
-    if vocabulary is None:
-        return name
-    number = vocabulary.index.find_name(name)
-    if number is None:
-        raise InputError(f"{location}: {vocabulary.source} has no label named {short_repr(name)}.")
-    return vocabulary.ids[number]
