@@ -10,11 +10,10 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from carya.serve.http.errors import MethodNotAllowedError, UnknownPathError
+from carya.serve.http.errors import UnknownPathError
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics, resident_bytes
 from carya.serve.http.middleware import RequestMiddleware
@@ -88,7 +87,7 @@ def create_app(
         default=_raise_unknown_path,
         lifespan=lifespan,
     )
-    return RequestMiddleware(_convert_router_errors(router), ROUTES, settings, state.metrics, logger, state.pool)
+    return RequestMiddleware(router, ROUTES, settings, state.metrics, logger, state.pool)
 
 
 async def watch_models(state: ServerState, logger: JsonLogger) -> None:
@@ -128,22 +127,3 @@ async def reload_models(
 
 async def _raise_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
     raise UnknownPathError
-
-
-def _convert_router_errors(router: Router) -> ASGIApp:
-    """Wrap the router so that it raises HttpError instead of sending plain-text responses."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope["app"] = router  # makes Starlette raise an exception instead of sending a response
-        try:
-            await router(scope, receive, send)
-        except HTTPException as error:
-            if error.status_code != 405:
-                raise UnknownPathError from None
-            allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-            raise MethodNotAllowedError(
-                f"Method {scope['method']} is not allowed. Use {allowed}.", {"Allow": allowed}
-            ) from None
-
-    return app

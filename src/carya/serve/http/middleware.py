@@ -11,6 +11,7 @@ import time
 import traceback
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,9 +20,11 @@ from carya.serve.http.errors import (
     ContentTooLargeError,
     HttpError,
     InternalServerError,
+    MethodNotAllowedError,
     RequestTimeoutError,
     TooManyRequestsError,
     UnauthorizedError,
+    UnknownPathError,
 )
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import UNKNOWN_ROUTE, ServerMetrics
@@ -227,9 +230,12 @@ class RequestMiddleware:
             context.is_counted = True  # set after the check, so that rejected requests do not count
             self._in_progress += 1
             self.metrics.set_gauge("requests_in_progress", self._in_progress)
+            scope["app"] = self._app  # makes Starlette's router raise exceptions instead of sending plain texts
             await self._app(scope, context.receive, context.send)
         except HttpError as error:
             await context.send_error(error)
+        except HTTPException as error:
+            await context.send_error(_convert_router_error(error, scope))
         except ClientDisconnect:
             context.status = context.status or _CLIENT_DISCONNECTED
         except Exception as error:
@@ -288,6 +294,13 @@ class RequestMiddleware:
             client=client[0] if client else None,
             **context.log_fields,
         )
+
+
+def _convert_router_error(error: HTTPException, scope: Scope) -> HttpError:
+    if error.status_code != 405:
+        return UnknownPathError()
+    allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+    return MethodNotAllowedError(f"Method {scope['method']} is not allowed. Use {allowed}.", {"Allow": allowed})
 
 
 def _body_too_large(settings: ServerSettings) -> ContentTooLargeError:
