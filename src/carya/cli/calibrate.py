@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carya.cli.commands import command, option
-from carya.cli.models import load_text_ranker
-from carya.cli.options.common import PATH, json_option, model_argument, top_k_option
+from carya.cli.options.common import PATH, json_option, load_text_ranker, model_argument, top_k_option
 from carya.cli.options.data_options import DataOptions, data_options
 
 if TYPE_CHECKING:

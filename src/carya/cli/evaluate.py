@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carya.cli.commands import argument, command, option
-from carya.cli.models import ranks_texts
-from carya.cli.options.common import PATH, beam_width_option, json_option, model_argument
+from carya.cli.options.common import PATH, beam_width_option, json_option, model_argument, ranks_texts
 from carya.cli.options.data_options import MATRIX_SUFFIXES, DataOptions, data_options
 from carya.errors import InputError
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carya.cli.commands import argument, command, option
-from carya.cli.models import load_text_ranker
-from carya.cli.options.common import json_option, model_argument
+from carya.cli.options.common import json_option, load_text_ranker, model_argument
 from carya.cli.options.rule_type import RuleType
 from carya.core.rules import Integer
 from carya.errors import InputError

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from carya.cli.commands import command, option
-from carya.cli.models import ranks_texts
 from carya.cli.options.common import (
     beam_width_option,
     min_score_option,
     model_argument,
     n_jobs_option,
+    ranks_texts,
     top_k_option,
 )
 from carya.cli.options.data_options import MATRIX_SUFFIXES, DataOptions, data_options

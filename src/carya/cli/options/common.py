@@ -1,15 +1,20 @@
-"""Arguments and options shared by several commands."""
+"""Arguments and options shared by several commands, and the saved model that they open."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from carya.cli.commands import argument, option
 from carya.cli.options.rule_type import NUMBER, RuleType
 from carya.core.rules import Choice, Either, Integer
+from carya.errors import InputError
+
+if TYPE_CHECKING:
+    from carya.text.text_ranker import TextRanker
 
 #: Parameter type for the path of a file or folder.
 PATH = click.Path(path_type=Path)
@@ -58,3 +63,22 @@ def top_k_option(default: int) -> Callable[[Callable[..., None]], Callable[..., 
         heading="Search",
         help="Number of labels per text.",
     )
+
+
+def load_text_ranker(path: Path, command: str) -> TextRanker:
+    """Open a model; raise InputError if it is not a TextRanker."""
+    import carya
+    from carya.text.text_ranker import TextRanker
+
+    model = carya.load(path)
+    if not isinstance(model, TextRanker):
+        raise InputError(
+            f"{command} requires a TextRanker, but {path} contains the model kind {type(model).__name__}. "
+            "Train one on texts with: carya train TEXTS -o MODEL"
+        )
+    return model
+
+
+def ranks_texts(model: Any) -> bool:
+    """Return whether a model accepts texts instead of features."""
+    return hasattr(model, "suggest_all")
