@@ -160,7 +160,7 @@ def test_models_that_are_not_a_single_tree(other_folders: dict[str, Path]) -> No
                 refused = client.get(f"/v1/explore/tree?model={name}")
                 assert (refused.status_code, refused.json()["detail"]) == (
                     400,
-                    "Scores of NearestNeighbors models cannot be explained, because these models have no label tree.",
+                    "NearestNeighbors models have no label tree.",
                 )
             rows = client.post(f"/v1/explore/compare?model={name}&other=votes", {"text": TEXT, "top_k": 3}).json()
             assert all(row["is_known"] == [True, True] for row in rows)

@@ -42,9 +42,16 @@ def make_layer(features: int, clusters: int, cluster_size: int, weights_per_node
 def test_layers_of_text_models_remain_packed() -> None:
     choice = choose_layout(make_layer(2000, 30, 20, 40), beam_width=10, query_features=60)
     assert choice.layout == "packed"
-    assert "memory-mapped" in choice.reason
+    assert choice.reason.startswith("fastest; by-label would take ")
     assert "10 of 30 clusters" in choice.reason
     assert set(choice.costs) == set(LAYOUTS)
+
+
+def test_a_layout_that_is_slightly_faster_is_not_built() -> None:
+    choice = choose_layout(make_layer(5000, 100, 20, 10), beam_width=1, query_features=10)
+    assert choice.layout == "packed"
+    assert 1 < choice.costs["packed"] / choice.costs["by-label"] < 2
+    assert "times as fast, but building it pays off at 2 times" in choice.reason
 
 
 def test_long_queries_with_few_weights_use_the_by_label_layout() -> None:

@@ -137,8 +137,8 @@ class LabelTree:
     def from_paths(cls, paths: Sequence[str], separator: str = "/") -> Self:
         """Build a tree from a taxonomy, given as the path of each label: the clusters that contain it, outermost first.
 
-        Labels may have different depths; shorter paths are extended with additional clusters that contain the remaining
-        labels.
+        Labels may have different depths. Shorter paths are padded: at each deeper level, the labels that end in a
+        cluster share one extra cluster.
 
         >>> LabelTree.from_paths(["animal/cat", "animal/dog", "animal/dog", "plant"])
         LabelTree(1 → 2 → 3 → 4 labels)

@@ -78,6 +78,10 @@ def choose_layout(layer: Layer, *, beam_width: int, query_features: float = TYPI
     )
     if best == "packed" or costs["packed"] < _MIN_SPEEDUP * costs[best]:
         other = min((name for name in LAYOUTS if name != "packed"), key=lambda name: costs[name])
-        ratio = costs[other] / max(costs["packed"], 1e-9)
-        return LayoutChoice("packed", f"memory-mapped; {other} would take {ratio:.1f} times as long ({details})", costs)
+        if best == "packed":
+            reason = f"fastest; {other} would take {costs[other] / max(costs[best], 1e-9):.1f} times as long"
+        else:
+            speedup = costs["packed"] / costs[other]
+            reason = f"{other} would be {speedup:.1f} times as fast, but building it pays off at {_MIN_SPEEDUP:g} times"
+        return LayoutChoice("packed", f"{reason} ({details})", costs)
     return LayoutChoice(best, f"{costs['packed'] / costs[best]:.1f} times as fast as packed ({details})", costs)
