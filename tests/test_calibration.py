@@ -90,7 +90,7 @@ def test_inconsistent_parts_are_rejected(
     saved = storage.load(tmp_path / "model")
     change(saved.arrays)
     storage.save(tmp_path / "model", saved)
-    with pytest.raises(ModelFormatError, match="do not fit together"):
+    with pytest.raises(ModelFormatError, match="are inconsistent"):
         carya.load(tmp_path / "model")
 
 

@@ -8,6 +8,7 @@ import json
 import math
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,8 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from click.testing import CliRunner
 
 import carya
+from carya.cli.app import app
+from carya.errors import MissingExtraError
 
 from command_line import CARYA, run, start
 from topics import corpus
@@ -209,6 +213,14 @@ def test_the_accurate_preset_uses_character_n_grams(jsonl: Path, tmp_path: Path)
     result = run("train", data, "-o", str(tmp_path / "words"), *accurate, "--analyzer", "word")
     assert result.returncode == 0, result.stderr
     assert carya.load(tmp_path / "words").vectorizer_.analyzer == "word"
+
+
+def test_missing_packages_are_reported_before_the_data_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    arguments = ["train", str(tmp_path / "missing.jsonl"), "-o", str(tmp_path / "model"), "--preset", "accurate"]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, MissingExtraError)
+    assert "requires lightgbm" in str(result.exception)
 
 
 def test_inspect(model: Path) -> None:

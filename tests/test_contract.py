@@ -21,6 +21,7 @@ from sklearn.base import clone
 import carya
 from carya.data import SyntheticData
 from carya.errors import InputError, NotFittedError, ParameterError, UnknownParameterError
+from carya.models.base import TrainingData
 
 from matrix_helpers import ranking_of, same_matrix, scale
 from model_kinds import (
@@ -341,6 +342,16 @@ def test_unfitted_models_raise_not_fitted_error(kind: ModelKind, tmp_path: Path)
     assert not (tmp_path / "model").exists()
 
 
+def test_training_on_validated_data_checks_the_parameters(kind: ModelKind) -> None:
+    if kind.form == "texts":
+        return
+    model, data = kind.create(), training_set(kind.form)
+    model.set_params(n_jobs=0)
+    with pytest.raises(ParameterError, match=r"n_jobs must be .*, got 0\."):
+        model.fit_data(TrainingData.of(data.inputs, data.labels))
+    assert not model.__sklearn_is_fitted__()
+
+
 def test_unknown_parameters_are_rejected_with_a_hint(kind: ModelKind) -> None:
     model = kind.create()
     name = type(model).__name__
@@ -369,7 +380,7 @@ def test_random_state_is_an_alias_of_seed(kind: ModelKind) -> None:
     assert cls(random_state=7).seed == 7
     assert cls().set_params(random_state=8).seed == 8
     assert "random_state" not in cls(random_state=7).get_params()
-    with pytest.raises(ParameterError, match="seed and its alias 'random_state' are both given"):
+    with pytest.raises(ParameterError, match="seed and random_state are the same parameter"):
         cls(seed=1, random_state=2)
 
 

@@ -15,11 +15,11 @@ from sklearn.base import clone
 
 import carya
 from carya import _core
+from carya.core import storage
 from carya.data import SyntheticData
-from carya.errors import InputError, NotFittedError, ParameterError
+from carya.errors import InputError, ModelFormatError, NotFittedError, ParameterError
 from carya.models.ensemble.combine import COMBINATIONS, combine_rankings
 from carya.models.presets import PRESETS, preset
-from carya.models.xr_linear.training import run_together
 from carya.ranking import LinearSolver, NeuralRanker
 
 from forging import use_forged
@@ -140,21 +140,20 @@ def test_an_error_during_training_leaves_the_ensemble_unfitted(
         ensemble.predict(world.X)
 
 
-def test_problems_that_are_ready_together_are_solved_together() -> None:
-    def training(rounds: int) -> Any:
-        results = []
-        for step in range(rounds):
-            results += yield [(rounds, step)]
-        return results
+def test_problems_that_are_ready_together_are_solved_together(
+    world: SyntheticData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, levels = LinearSolver.train, []
 
-    calls = []
+    def record(self: LinearSolver, features: Any, problems: list[Any], **options: Any) -> Any:
+        levels.append([problem.level for problem in problems])
+        return train(self, features, problems, **options)
 
-    def solve(problems: list[Any]) -> list[Any]:
-        calls.append(problems)
-        return [f"{rounds}.{step}" for rounds, step in problems]
-
-    assert run_together([training(2), training(0), training(1)], solve) == [["2.0", "2.1"], [], ["1.0"]]
-    assert calls == [[(2, 0), (1, 0)], [(2, 1)]]
+    monkeypatch.setattr(LinearSolver, "train", record)
+    trees = [carya.XRLinear(branching=2, max_leaf_size=4, max_depth=depth, negatives="matcher") for depth in (3, 1, 2)]
+    ensemble = carya.Ensemble(trees).fit(world.X, world.Y)  # a layer with matcher negatives needs the layers above it
+    assert levels == [[1, 1, 1], [2, 2], [3]]
+    assert [len(member.layers_) for member in ensemble.members_] == [3, 1, 2]
 
 
 def test_trees_train_with_three_quarters_of_their_beam_width_by_default(world: SyntheticData) -> None:
@@ -173,7 +172,7 @@ def test_every_combination_gives_the_same_ranking_row_by_row_and_after_loading(
     world: SyntheticData, three: carya.Ensemble, combine: str, tmp_path: Path
 ) -> None:
     ensemble = carya.Ensemble(three.members_, combine=combine)
-    ensemble._set_fitted(three.members_, np.ones(3, np.float32))
+    ensemble.set_fitted(three.members_, np.ones(3, np.float32))
     S = ensemble.predict(world.X[:20], top_k=4)
     for row in range(20):
         labels, scores = ensemble.rank(world.X[[row]], top_k=4)
@@ -336,3 +335,29 @@ def test_text_rankers_accept_ensembles_and_reranked_models(tmp_path: Path) -> No
 def test_unknown_presets_are_rejected_with_a_hint() -> None:
     with pytest.raises(ParameterError, match=r"Unknown preset 'parable'\. Did you mean 'parabel'\?"):
         preset("parable")
+
+
+def test_the_seeds_of_all_trees_are_checked(world: SyntheticData) -> None:
+    ensemble = carya.Ensemble(carya.XRLinear(seed=2**63 - 1), n_trees=2)
+    with pytest.raises(ParameterError, match="seed must be an integer between 0 and 9223372036854775807, got 9223"):
+        ensemble.fit(world.X, world.Y)
+
+
+def test_saved_ensembles_have_exactly_their_own_parameters(three: carya.Ensemble, tmp_path: Path) -> None:
+    three.save(tmp_path / "model")
+    for changes in ({"weights": None}, {"n_trees": 3}):
+        saved = storage.load(tmp_path / "model")
+        saved.parameters.update(changes)
+        if changes == {"weights": None}:
+            del saved.parameters["weights"]
+        storage.save(tmp_path / "forged", saved)
+        with pytest.raises(ModelFormatError, match="The ensemble has the parameters combine, "):
+            carya.load(tmp_path / "forged")
+
+
+def test_ensembles_can_be_members_of_text_rankers(tmp_path: Path) -> None:
+    texts, labels = corpus()
+    model = carya.Ensemble([carya.XRLinear(), carya.NearestNeighbors(n_neighbors=5)])
+    ranker = carya.TextRanker(carya.Tfidf(), model).fit(texts, labels)
+    ranker.save(tmp_path / "model")
+    assert carya.load(tmp_path / "model").suggest_all(texts[:5]) == ranker.suggest_all(texts[:5])

@@ -97,7 +97,7 @@ def test_graph_embedding_equals_laplacian_eigenmaps() -> None:
         InputError, match=r"label_graph must be a square matrix with one row per label, got shape \(5, 12\)"
     ):
         indexing.graph(validation.check_labels(edges[:5], "label_graph"))
-    with pytest.raises(ParameterError, match="requires at least 3 labels, got 2"):
+    with pytest.raises(ParameterError, match="require at least 3 labels, got 2"):
         indexing.graph(validation.check_labels(edges[:2, :2] * 0, "label_graph"))
 
 
@@ -263,3 +263,8 @@ def test_clusters_of_generated_data_agree_with_its_topics(world: SyntheticData) 
     purity = np.mean([np.bincount(world.topics[cluster == c]).max() / (cluster == c).sum() for c in np.unique(cluster)])
     largest_topic = np.bincount(world.topics).max() / world.topics.size
     assert purity > 2 * largest_topic
+
+
+def test_a_depth_of_zero_is_rejected() -> None:
+    with pytest.raises(ParameterError, match="max_depth must be an integer >= 1 or None, got 0"):
+        indexing.random_tree(10, max_depth=0)

@@ -15,7 +15,7 @@ import pytest
 
 import carya
 from carya import _core
-from carya.core import parameters, validation
+from carya.core import progress, validation
 from carya.core.progress import Progress, Report
 from carya.data import make_world
 from carya.matching.targets import level_targets
@@ -72,7 +72,7 @@ def test_an_exception_in_the_progress_callback_stops_training(monkeypatch: pytes
 
     X, Y = make_world(5_000, 500, seed=0)
     model = carya.XRLinear(tol=0.0, max_iter=100_000)
-    monkeypatch.setattr(parameters, "Progress", FailingProgress)
+    monkeypatch.setattr(progress, "Progress", FailingProgress)
     with pytest.raises(RuntimeError, match="failed in stage train layer"):
         model.fit(X, Y)
 

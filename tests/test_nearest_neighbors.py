@@ -272,7 +272,7 @@ def test_label_features_are_used_as_label_vectors(world: SyntheticData) -> None:
         carya.NearestNeighbors(representation="lf").fit(world.X, world.Y)
     with pytest.raises(InputError, match=r"label_features must have one row per label \(150\), got 149 rows"):
         carya.NearestNeighbors(representation="lf").fit(world.X, world.Y, label_features=label_features[1:])
-    with pytest.raises(InputError, match="representation='pifa' does not use them"):
+    with pytest.raises(InputError, match="label_features is not used by representation='pifa'"):
         carya.NearestNeighbors().fit(world.X, world.Y, label_features=label_features)
 
 
@@ -405,7 +405,7 @@ def test_weights_can_be_saved_with_a_different_dtype(world: SyntheticData, tmp_p
         assert opened.weight_dtype == weight_dtype
         assert abs(opened.score(world.X, world.Y) - model.score(world.X, world.Y)) < 0.02
     assert sizes["int8"] < sizes["float32"]
-    with pytest.raises(ParameterError, match="weight_dtype must be one of"):
+    with pytest.raises(ParameterError, match="weight_dtype must be 'float32', 'float16' or 'int8', got 'int4'"):
         model.save(tmp_path / "other", weight_dtype="int4")
 
 
@@ -425,3 +425,26 @@ BoostedRanker(n_estimators=2, max_features=1).fit(pairs, (pairs.column("a") < 0.
 def test_lightgbm_works_after_usearch() -> None:
     """In a new process, LightGBM works even if usearch is loaded first."""
     subprocess.run([sys.executable, "-c", _BOTH_LIBRARIES], check=True, timeout=120)
+
+
+@GRAPHS
+def test_opening_a_graph_without_usearch_names_the_package(
+    points: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = carya.NearestNeighbors(search="graph", n_neighbors=5, ranker=None)
+    model.fit(points, np.eye(len(points), dtype=np.float32)).save(tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "usearch.index", None)
+    message = r"model: The model requires usearch\. Install it with: pip install 'carya\[ann\]'$"
+    with pytest.raises(MissingExtraError, match=message):
+        carya.load(tmp_path / "model")
+    with pytest.raises(MissingExtraError, match="search='graph' requires usearch"):
+        model.check_dependencies()
+
+
+def test_changed_parameters_do_not_change_what_a_fitted_model_can_score(world: SyntheticData) -> None:
+    model = carya.NearestNeighbors(over="rows", n_neighbors=10).fit(world.X, world.Y)
+    model.set_params(over="labels")
+    assert not model.scores_any_label
+    with pytest.raises(InputError, match="predict_selected requires over='labels'"):
+        model.predict_selected(world.X[:2], np.ones((2, model.n_labels_)))
+    assert carya.NearestNeighbors().scores_any_label

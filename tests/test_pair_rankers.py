@@ -261,3 +261,9 @@ def test_votes_are_summed_per_label(rows: list[list[int]], voters: list[tuple[in
     for query in {key // 6 for key in expected}:
         cubes = {key: sum(weight**3 for weight in expected[key]) for key in expected if key // 6 == query}
         assert min(cubes, key=lambda key: (-cubes[key], key)) in best
+
+
+def test_unfitted_rankers_cannot_be_saved(create: Any) -> None:
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        create().to_saved()
+    assert not create().__sklearn_is_fitted__()

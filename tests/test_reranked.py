@@ -244,7 +244,7 @@ def test_invalid_input_is_rejected(world: SyntheticData, reranked: carya.Reranke
         reranked.rank(world.X[:2])
     with pytest.raises(InputError, match=r"groups must have shape \(1500,\), one entry per row of X, got \(3,\)"):
         carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, groups=[1, 2, 3])
-    with pytest.raises(InputError, match="too few to hold out"):
+    with pytest.raises(InputError, match="groups has a single distinct value"):
         carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, groups=np.zeros(1500))
     with pytest.raises(InputError, match=r"label_features must have one row per label \(150\), got 3 rows"):
         carya.Reranked(TREE, NeuralRanker()).fit(world.X, world.Y, label_features=world.X[:3])

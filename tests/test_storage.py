@@ -327,8 +327,25 @@ def test_inconsistent_parts_are_rejected(
     saved = storage.load(saved_model)
     change(saved)
     storage.save(tmp_path / "model", saved)
-    with pytest.raises(ModelFormatError, match="The parts of the model do not fit together"):
+    with pytest.raises(ModelFormatError, match="The parts of the model are inconsistent"):
         carya.load(tmp_path / "model")
+
+
+def test_file_names_with_a_null_byte_are_rejected(folder: Path, tmp_path: Path) -> None:
+    saved = storage.load(folder)
+    storage.save(tmp_path / "model", saved, extra=lambda path: (path / "a").touch())
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
+    del manifest["checksum"]
+    manifest["files"][0]["name"] = "a\0"
+    (tmp_path / "model" / "manifest.json").write_bytes(storage._seal(manifest))
+    with pytest.raises(ModelFormatError, match="invalid file list"):
+        storage.load(tmp_path / "model")
+
+
+def test_the_error_for_a_path_that_cannot_be_written_names_it(model: carya.XRLinear, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SaveError, match=r"^The model cannot be written to .*file/model: Not a directory\.$"):
+        model.save(tmp_path / "file" / "model")
 
 
 def test_the_error_for_an_unknown_kind_names_it(folder: Path) -> None:

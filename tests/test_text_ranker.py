@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +21,9 @@ import carya
 from carya.core.label_index import LabelIndex
 from carya.core.matrices import Csr
 from carya.core.strings import StringArray
-from carya.errors import InputError, ModelFormatError, NotFittedError, UnknownParameterError
+from carya.errors import InputError, MissingExtraError, ModelFormatError, NotFittedError, UnknownParameterError
 from carya.ranking import NeuralRanker
+from carya.text.label_restriction import LabelRestriction, rank_restricted
 from carya.text.labels import LabelRows, label_matrix
 
 from forging import use_forged
@@ -351,3 +353,56 @@ def test_rerankers_work_without_any_frequent_word() -> None:
     ranker = carya.TextRanker(model=carya.Reranked(ranker=NeuralRanker())).fit(texts, labels)
     assert ranker.vectorizer_.widths_[0] == 0
     assert ranker.suggest("abc777", top_k=1)[0].label == "odd"
+
+
+@pytest.mark.parametrize("cls", [carya.TextRanker])
+def test_labels_belong_to_the_model_that_ranked_them(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread can finish `fit` between ranking and the lookup of label names."""
+    before = cls(carya.Tfidf(min_df=1)).fit(["a cat"], [["x"]])
+    after = cls(carya.Tfidf(min_df=1)).fit(["a cat"], [["p"]])
+    rank_rows = carya.XRLinear.rank_rows
+
+    def rank_and_replace(self: Any, *args: Any, **options: Any) -> Any:
+        rankings = rank_rows(self, *args, **options)
+        before._state = after._state
+        return rankings
+
+    monkeypatch.setattr(carya.XRLinear, "rank_rows", rank_and_replace)
+    assert [suggestion.label for suggestion in before.suggest_all(["a cat"])[0]] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"top_k": -1}, "top_k must be an integer >= 1"),
+        ({"top_k": 0}, "top_k must be an integer >= 1"),
+        ({"top_k": "x"}, "top_k must be an integer >= 1"),
+        ({"beam_width": 0}, "beam_width must be an integer >= 1"),
+        ({"min_score": "a"}, "min_score must be a number or None"),
+        ({"min_score": math.nan}, "min_score must be a number or None"),
+        ({"texts": "abc"}, "texts must be a list of strings, got a single str"),
+    ],
+)
+def test_arguments_are_checked_with_and_without_a_restriction(
+    ranker: carya.TextRanker, arguments: dict[str, Any], message: str
+) -> None:
+    arguments = {"texts": ["the telescope shows a planet"]} | arguments
+    allowed = np.array([0, 2], np.int32)
+    nothing = np.zeros(0, np.int32)
+    calls: list[Callable[[], Any]] = [
+        lambda: ranker.rank_texts(**arguments),
+        lambda: rank_restricted(ranker, restriction=LabelRestriction(allowed, nothing), **arguments),
+        lambda: rank_restricted(ranker, restriction=LabelRestriction(None, allowed), **arguments),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_dependencies_are_checked_before_texts_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    texts = iter(["a cat", "a dog"])
+    for model in (carya.Reranked(), carya.Ensemble([carya.Reranked()])):
+        with pytest.raises(MissingExtraError, match="requires lightgbm"):
+            carya.TextRanker(model=model).fit(texts, [["pet"], ["barks"]])
+    assert len(list(texts)) == 2

@@ -41,7 +41,7 @@ class UnknownParameterError(ParameterError, TypeError):
 
 
 class InputError(CaryaError, ValueError):
-    """Raised when an input has an invalid shape, value or type."""
+    """Raised when an input has an invalid shape, value or type, or cannot be used in this environment."""
 
 
 class MissingExtraError(InputError, ImportError):

@@ -6,9 +6,10 @@ import os
 from typing import Any
 
 from carya.core import storage
-from carya.errors import ModelFormatError
+from carya.errors import MissingExtraError, ModelFormatError
 from carya.models.registry import MODEL_CLASSES, open_model
 from carya.models.xr_linear.serialize import LAZY_ARRAYS
+from carya.upgrade import upgrade
 
 #: All model kinds, including text models.
 _ALL_CLASSES = MODEL_CLASSES | {
@@ -34,6 +35,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     ------
     ModelFormatError
         If the folder does not contain a complete, unmodified model of a known kind.
+    MissingExtraError
+        If the model requires an optional package that is not installed.
 
     Examples
     --------
@@ -47,6 +50,6 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     saved = storage.load(path, lazy=LAZY_ARRAYS)
     try:
-        return open_model(saved, _ALL_CLASSES)
-    except ModelFormatError as error:
-        raise ModelFormatError(f"{path}: {error}") from None
+        return open_model(upgrade(saved), _ALL_CLASSES)
+    except (ModelFormatError, MissingExtraError) as error:
+        raise type(error)(f"{path}: {error}") from None

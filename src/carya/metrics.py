@@ -241,6 +241,12 @@ def report(
     return {f"{name}@{cutoff}": ranking.metric(name)(cutoff) for name in names for cutoff in ks}
 
 
+def mean_precision(Y_true: Any, S: Any) -> float:
+    """Compute the mean of P@1, P@3 and P@5, the objective of all choices that models make on held-out rows."""
+    values = report(Y_true, S, k=(1, 3, 5))
+    return (values["P@1"] + values["P@3"] + values["P@5"]) / 3
+
+
 def scorer(name: str, *, propensity: ArrayLike | None = None) -> Callable[[Any, Any, Any], float]:
     """Return a scorer for scikit-learn: ``GridSearchCV(model, grid, scoring=carya.metrics.scorer("P@1"))``.
 

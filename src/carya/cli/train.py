@@ -132,6 +132,7 @@ def train(
     else:
         estimator = _build_text_ranker(context, preset, trees)
     estimator.check_parameters()  # before the data is read
+    estimator.check_dependencies()
     check_output_path(out)
     gc.disable()  # reading creates millions of strings, all of which are needed until the end
     started = time.perf_counter()

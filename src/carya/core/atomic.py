@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from carya import _core
 
@@ -50,7 +50,7 @@ def replace_folder(new: Path, path: Path) -> None:
             os.close(folder)
 
 
-def flush_to_disk(file: Any | BinaryIO) -> None:
+def flush_to_disk(file: IO[Any]) -> None:
     """Flush all buffered data of a file to disk."""
     file.flush()
     os.fsync(file.fileno())

@@ -25,7 +25,7 @@ def require(package: str, *, extra: str, purpose: str, alternative: str | None =
     Raises
     ------
     MissingExtraError
-        If the package is not installed.
+        If the package is not installed or cannot be imported.
 
     Examples
     --------
@@ -37,7 +37,11 @@ def require(package: str, *, extra: str, purpose: str, alternative: str | None =
     """
     try:
         return importlib.import_module(package)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         name = (error.name or package).partition(".")[0]
         advice = f"Install it with: pip install 'carya[{extra}]'" + (f", or use {alternative}" if alternative else "")
         raise MissingExtraError(f"{purpose} requires {name}. {advice}") from None
+    except ImportError as error:  # installed, but broken: for example, a shared library is missing
+        name = package.partition(".")[0]
+        advice = f" Repair its installation, or use {alternative}." if alternative else " Repair its installation."
+        raise MissingExtraError(f"{purpose} requires {name}, which cannot be imported: {error}.{advice}") from error

@@ -83,8 +83,8 @@ class _SortedStrings:
     """Sort order of a sequence of strings, with an optional sort key."""
 
     def __init__(self, strings: Sequence[str], key: Callable[[str], str] | None = None) -> None:
-        keys = strings if key is None else [key(text) for text in strings]
-        self._order = np.array(sorted(range(len(keys)), key=list(keys).__getitem__), np.int32)
+        keys = list(strings) if key is None else [key(text) for text in strings]
+        self._order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int32)
         self._strings = strings
         self._key = key
 

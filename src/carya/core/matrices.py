@@ -104,7 +104,7 @@ class Csr:
 
     def merge_columns(self, to: NDArray[np.int32], cols: int) -> Csr:
         """Sum groups of columns: column c is added to column ``to[c]`` of the result, which has `cols` columns."""
-        return Csr.of_triple(_core.merge_columns(self.native, to, cols), cols, "the sum of columns")
+        return Csr.of_triple(_core.merge_columns(self.native, to, cols), cols, "The sum of columns")
 
 
 @dataclass(frozen=True, eq=False)

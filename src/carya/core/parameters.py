@@ -1,20 +1,24 @@
-"""Estimator parameters: flat and validated; the error for a misspelled name suggests the closest match.
+"""Base classes of estimators: flat, validated parameters, and the fitted state.
 
 An estimator is a dataclass whose fields are created by :func:`parameter`. As scikit-learn requires, values are stored
 unchanged and validated when the estimator is fitted (:meth:`Parameterized.check_parameters`). The command-line flags
-and the parameter page are generated from the same fields.
+and the parameter page are generated from the same fields. The error for a misspelled name suggests the closest match.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from carya.core.progress import Progress, ProgressBars
+from carya.core import rules
 from carya.core.rules import Rule
-from carya.errors import ParameterError, UnknownParameterError
+from carya.errors import NotFittedError, ParameterError, UnknownParameterError
+
+State = TypeVar("State")
+Settings = TypeVar("Settings")
 
 
 def parameter(default: Any, rule: Rule, doc: str, *, group: str = "other") -> Any:
@@ -66,8 +70,23 @@ def from_json(value: Any) -> Any:
     return tuple(from_json(item) for item in value) if isinstance(value, list) else value
 
 
+def read_settings(cls: type[Settings], estimator: Any, **others: Any) -> Settings:
+    """Create a settings dataclass from the parameters of an estimator with the same names.
+
+    NumPy scalars become Python scalars. `others` are the fields that are not parameters of the estimator.
+    """
+    names = [field.name for field in dataclasses.fields(cls) if field.name not in others]  # type: ignore[arg-type]
+    return cls(**{name: rules.to_python_scalar(getattr(estimator, name)) for name in names}, **others)
+
+
 class ParameterizedType(type):
     """Metaclass that resolves parameter aliases and rejects unknown parameters before `__init__` runs."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature of `__init__`, for `help` and for tooltips."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Create an estimator."""
@@ -83,10 +102,8 @@ class Parameterized(metaclass=ParameterizedType):
 
     #: Accepted aliases of parameter names.
     aliases: ClassVar[Mapping[str, str]] = {"random_state": "seed"}
-    #: Names of the parameters in other libraries; used only in error messages.
+    #: Names of the parameters in other libraries and earlier versions; used only in error messages.
     foreign_names: ClassVar[Mapping[str, str]] = {}
-    #: Former names of parameters in models saved by earlier versions.
-    former_names: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def parameters(cls) -> tuple[dataclasses.Field[Any], ...]:
@@ -99,28 +116,31 @@ class Parameterized(metaclass=ParameterizedType):
         return [field.name for field in cls.parameters()]
 
     @classmethod
-    def resolve_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace aliases with parameter names; raise UnknownParameterError for unknown names."""
+    def resolve_names(cls, parameters: Mapping[str, Any], *, nested: bool = False) -> dict[str, Any]:
+        """Replace aliases with parameter names; raise UnknownParameterError for unknown names.
+
+        If `nested`, names can have the form ``part__name``, of which only the part is resolved.
+        """
         known = cls.parameter_names()
         resolved: dict[str, Any] = {}
-        for name, value in given.items():
-            head, separator, rest = name.partition("__")
-            if head not in known:
-                target = cls.aliases.get(head)
-                if target not in known:
-                    foreign = cls.foreign_names.get(head)
-                    advice = f" Use {foreign}." if foreign else did_you_mean(head, known)
-                    raise UnknownParameterError(f"{cls.__name__} has no parameter {head!r}.{advice}")
-                head = target
-            if head + separator + rest in resolved:
-                raise ParameterError(f"{head} and its alias {name!r} are both given. Pass only one of them.")
-            resolved[head + separator + rest] = value
+        names: dict[str, str] = {}
+        for name, value in parameters.items():
+            own, separator, inner = name.partition("__") if nested else (name, "", "")
+            target = own if own in known else cls.aliases.get(own)
+            if target not in known:
+                foreign = cls.foreign_names.get(own)
+                advice = f" Use {foreign}." if foreign else did_you_mean(own, known)
+                raise UnknownParameterError(f"{cls.__name__} has no parameter {name!r}.{advice}")
+            key = f"{target}{separator}{inner}"
+            if key in resolved:
+                raise ParameterError(f"{names[key]} and {name} are the same parameter. Pass only one of them.")
+            resolved[key], names[key] = value, name
         return resolved
 
     @classmethod
     def from_saved_parameters(cls, saved: Mapping[str, Any]) -> Self:
         """Create an estimator from the parameters of a saved model and validate them."""
-        estimator: Self = cls(**{cls.former_names.get(name, name): from_json(value) for name, value in saved.items()})
+        estimator: Self = cls(**{name: from_json(value) for name, value in saved.items()})
         estimator.check_parameters()
         return estimator
 
@@ -138,7 +158,7 @@ class Parameterized(metaclass=ParameterizedType):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, as in scikit-learn."""
-        for name, value in self.resolve_names(params).items():
+        for name, value in self.resolve_names(params, nested=True).items():
             own, _, inner = name.partition("__")
             if not inner:
                 setattr(self, own, value)
@@ -171,14 +191,29 @@ class Parameterized(metaclass=ParameterizedType):
     def check_parameters(self) -> None:
         """Raise ParameterError for the first invalid parameter."""
         for field in self.parameters():
-            rule: Rule = field.metadata["rule"]
-            value = getattr(self, field.name)
-            if not rule.allows(value):
-                raise ParameterError(f"{field.name} must be {rule.text}, got {value!r}.")
+            rules.check(field.name, getattr(self, field.name), field.metadata["rule"])
 
-    def progress(self: Any) -> Progress:
-        """Return progress bars if the estimator is verbose, otherwise a silent progress object."""
-        return ProgressBars() if self.verbose else Progress()
+    def check_dependencies(self) -> None:
+        """Raise MissingExtraError if `fit` requires an optional package that is not installed."""
+
+
+class Fitted(Generic[State]):
+    """Base class of estimators with a fitted state.
+
+    The state is assigned to `_state` in a single step, because other threads may be using the estimator.
+    """
+
+    _state: State
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    def _check_fitted(self) -> State:
+        """Return the fitted state; raise NotFittedError if there is none."""
+        try:
+            return self._state
+        except AttributeError:
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.") from None
 
 
 def _is_default(value: object, default: object) -> bool:

@@ -88,6 +88,11 @@ class ProgressBars(Progress):
         self._bars.update(task, completed=1, total=1)
 
 
+def progress_bars(verbose: bool) -> Progress:
+    """Return progress bars if `verbose`, otherwise a silent progress object."""
+    return ProgressBars() if verbose else Progress()
+
+
 def _abbreviate(number: float) -> str:
     """Format a number compactly, with a metric suffix.
 

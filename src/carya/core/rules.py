@@ -13,7 +13,7 @@ from typing import Any
 
 from carya.errors import ParameterError
 
-#: The largest integer that the kernels support.
+#: The largest integer that the kernels accept.
 MAX_INT = 2**31 - 1
 
 
@@ -25,6 +25,21 @@ class Rule:
     def allows(self, value: object) -> bool:
         """Return whether the value is valid."""
         raise NotImplementedError
+
+    def describe(self, value: object) -> str:
+        """Return the rule in words, for a value that violates it."""
+        return self.text
+
+
+def check(name: str, value: object, rule: Rule) -> None:
+    """Raise ParameterError if a value violates a rule.
+
+    >>> check("beam_width", 0, Integer(1))
+    Traceback (most recent call last):
+    carya.errors.ParameterError: beam_width must be an integer >= 1, got 0.
+    """
+    if not rule.allows(value):
+        raise ParameterError(f"{name} must be {rule.describe(value)}, got {value!r}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +65,12 @@ class Integer(Rule):
         return (
             isinstance(value, numbers.Integral) and not isinstance(value, bool) and self.low <= int(value) <= self.high
         )
+
+    def describe(self, value: object) -> str:
+        """Return the rule in words, with the upper limit if the value exceeds it."""
+        if isinstance(value, numbers.Integral) and int(value) > self.high:
+            return f"an integer between {self.low} and {self.high}"
+        return self.text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +130,10 @@ class Either(Rule):
     def allows(self, value: object) -> bool:
         """Return whether any of the rules allows the value."""
         return any(rule.allows(value) for rule in self.rules)
+
+    def describe(self, value: object) -> str:
+        """Return the rules in words."""
+        return " or ".join(rule.describe(value) for rule in self.rules)
 
 
 class Instance(Rule):

@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core.atomic import flush_to_disk, replace_folder, temporary_sibling
-from carya.errors import CaryaError, ModelFormatError, SaveError
+from carya.errors import CaryaError, MissingExtraError, ModelFormatError, SaveError
 
 FORMAT = 2
 _ALIGNMENT = 64
@@ -50,9 +50,10 @@ class SavedModel:
     shape : dict
         Sizes and names that cannot be derived from the arrays.
     arrays : dict of str to ndarray
-        The arrays by name, read-only and memory-mapped.
+        The arrays by name.
     folder : _core.ModelFolder, optional
-        The open folder that contains the arrays; None if they are in memory.
+        The open folder that contains the arrays, which are then read-only and memory-mapped; None if they are in
+        memory.
     path : Path, optional
         The path of the folder, for models that store additional files next to their arrays.
     """
@@ -72,15 +73,6 @@ class SavedModel:
         """Return a nested model, whose arrays are named ``name/…``."""
         return SavedModel(kind, dict(parameters), dict(shape), self.arrays_of(name), self.folder)
 
-    def with_former_parts(self, former: Mapping[str, str]) -> SavedModel:
-        """Return the same contents with the part names of earlier versions replaced by the current names."""
-
-        def renamed(name: str) -> str:
-            part, separator, rest = name.partition("/")
-            return former.get(part, part) + separator + rest
-
-        return replace(self, arrays={renamed(name): array for name, array in self.arrays.items()})
-
 
 def prefixed(part: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the arrays with their names prefixed with ``part/``; the inverse of :meth:`SavedModel.arrays_of`."""
@@ -88,16 +80,19 @@ def prefixed(part: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
 
 
 @contextmanager
-def fitting_parts() -> Iterator[None]:
+def consistent_parts() -> Iterator[None]:
     """Convert errors caused by inconsistent parts of a saved model to ModelFormatError."""
+    problem = "The parts of the model are inconsistent"
     try:
         yield
-    except ModelFormatError:
+    except (ModelFormatError, MissingExtraError):
         raise
     except KeyError as error:
-        raise ModelFormatError(f"The parts of the model do not fit together: {error} is missing.") from None
-    except (CaryaError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise ModelFormatError(f"The parts of the model do not fit together: {error}") from None
+        raise ModelFormatError(f"{problem}: {error} is missing.") from None
+    except (CaryaError, ValueError, OverflowError) as error:
+        raise ModelFormatError(f"{problem}: {error}") from None
+    except (TypeError, AttributeError, IndexError) as error:
+        raise ModelFormatError(f"{problem}: a value has the wrong type or size ({error}).") from None
 
 
 def save(path: str | os.PathLike[str], saved: SavedModel, *, extra: Callable[[Path], None] | None = None) -> None:
@@ -113,7 +108,7 @@ def save(path: str | os.PathLike[str], saved: SavedModel, *, extra: Callable[[Pa
         folder = temporary_sibling(target)
         folder.mkdir(parents=True)
     except OSError as error:
-        raise SaveError(f"{target}: {error.strerror or error}") from error
+        raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
     try:
         entries, checksums = _write_arrays(folder / _ARRAYS, saved.arrays)
         files: dict[str, Any] = {}
@@ -135,7 +130,7 @@ def save(path: str | os.PathLike[str], saved: SavedModel, *, extra: Callable[[Pa
             flush_to_disk(file)
         replace_folder(folder, target)
     except OSError as error:
-        raise SaveError(f"{target}: {error.strerror or error}") from error
+        raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -208,9 +203,11 @@ def _verify_files(folder: Path, described: Any) -> None:
                 raise ModelFormatError(f"{folder}: {entry['name']!r} is outside the model folder.")
             if file.stat().st_size != entry["bytes"] or _checksum(_map_file(file)) != entry["checksum"]:
                 raise ModelFormatError(f"{file} is damaged: its size or checksum does not match the manifest.")
+    except ModelFormatError:
+        raise
     except OSError as error:
         raise ModelFormatError(f"{folder}: {error.filename}: {error.strerror or error}") from None
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, ValueError) as error:  # ValueError: a null byte in a name
         raise ModelFormatError(f"{folder}: {_MANIFEST} contains an invalid file list: {error}") from None
 
 

@@ -29,7 +29,8 @@ QueryArrays = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]
 #: Above this value, the squared norm of a row may overflow float32.
 _MAX_FEATURE = 1e15
 _NO_INDICES = np.zeros(0, np.int32)
-_NO_VALUES = np.zeros(0, np.float32)
+#: The dense features of a query without dense features.
+NO_VALUES = np.zeros(0, np.float32)
 
 
 def check_features(X: FeaturesLike, name: str = "X") -> Features:
@@ -49,8 +50,8 @@ def check_features(X: FeaturesLike, name: str = "X") -> Features:
     if isinstance(X, tuple):
         if len(X) != 2 or not sp.issparse(X[0]) or sp.issparse(X[1]):
             raise InputError(f"{name} is a tuple, but not a pair of a sparse matrix and a dense array, in this order.")
-        sparse = _check_sparse(X[0], f"the sparse block of {name}")
-        return Features.of(sparse, _check_dense(X[1], f"the dense block of {name}"), name)
+        sparse = _check_sparse(X[0], f"The sparse block of {name}")
+        return Features.of(sparse, _check_dense(X[1], f"The dense block of {name}"), name)
     if sp.issparse(X):
         return Features.of(_check_sparse(X, name), name=name)
     dense = _check_dense(X, name)
@@ -69,19 +70,19 @@ def check_features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X
             if width != expected:
                 raise InputError(f"{name} has {width} {block} columns, but the model was trained on {expected}.")
         return pair
-    given: Any = X if sp.issparse(X) else _check_dense(X, name)
-    if given.ndim != 2:
-        raise InputError(f"{name} must have 2 dimensions, got {given.ndim}.")
-    if given.shape[1] != sum(widths):
-        raise InputError(f"{name} has {given.shape[1]} columns, but the model was trained on {sum(widths)}.")
+    matrix: Any = X if sp.issparse(X) else _check_dense(X, name)
+    if matrix.ndim != 2:
+        raise InputError(f"{name} must have 2 dimensions, got {matrix.ndim}.")
+    if matrix.shape[1] != sum(widths):
+        raise InputError(f"{name} has {matrix.shape[1]} columns, but the model was trained on {sum(widths)}.")
     if 0 not in widths:
         raise InputError(
             f"{name} must be a (sparse, dense) pair with {widths[0]} and {widths[1]} columns, as in training."
         )
     if widths[0] == 0:
-        dense = _check_sparse(given, name).to_scipy().toarray() if sp.issparse(given) else given
-        return Features.of(Csr.empty(given.shape[0]), dense, name)
-    return Features.of(_check_sparse(given if sp.issparse(given) else sp.csr_array(given), name), name=name)
+        dense = _check_sparse(matrix, name).to_scipy().toarray() if sp.issparse(matrix) else matrix
+        return Features.of(Csr.empty(matrix.shape[0]), dense, name)
+    return Features.of(_check_sparse(matrix if sp.issparse(matrix) else sp.csr_array(matrix), name), name=name)
 
 
 def check_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays:
@@ -102,7 +103,7 @@ def fast_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays | None:
     This takes 1 microsecond instead of the 20 of full validation. The search itself checks column indices and values.
     """
     sparse, dense = x if type(x) is tuple and len(x) == 2 else (x, None) if widths[0] else (None, x)
-    indices, values, vector = _NO_INDICES, _NO_VALUES, _NO_VALUES
+    indices, values, vector = _NO_INDICES, NO_VALUES, NO_VALUES
     if sparse is not None:
         if type(sparse) not in (sp.csr_array, sp.csr_matrix) or sparse.shape != (1, widths[0]):
             return None
@@ -112,7 +113,7 @@ def fast_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays | None:
     if dense is not None:
         if type(dense) is not np.ndarray or dense.dtype != np.float32 or not dense.flags.c_contiguous:
             return None
-        vector = dense.reshape(-1) if dense.ndim == 1 or dense.shape[0] == 1 else _NO_VALUES
+        vector = dense.reshape(-1) if dense.ndim == 1 or dense.shape[0] == 1 else NO_VALUES
     return (indices, values, vector) if vector.size == widths[1] else None
 
 

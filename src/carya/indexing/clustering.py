@@ -7,8 +7,7 @@ import numpy as np
 from carya import _core
 from carya.core.matrices import Features
 from carya.core.progress import Report
-from carya.core.rules import Integer
-from carya.errors import ParameterError
+from carya.core.rules import Choice, Either, Integer, check
 from carya.trees.label_tree import LabelTree
 
 #: An upper bound that no tree reaches; unbalanced trees stop growing at `max_leaf_size`.
@@ -28,13 +27,9 @@ def plan(n_labels: int, branching: int, max_leaf_size: int, max_depth: int | Non
     >>> plan(80, 32, 100, None)
     []
     """
-    for value, name, rule in (
-        (branching, "branching", Integer(2)),
-        (max_leaf_size, "max_leaf_size", Integer(1)),
-        (max_depth or 1, "max_depth", Integer(1)),
-    ):
-        if not rule.allows(value):
-            raise ParameterError(f"{name} must be {rule.text}, got {value!r}.")
+    check("branching", branching, Integer(2))
+    check("max_leaf_size", max_leaf_size, Integer(1))
+    check("max_depth", max_depth, Either(Integer(1), Choice(None)))
     n_leaves = -(-n_labels // max_leaf_size)
     levels = 0
     while branching**levels < n_leaves:

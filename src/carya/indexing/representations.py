@@ -23,7 +23,7 @@ def pii(labels: Csr) -> Features:
     labels : Csr of shape (rows, labels)
     """
     positives = labels.transpose()
-    return normalize(Features.of(positives, name="the label representation"))
+    return normalize(Features.of(positives, name="The label representation"))
 
 
 def pifa(
@@ -47,7 +47,7 @@ def pifa(
         )
     positives = labels.transpose()
     sparse, dense = _core.aggregate_positives(features.native, positives.native, keep or 0, max(threads, 1), report)
-    return Features.of(Csr.of_triple(sparse, features.sparse.cols), dense, "the label representation")
+    return Features.of(Csr.of_triple(sparse, features.sparse.cols), dense, "The label representation")
 
 
 def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) -> Features:
@@ -73,7 +73,8 @@ def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) ->
         or weight.max() > 1
     ):
         raise ParameterError(
-            f"alpha must be a number between 0 and 1, or a list of {aggregated.rows} such numbers, one per label."
+            f"alpha must be a number between 0 and 1, or a list of {aggregated.rows} such numbers, one per label, got "
+            f"{alpha!r}."
         )
     if aggregated.widths != own.widths or aggregated.rows != own.rows:
         raise InputError(
@@ -85,7 +86,7 @@ def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) ->
     weights = np.broadcast_to(weight, (aggregated.rows,))
     sparse = _scale_rows(own.sparse, 1 - weights) + _scale_rows(aggregated.sparse, weights)
     dense = (1 - weights)[:, None] * own.dense + weights[:, None] * aggregated.dense
-    return Features.of(Csr.of_scipy(sp.csr_array(sparse)), dense.astype(np.float32), "the label representation")
+    return Features.of(Csr.of_scipy(sp.csr_array(sparse)), dense.astype(np.float32), "The label representation")
 
 
 def concatenate(first: Features, second: Features) -> Features:
@@ -94,7 +95,7 @@ def concatenate(first: Features, second: Features) -> Features:
         raise InputError(f"label_features must have one row per label ({first.rows}), got {second.rows} rows.")
     sparse = sp.hstack([first.sparse.to_scipy(), second.sparse.to_scipy()], format="csr")
     dense = np.ascontiguousarray(np.hstack([first.dense, second.dense]))
-    return Features.of(Csr.of_scipy(sp.csr_array(sparse)), dense, "the label representation")
+    return Features.of(Csr.of_scipy(sp.csr_array(sparse)), dense, "The label representation")
 
 
 def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
@@ -125,7 +126,7 @@ def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
     descending = np.argsort(-strength, kind="stable")
     chosen = _fix_signs(vectors[descending][1:])
     dense = np.ascontiguousarray((by_label[:, None] * chosen.T).astype(np.float32))
-    return Features.of(Csr.empty(labels.cols), dense, "the label representation")
+    return Features.of(Csr.empty(labels.cols), dense, "The label representation")
 
 
 def graph(edges: Csr, *, dimensions: int = 64, seed: int = 0) -> Features:
@@ -155,7 +156,7 @@ def graph(edges: Csr, *, dimensions: int = 64, seed: int = 0) -> Features:
     matrix.setdiag(0)
     dimensions = min(dimensions, edges.rows - 2)
     if dimensions < 1:
-        raise ParameterError(f"representation='graph' requires at least 3 labels, got {edges.rows}.")
+        raise ParameterError(f"Representations with a label graph require at least 3 labels, got {edges.rows}.")
     by_label = _inverse_root(np.asarray(matrix.sum(axis=1), np.float64).ravel())
     scaled = sp.diags_array(by_label) @ matrix @ sp.diags_array(by_label)
     start = np.random.default_rng(seed).standard_normal(edges.rows)
@@ -163,7 +164,7 @@ def graph(edges: Csr, *, dimensions: int = 64, seed: int = 0) -> Features:
     descending = np.argsort(-values, kind="stable")[1:]
     chosen = _fix_signs(vectors.T[descending]) * np.maximum(values[descending], 0)[:, None]
     dense = np.ascontiguousarray((by_label[:, None] * chosen.T).astype(np.float32))
-    return Features.of(Csr.empty(edges.rows), dense, "the label representation")
+    return Features.of(Csr.empty(edges.rows), dense, "The label representation")
 
 
 def cooccurrence_graph(labels: Csr) -> Csr:
@@ -191,7 +192,7 @@ def normalize(representation: Features) -> Features:
     squares += (dense.astype(np.float64) ** 2).sum(axis=1)
     scale = _inverse_root(squares)
     scaled = np.ascontiguousarray((dense * scale[:, None]).astype(np.float32))
-    return Features.of(Csr.of_scipy(_scale_rows(sparse, scale)), scaled, "the label representation")
+    return Features.of(Csr.of_scipy(_scale_rows(sparse, scale)), scaled, "The label representation")
 
 
 def _inverse_root(degrees: NDArray[np.float64]) -> NDArray[np.float64]:

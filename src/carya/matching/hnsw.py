@@ -69,7 +69,7 @@ class HnswGraph:
         ef_construction : int
             The number of candidates considered for the links of a new node.
         """
-        index = _usearch().Index(
+        index = require_usearch().Index(
             ndim=vectors.shape[1],
             metric=_METRIC,
             dtype=_SCALAR,
@@ -89,8 +89,9 @@ class HnswGraph:
     def of_bytes(cls, data: NDArray[np.uint8], *, items: int, dimensions: int) -> Self:
         """Load a serialized graph without copying it; raise ModelFormatError unless it is valid and has this size."""
         check_bytes(data, items=items, dimensions=dimensions)
+        usearch = require_usearch(purpose="The model", alternative=None)
         try:
-            index = _usearch().Index.restore(data, view=True)
+            index = usearch.Index.restore(data, view=True)
         except (RuntimeError, ValueError) as error:
             raise ModelFormatError(f"The graph cannot be read: {error}") from None
         if index is None or len(index) != items or index.ndim != dimensions:
@@ -155,15 +156,15 @@ def check_bytes(data: NDArray[np.uint8], *, items: int, dimensions: int) -> None
     _check((headers[:, 8:].copy().view("<i2").ravel() == levels).all(), "its nodes have inconsistent levels")
     for level in range(int(top) + 1):
         on_level = np.flatnonzero(levels >= level)
-        at = starts[on_level] + _NODE_HEADER
+        offsets = starts[on_level] + _NODE_HEADER
         if level:
-            at += _COUNT + _LINK * lowest + (level - 1) * (_COUNT + _LINK * upper)
-        _check_links(data, at, upper if level else lowest, levels >= level)
+            offsets += _COUNT + _LINK * lowest + (level - 1) * (_COUNT + _LINK * upper)
+        _check_links(data, offsets, upper if level else lowest, levels >= level)
 
 
-def _check_links(data: NDArray[np.uint8], at: NDArray[np.int64], max_links: int, valid: NDArray[np.bool_]) -> None:
+def _check_links(data: NDArray[np.uint8], offsets: NDArray[np.int64], max_links: int, valid: NDArray[np.bool_]) -> None:
     """Check that the link lists at the given offsets have at most `max_links` links each, all to valid items."""
-    for block in np.array_split(at, at.size // 65536 + 1):
+    for block in np.array_split(offsets, offsets.size // 65536 + 1):
         lists = data[block[:, None] + np.arange(_COUNT + _LINK * max_links)].copy().view("<u4")
         counts, links = lists[:, :1], lists[:, 1:]
         _check(counts.max(initial=0) <= max_links, "a node has too many links")
@@ -191,6 +192,7 @@ def _preload_lightgbm() -> None:
             ctypes.CDLL(str(library))
 
 
-def _usearch() -> Any:
+def require_usearch(purpose: str = "search='graph'", alternative: str | None = "search='exact'") -> Any:
+    """Import usearch; raise MissingExtraError if it is not installed."""
     _preload_lightgbm()
-    return require("usearch.index", extra="ann", purpose="search='graph'", alternative="search='exact'")
+    return require("usearch.index", extra="ann", purpose=purpose, alternative=alternative)

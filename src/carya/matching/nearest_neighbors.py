@@ -12,17 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
 from carya.matching.hnsw import HnswGraph
-from carya.trees.beam_search import BeamSearcher
+from carya.trees.beam_search import BeamSearcher, Rankings
 from carya.trees.layer import Layer, flat_layer
 from carya.trees.transforms import Transform
-
-#: Row offsets, and the items and similarities of each query's neighbors.
-NeighborLists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
 def index_layer(
@@ -66,7 +62,7 @@ class NeighborSearcher:
 
     def search(
         self, queries: Features, *, count: int, ef_search: int | None = None, threads: int, report: Report = None
-    ) -> NeighborLists:
+    ) -> Rankings:
         """Return the `count` nearest items of each query, nearest first, or none for a query without features.
 
         Parameters
@@ -85,7 +81,7 @@ class NeighborSearcher:
         return np.concatenate([[0], np.cumsum(sizes)]), items.reshape(-1), similarities.reshape(-1)
 
 
-def exclude_self(neighbors: NeighborLists, first: int, count: int) -> NeighborLists:
+def exclude_self(neighbors: Rankings, first: int, count: int) -> Rankings:
     """Remove each query i, which is item `first` + i, from its own neighbors and keep at most `count` neighbors."""
     indptr, items, similarities = neighbors
     sizes = np.diff(indptr)
@@ -95,10 +91,3 @@ def exclude_self(neighbors: NeighborLists, first: int, count: int) -> NeighborLi
     kept = others & (rank <= count)
     ends = np.concatenate([[0], np.cumsum(np.bincount(query[kept], minlength=sizes.size))])
     return ends.astype(np.int64), items[kept], similarities[kept]
-
-
-def to_matrix(neighbors: NeighborLists, cols: int) -> Csr:
-    """Return the neighbors as a similarity matrix of shape (queries, items)."""
-    indptr, items, similarities = neighbors
-    order = np.lexsort((items, np.repeat(np.arange(indptr.size - 1), np.diff(indptr))))
-    return Csr.of(indptr.astype(np.int64, copy=False), items[order], similarities[order], cols)

@@ -4,7 +4,7 @@ A label is trained on the rows that have its cluster in their shortlist. There a
 
 * ``teacher`` (TFN): the clusters of the row's own labels;
 * ``matcher`` (MAN): the clusters that the layers above predict for the row, as at inference time;
-* ``given``: the clusters of the labels that the user provides for the row.
+* ``given``: the clusters of the labels in the row's shortlist, which is passed to `fit`.
 
 ``both`` combines teacher and matcher. At levels near the root where the number of clusters does not exceed the beam
 width, the matcher would shortlist every cluster for every row; at these levels, it is ignored if it is combined with

@@ -128,8 +128,8 @@ def _clusters_of(
     row = _rows_of(labels, entries)
     count = (matched.indptr[row + 1] - matched.indptr[row]).astype(np.int64)
     entry = np.repeat(np.arange(row.size), count)
-    at = np.arange(entry.size) - np.repeat(np.cumsum(count) - count, count) + matched.indptr[row][entry]
-    return entry, matched.indices[at], matched.values[at]
+    match = np.arange(entry.size) - np.repeat(np.cumsum(count) - count, count) + matched.indptr[row][entry]
+    return entry, matched.indices[match], matched.values[match]
 
 
 def _score_of(labels: Csr, matched: Csr, entries: slice, cluster: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -137,7 +137,7 @@ def _score_of(labels: Csr, matched: Csr, entries: slice, cluster: NDArray[np.int
     key = _rows_of(labels, entries) * matched.cols + cluster
     rows = np.repeat(np.arange(matched.rows, dtype=np.int64), np.diff(matched.indptr))
     keys = rows * matched.cols + matched.indices
-    at = np.minimum(np.searchsorted(keys, key), max(keys.size - 1, 0))
     if keys.size == 0:
         return np.zeros(key.size, np.float32)
-    return np.where(keys[at] == key, matched.values[at], np.float32(0))
+    nearest = np.minimum(np.searchsorted(keys, key), keys.size - 1)
+    return np.where(keys[nearest] == key, matched.values[nearest], np.float32(0))

@@ -6,12 +6,10 @@ import numpy as np
 
 from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr
-from carya.matching.nearest_neighbors import NeighborLists
+from carya.trees.beam_search import Rankings
 
 
-def vote(
-    neighbors: NeighborLists, labels: Csr, *, max_labels: int | None = None, sharpness: float | None = None
-) -> Csr:
+def vote(neighbors: Rankings, labels: Csr, *, max_labels: int | None = None, sharpness: float | None = None) -> Csr:
     """Return each label's share of the votes, as a matrix of shape (queries, labels).
 
     Parameters

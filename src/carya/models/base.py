@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,12 +13,28 @@ from carya import metrics
 from carya.core import lazy_sparse as sp
 from carya.core import storage, validation
 from carya.core.matrices import Csr, Features
+from carya.core.parameters import Fitted
 from carya.core.storage import SavedModel
-from carya.core.validation import FeaturesLike, LabelsLike
-from carya.errors import InputError, NotFittedError
+from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
+from carya.errors import InputError
 from carya.trees.beam_search import Rankings
 
-State = TypeVar("State")
+
+class ModelState(Protocol):
+    """The fitted state of a model."""
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """The numbers of sparse and dense features."""
+        ...
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels."""
+        ...
+
+
+StateT = TypeVar("StateT", bound=ModelState)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +106,10 @@ class Model(Protocol):
         """Raise ParameterError if a parameter is invalid."""
         ...
 
+    def check_dependencies(self) -> None:
+        """Raise MissingExtraError if training requires an optional package that is not installed."""
+        ...
+
     def clone(self) -> Any:
         """Return an unfitted copy with the same parameters."""
         ...
@@ -120,7 +140,7 @@ class Model(Protocol):
         beam_width: int | None = None,
         min_score: float | None = None,
     ) -> Rankings:
-        """Do the same as `predict`, from the arrays of a CSR matrix to those of another."""
+        """Return the same as `predict`, but take and return CSR arrays instead of SciPy matrices."""
         ...
 
     def rank_sparse(
@@ -132,7 +152,7 @@ class Model(Protocol):
         beam_width: int | None = None,
         min_score: float | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Do the same as `rank` for the sparse features of one query."""
+        """Return the same as `rank`, but take the arrays of the sparse features."""
         ...
 
     def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
@@ -144,16 +164,27 @@ class Model(Protocol):
         ...
 
 
-class BaseModel(Generic[State]):
+class BaseModel(Fitted[StateT]):
     """Methods shared by all models.
 
-    A model implements `_rank_batch`, optionally `_rank_one`, and `to_saved`. Its fitted state is `_state`, which is
-    assigned in a single step because other threads may be using the model.
+    A model implements `_rank_batch`, optionally `_rank_one`, and `to_saved`. All of a method's steps use one fitted
+    state, because another thread may replace it.
     """
 
-    _state: State
-    widths_: tuple[int, int]
-    n_labels_: int
+    @property
+    def widths_(self) -> tuple[int, int]:
+        """The numbers of sparse and dense features."""
+        return self._check_fitted().widths
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features, sparse and dense together."""
+        return sum(self._check_fitted().widths)
+
+    @property
+    def n_labels_(self) -> int:
+        """The number of labels."""
+        return self._check_fitted().n_labels
 
     @property
     def scores_any_label(self) -> bool:
@@ -174,14 +205,15 @@ class BaseModel(Generic[State]):
         top_k : int
             Number of labels per row.
         beam_width : int, optional
-            Number of nodes kept per level; the model's own by default.
+            Number of nodes kept per level; the model's own by default. For nearest neighbor models, the number of
+            neighbors.
         min_score : float, optional
             Leave out labels with lower scores.
         """
-        self._check_fitted()
-        queries = validation.check_features_like(X, self.widths_)
-        indptr, labels, scores = self._rank_batch(queries, RankOptions.of(top_k, beam_width, min_score))
-        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, self.n_labels_))
+        state = self._check_fitted()
+        queries = validation.check_features_like(X, state.widths)
+        indptr, labels, scores = self._rank_batch(state, queries, RankOptions.of(top_k, beam_width, min_score))
+        return sp.csr_array((scores, labels, indptr), shape=(queries.rows, state.n_labels))
 
     def rank(
         self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
@@ -194,8 +226,9 @@ class BaseModel(Generic[State]):
         top_k, beam_width, min_score
             See :meth:`predict`.
         """
-        self._check_fitted()
-        return self._rank_one(*validation.check_query(x, self.widths_), RankOptions.of(top_k, beam_width, min_score))
+        state = self._check_fitted()
+        query = validation.check_query(x, state.widths)
+        return self._rank_one(state, query, RankOptions.of(top_k, beam_width, min_score))
 
     def rank_rows(
         self,
@@ -207,10 +240,10 @@ class BaseModel(Generic[State]):
         beam_width: int | None = None,
         min_score: float | None = None,
     ) -> Rankings:
-        """Do the same as :meth:`predict` without SciPy, from the arrays of a CSR matrix to those of another."""
-        self._check_fitted()
-        queries = validation.check_sparse_rows(indptr, features, values, self.widths_)
-        return self._rank_batch(queries, RankOptions.of(top_k, beam_width, min_score))
+        """Return the same as :meth:`predict`, but take and return CSR arrays instead of SciPy matrices."""
+        state = self._check_fitted()
+        queries = validation.check_sparse_rows(indptr, features, values, state.widths)
+        return self._rank_batch(state, queries, RankOptions.of(top_k, beam_width, min_score))
 
     def rank_sparse(
         self,
@@ -221,11 +254,11 @@ class BaseModel(Generic[State]):
         beam_width: int | None = None,
         min_score: float | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Do the same as :meth:`rank` for the ascending features and finite values of one query."""
-        self._check_fitted()
-        validation.check_no_dense(self.widths_, "x")
-        options = RankOptions.of(top_k, beam_width, min_score)
-        return self._rank_one(features, values, np.zeros(0, np.float32), options)
+        """Return the same as :meth:`rank`, but take the ascending features of the query and their finite values."""
+        state = self._check_fitted()
+        validation.check_no_dense(state.widths, "x")
+        query = features, values, validation.NO_VALUES
+        return self._rank_one(state, query, RankOptions.of(top_k, beam_width, min_score))
 
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
         """Return the scores of given (row, label) pairs, including labels that a search would not find.
@@ -239,10 +272,10 @@ class BaseModel(Generic[State]):
             The pairs: the stored entries of a sparse matrix, or the nonzeros of an array. The result has the same
             entries.
         """
-        self._check_fitted()
-        queries = validation.check_features_like(X, self.widths_)
-        pairs = validation.check_candidates(candidates, queries.rows, self.n_labels_)
-        scores = self._score_pairs(queries, pairs)
+        state = self._check_fitted()
+        queries = validation.check_features_like(X, state.widths)
+        pairs = validation.check_candidates(candidates, queries.rows, state.n_labels)
+        scores = self._score_pairs(state, queries, pairs)
         return sp.csr_array((scores, pairs.indices, pairs.indptr), shape=(pairs.rows, pairs.cols))
 
     def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
@@ -263,31 +296,22 @@ class BaseModel(Generic[State]):
         """Return the content of a model folder."""
         raise NotImplementedError
 
-    def _rank_batch(self, queries: Features, options: RankOptions) -> Rankings:
+    def _rank_batch(self, state: StateT, queries: Features, options: RankOptions) -> Rankings:
         """Return the rankings of validated queries."""
         raise NotImplementedError
 
-    def _score_pairs(self, queries: Features, pairs: Csr) -> NDArray[np.float32]:
+    def _score_pairs(self, state: StateT, queries: Features, pairs: Csr) -> NDArray[np.float32]:
         """Return the scores of validated pairs; models with `scores_any_label` implement it."""
-        raise InputError(f"{type(self).__name__} models score only the labels that they find: no predict_selected.")
+        raise InputError(
+            f"{type(self).__name__} models can score only the labels that they find. predict_selected requires an "
+            "XRLinear model, or a NearestNeighbors model over labels."
+        )
 
     def _rank_one(
-        self,
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        dense: NDArray[np.float32],
-        options: RankOptions,
+        self, state: StateT, query: QueryArrays, options: RankOptions
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the ranking of one query; models with a faster path override it."""
-        row = Csr.of(np.array([0, features.size], np.int64), features, values, self.widths_[0], "x")
-        _, labels, scores = self._rank_batch(Features.of(row, dense.reshape(1, -1), "x"), options)
+        features, values, dense = query
+        row = Csr.of(np.array([0, features.size], np.int64), features, values, state.widths[0], "x")
+        _, labels, scores = self._rank_batch(state, Features.of(row, dense.reshape(1, -1), "x"), options)
         return labels, scores
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_state")
-
-    def _check_fitted(self) -> State:
-        """Return the fitted state, or raise NotFittedError."""
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
-        return self._state

@@ -120,12 +120,12 @@ def preset(name: str, **changes: Any) -> Any:
     if name not in PRESETS:
         raise ParameterError(f"Unknown preset {name!r}.{did_you_mean(name, PRESETS)} Presets: {', '.join(PRESETS)}.")
     chosen = PRESETS[name]
-    settings = chosen.settings | changes
     if chosen.kind == "neighbors":
         from carya.models.neighbors.model import NearestNeighbors
 
-        return NearestNeighbors(**settings)
-    trees = with_trees(XRLinear(**settings), chosen.trees)
+        return NearestNeighbors(**(chosen.settings | NearestNeighbors.resolve_names(changes)))
+    changes = XRLinear.resolve_names(changes)
+    trees = with_trees(XRLinear(**(chosen.settings | changes)), chosen.trees)
     if chosen.kind == "trees":
         return trees
     from carya.models.reranked.model import Reranked

@@ -16,21 +16,19 @@ MODEL_CLASSES = {
     "ensemble": ("carya.models.ensemble.model", "Ensemble"),
     "reranked": ("carya.models.reranked.model", "Reranked"),
 }
-#: Kinds that earlier versions wrote under another name.
-_FORMER_KINDS = {"nearest-neighbours": "nearest-neighbors"}
 
 
 def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL_CLASSES) -> Any:
     """Create the model of a saved folder; raise ModelFormatError if its kind is not one of `classes`."""
-    kind = _FORMER_KINDS.get(saved.kind, saved.kind)
-    if kind not in classes:
+    if saved.kind not in classes:
         raise ModelFormatError(
             f"Unknown model kind {saved.kind!r}. It may have been written by a newer version of Carya."
         )
-    module, name = classes[kind]
+    module, name = classes[saved.kind]
     return getattr(importlib.import_module(module), name).from_saved(saved)
 
 
 def kind_of(model: Any) -> str:
-    """Return the kind of a model over feature matrices, as in saved files."""
-    return next(kind for kind, (_, name) in MODEL_CLASSES.items() if name == type(model).__name__)
+    """Return the kind of a model over feature matrices or of a subclass, as in saved files."""
+    names = [cls.__name__ for cls in type(model).__mro__]
+    return next(kind for kind, (_, name) in MODEL_CLASSES.items() if name in names)

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.core.parameters import Parameterized, parameter
+from carya.core.parameters import Fitted, Parameterized, parameter
 from carya.core.rules import Rule
-from carya.errors import InputError, NotFittedError
+from carya.errors import InputError
 from carya.ranking.boosted import BoostedRanker
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
@@ -34,7 +34,7 @@ class _Rankers(Rule):
 
 
 @dataclass(eq=False, repr=False)
-class AveragedRanker(Parameterized):
+class AveragedRanker(Fitted[Sequence[Ranker]], Parameterized):
     """Reranker that averages the log probabilities assigned to the candidates of a query by several rankers.
 
     Examples
@@ -54,15 +54,16 @@ class AveragedRanker(Parameterized):
     rankers: Any = parameter(None, _Rankers(), "the rankers to average; None means BoostedRanker() and NeuralRanker()")
 
     def check_dependencies(self) -> None:
-        """Raise MissingExtraError if an optional dependency for training is missing."""
+        """Raise MissingExtraError if a ranker requires an optional package that is not installed."""
         for ranker in self.rankers or (BoostedRanker(),):
-            getattr(ranker, "check_dependencies", lambda: None)()
+            if isinstance(ranker, Parameterized):  # user-defined rankers need not have this method
+                ranker.check_dependencies()
 
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
         """Train every ranker."""
         self.check_parameters()
         rankers: list[Any] = list(self.rankers or (BoostedRanker(), NeuralRanker()))
-        self.rankers_: Sequence[Ranker] = [copy.deepcopy(ranker).fit(pairs, relevance) for ranker in rankers]
+        self.set_fitted([copy.deepcopy(ranker).fit(pairs, relevance) for ranker in rankers])
         return self
 
     def score(self, pairs: Pairs) -> NDArray[np.float32]:
@@ -91,13 +92,12 @@ class AveragedRanker(Parameterized):
             raise InputError("An AveragedRanker must contain at least one ranker.")
         ranker = cls(rankers)
         ranker.check_parameters()
-        ranker.rankers_ = rankers
+        ranker.set_fitted(rankers)
         return ranker
 
-    def _check_fitted(self) -> Sequence[Ranker]:
-        if not hasattr(self, "rankers_"):
-            raise NotFittedError("This AveragedRanker is not fitted yet. Call fit first.")
-        return self.rankers_
+    def set_fitted(self, rankers: Sequence[Ranker]) -> None:
+        """Set the fitted state."""
+        self.rankers_ = self._state = rankers
 
 
 def _log_softmax(scores: NDArray[np.float32], pairs: Pairs) -> NDArray[np.float64]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
 from carya.core.extras import require
-from carya.core.parameters import Parameterized, parameter
+from carya.core.parameters import Fitted, Parameterized, parameter
 from carya.core.rules import Choice, Either, Integer, Real
-from carya.errors import InputError, NotFittedError
+from carya.errors import InputError
 from carya.ranking.forest import MAX_LEAVES, Forest
 from carya.ranking.pairs import Pairs
 
@@ -20,8 +20,13 @@ _OBJECTIVES = {"pairwise": "lambdarank", "listwise": "rank_xendcg"}
 _MAX_GRADE = 30
 
 
+class _BoostedState(NamedTuple):
+    forest: Forest
+    names: tuple[str, ...]
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class BoostedRanker(Parameterized):
+class BoostedRanker(Fitted[_BoostedState], Parameterized):
     """Gradient-boosted regression trees for ranking; LightGBM is required only for training.
 
     Examples
@@ -38,14 +43,6 @@ class BoostedRanker(Parameterized):
     """
 
     name: ClassVar[str] = "boosted"
-    former_names: ClassVar[dict[str, str]] = {
-        "n_trees": "n_estimators",
-        "max_leaves": "max_leaf_nodes",
-        "least_pairs": "min_samples_leaf",
-        "feature_share": "max_features",
-        "cuts": "max_bins",
-        "depth": "truncation_level",
-    }
 
     objective: str = parameter(
         "pairwise", Choice(*_OBJECTIVES), "training objective: pairwise (LambdaRank) or listwise (XE-NDCG)"
@@ -68,8 +65,9 @@ class BoostedRanker(Parameterized):
         """Train the trees; `relevance` contains one integer from 0 to 30 per pair, usually 0 or 1."""
         self.check_parameters()
         grades = pairs.check_relevance(relevance)
-        if not ((grades <= _MAX_GRADE) & (grades == np.round(grades))).all():
-            raise InputError(f"relevance must contain only integers from 0 to {_MAX_GRADE}.")
+        invalid = grades[(grades > _MAX_GRADE) | (grades != np.round(grades))]
+        if invalid.size:
+            raise InputError(f"relevance must contain only integers from 0 to {_MAX_GRADE}, got {invalid[0]:g}.")
         lightgbm = _lightgbm()
         settings = {
             "objective": _OBJECTIVES[self.objective],
@@ -100,21 +98,21 @@ class BoostedRanker(Parameterized):
                 "own C++ runtime first. Import lightgbm before that library."
             ) from error
         trees = booster.dump_model()["tree_info"]
-        self._set_fitted(Forest.of_trees(trees, len(pairs.names)), pairs.names)
+        self.set_fitted(Forest.of_trees(trees, len(pairs.names)), pairs.names)
         return self
 
     def score(self, pairs: Pairs) -> NDArray[np.float32]:
         """Return the sum of the tree outputs for each pair."""
-        forest = self._check_fitted()
-        pairs.check_names(self.names_)
+        forest, names = self._check_fitted()
+        pairs.check_names(names)
         return forest.score(pairs.values)
 
     def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the parameters and the lookup tables of the trees."""
-        forest = self._check_fitted()
+        forest, names = self._check_fitted()
         arrays: dict[str, NDArray[Any]] = {"cuts": forest.cuts, "ends": forest.ends, "leaves": forest.leaves}
         arrays["masks"] = forest.masks.view(np.int32)
-        return {"parameters": self.get_params(), "names": list(self.names_)}, arrays
+        return {"parameters": self.get_params(), "names": list(names)}, arrays
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
@@ -128,20 +126,12 @@ class BoostedRanker(Parameterized):
         names = tuple(str(name) for name in parameters["names"])
         if len(names) != forest.n_features:
             raise InputError(f"The ranker has {forest.n_features} features but {len(names)} feature names.")
-        ranker._set_fitted(forest, names)
+        ranker.set_fitted(forest, names)
         return ranker
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "forest_")
-
-    def _set_fitted(self, forest: Forest, names: tuple[str, ...]) -> None:
-        self.names_ = names
-        self.forest_ = forest
-
-    def _check_fitted(self) -> Forest:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("This BoostedRanker is not fitted yet. Call fit first.")
-        return self.forest_
+    def set_fitted(self, forest: Forest, names: tuple[str, ...]) -> None:
+        """Set the fitted state."""
+        self._state = _BoostedState(forest, names)
 
 
 def _lightgbm() -> Any:

@@ -75,8 +75,8 @@ class Candidates:
         """Return the value of each candidate in a table sorted by key, or 0 if the candidate is missing."""
         if not keys.size:
             return np.zeros(self.labels.size, np.float32)
-        at = np.minimum(np.searchsorted(keys, self.keys), keys.size - 1)
-        return np.where(keys[at] == self.keys, values[at], np.float32(0)).astype(np.float32)
+        nearest = np.minimum(np.searchsorted(keys, self.keys), keys.size - 1)
+        return np.where(keys[nearest] == self.keys, values[nearest], np.float32(0)).astype(np.float32)
 
     def best(self, scores: NDArray[np.float32], top_k: int, min_score: float) -> tuple[NDArray[np.int64], Candidates]:
         """Return the indices of the `top_k` best candidates per query, best first, and the selected candidates."""

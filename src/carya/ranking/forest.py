@@ -67,7 +67,7 @@ class Forest:
         if masks.shape != (cuts.size + ends.size - 1, len(leaves)) or leaves.shape[1:] != (MAX_LEAVES,):
             raise InputError("The masks and leaves of the forest do not match its cuts.")
         if not np.isfinite(leaves).all() or np.isnan(cuts).any():
-            raise InputError("The leaves and cuts of the forest must be finite.")
+            raise InputError("The leaves of the forest must be finite, and its cuts must not be NaN.")
 
     @property
     def n_features(self) -> int:

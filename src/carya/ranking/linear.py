@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +11,7 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
-from carya.core.rules import to_python_scalar
+from carya.errors import InputError
 from carya.trees.layer import Layer, Weights
 from carya.trees.transforms import Transform
 
@@ -65,16 +63,6 @@ class LinearSolver:
     weight_dtype: str
     use_target_costs: bool = False
 
-    @classmethod
-    def from_parameters(cls, model: Any, *, defaults: Any = None, use_target_costs: bool = False) -> LinearSolver:
-        """Create a solver with the parameters of a model; missing parameters are taken from `defaults`."""
-        names = {field.name for field in dataclasses.fields(cls)} - {"use_target_costs"}
-        settings = {name: getattr(model if hasattr(model, name) else defaults, name) for name in names}
-        return cls(
-            use_target_costs=use_target_costs,
-            **{name: to_python_scalar(value) for name, value in settings.items()},
-        )
-
     def train(
         self, features: Features, problems: Sequence[LayerProblem], *, threads: int, report: Report = None
     ) -> list[Layer]:
@@ -108,16 +96,14 @@ class LinearSolver:
         )
         layers = []
         for problem in problems:
-            weights, biases, dense = solutions.pop(0)  # removed from the list so that it is freed after packing
-            name = "the result of training (scale X or the costs down)"
+            triple, biases, dense = solutions.pop(0)  # removed from the list so that it is freed after packing
+            try:
+                weights = Csr.of_triple(triple, problem.order.size)
+            except InputError:
+                raise InputError("Training diverged: weights are NaN or infinite. Scale X or C down.") from None
             layers.append(
                 Layer(
-                    weights=Weights.pack(
-                        Csr.of_triple(weights, problem.order.size, name),
-                        problem.chunks,
-                        self.weight_dtype,
-                        threads=threads,
-                    ),
+                    weights=Weights.pack(weights, problem.chunks, self.weight_dtype, threads=threads),
                     dense=dense,
                     biases=biases,
                     chunks=problem.chunks,

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.core.parameters import Parameterized, parameter
+from carya.core.parameters import Fitted, Parameterized, parameter
 from carya.core.rules import Choice, Integer, Real
-from carya.errors import InputError, NotFittedError
+from carya.errors import InputError
 from carya.ranking.pairs import Pairs
 
 _ARRAYS = ("mean", "scale", "hidden", "hidden_bias", "output")
-_FORMER_ARRAYS = {"centre": "mean"}  # array names used by earlier versions
 _CLIP = 4.0  # in standard deviations
 _BETAS = (0.9, 0.999)
 _EPSILON = 1e-8
 
 
+class _NeuralState(NamedTuple):
+    weights: dict[str, NDArray[np.float32]]
+    names: tuple[str, ...]
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class NeuralRanker(Parameterized):
+class NeuralRanker(Fitted[_NeuralState], Parameterized):
     """Neural network with one hidden layer that predicts a probability distribution over the candidates of a query.
 
     For scores s = v·relu(W x + b) and relevances r of a query's candidates, the network minimizes the cross-entropy
@@ -41,14 +45,6 @@ class NeuralRanker(Parameterized):
 
     name: ClassVar[str] = "neural"
 
-    former_names: ClassVar[dict[str, str]] = {
-        "width": "hidden_units",
-        "passes": "epochs",
-        "batch": "batch_size",
-        "decay": "weight_decay",
-        "standardise": "standardize",
-    }
-
     hidden_units: int = parameter(32, Integer(1), "number of hidden units")
     epochs: int = parameter(20, Integer(1), "number of passes over the queries")
     batch_size: int = parameter(64, Integer(1), "number of queries per step")
@@ -60,27 +56,32 @@ class NeuralRanker(Parameterized):
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
         """Train the network; `relevance` contains one non-negative number per pair, usually 0 or 1."""
         self.check_parameters()
-        self._set_fitted(self._train(pairs, pairs.check_relevance(relevance)), pairs.names)
+        self.set_fitted(self._train(pairs, pairs.check_relevance(relevance)), pairs.names)
         return self
 
     def score(self, pairs: Pairs) -> NDArray[np.float32]:
         """Return the output of the network for each pair."""
-        weights = self._check_fitted()
-        pairs.check_names(self.names_)
+        weights, names = self._check_fitted()
+        pairs.check_names(names)
         # Computed in float64 so that scores do not depend on the batch size, for which BLAS uses different kernels.
         wide = {name: array.astype(np.float64) for name, array in weights.items()}
         hidden = _inputs(pairs.values, weights).astype(np.float64) @ wide["hidden"] + wide["hidden_bias"]
         return np.asarray(np.maximum(hidden, 0) @ wide["output"], np.float32)
 
+    @property
+    def names_(self) -> tuple[str, ...]:
+        """The names of the features."""
+        return self._check_fitted().names
+
     def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the parameters and the weights."""
-        return {"parameters": self.get_params(), "names": list(self.names_)}, dict(self._check_fitted())
+        weights, names = self._check_fitted()
+        return {"parameters": self.get_params(), "names": list(names)}, dict(weights)
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Restore a saved ranker."""
         ranker = cls.from_saved_parameters(parameters["parameters"])
-        arrays = {_FORMER_ARRAYS.get(name, name): array for name, array in arrays.items()}
         names = tuple(str(name) for name in parameters["names"])
         width, units = len(names), int(ranker.hidden_units)
         shapes = dict(zip(_ARRAYS, [(width,), (width,), (width, units), (units,), (units,)], strict=True))
@@ -88,20 +89,12 @@ class NeuralRanker(Parameterized):
             raise InputError("The arrays of the ranker do not match the shape of its network.")
         if any(array.dtype != np.float32 or not np.isfinite(array).all() for array in arrays.values()):
             raise InputError("The weights of the ranker must be finite float32 values.")
-        ranker._set_fitted(dict(arrays), names)
+        ranker.set_fitted(dict(arrays), names)
         return ranker
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "weights_")
-
-    def _set_fitted(self, weights: dict[str, NDArray[np.float32]], names: tuple[str, ...]) -> None:
-        self.names_ = names
-        self.weights_ = weights
-
-    def _check_fitted(self) -> dict[str, NDArray[np.float32]]:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("This NeuralRanker is not fitted yet. Call fit first.")
-        return self.weights_
+    def set_fitted(self, weights: dict[str, NDArray[np.float32]], names: tuple[str, ...]) -> None:
+        """Set the fitted state."""
+        self._state = _NeuralState(weights, names)
 
     def _train(self, pairs: Pairs, targets: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         rng = np.random.default_rng(self.seed)
@@ -147,8 +140,8 @@ def _batch(
     """Return the values and targets of the selected queries' pairs, and the offsets of each query."""
     begins, lengths = pairs.offsets[selected], np.diff(pairs.offsets)[selected]
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    at = np.repeat(begins - starts[:-1], lengths) + np.arange(starts[-1])
-    return pairs.values[at], targets[at], starts
+    rows = np.repeat(begins - starts[:-1], lengths) + np.arange(starts[-1])
+    return pairs.values[rows], targets[rows], starts
 
 
 def _gradients(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from msgspec import UNSET
@@ -28,7 +29,7 @@ from carya.serve.routes.schemas import (
 )
 from carya.serve.settings import ServerSettings
 from carya.text.explanation import TermContribution
-from carya.text.label_filter import LabelRestriction
+from carya.text.label_restriction import LabelRestriction, rank_restricted
 
 # Requests within these limits take only a few milliseconds, so they are processed in the event loop.
 _SHORT_CHARACTERS = 50_000
@@ -86,17 +87,13 @@ def is_short(model: ServedModel, request: SuggestRequest, texts: list[str]) -> b
 
 def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], settings: ServerSettings) -> SuggestResponse:
     """Return the suggestions for the texts in a request."""
-    restriction = None
-    if request.labels is not None:
+    limits: dict[str, Any] = {"top_k": request.top_k, "beam_width": request.beam_width, "min_score": request.min_score}
+    if request.labels is None:
+        rankings = model.ranker.rank_texts(texts, **limits)
+    else:
         restriction = _label_restriction(model, request.labels)
         _check_pairs(restriction, request.top_k, len(texts), settings)
-    rankings = model.ranker.rank_texts(
-        texts,
-        top_k=request.top_k,
-        beam_width=request.beam_width,
-        min_score=request.min_score,
-        restriction=restriction,
-    )
+        rankings = rank_restricted(model.ranker, texts, restriction, **limits)
     label = model.label
     results = [
         TextSuggestions([SuggestedLabel(*label(number), score) for number, score in ranking]) for ranking in rankings

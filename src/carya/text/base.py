@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from carya import metrics
 from carya.core import lazy_sparse as sp
 from carya.core import validation
-from carya.errors import InputError, NotFittedError
+from carya.core.parameters import Fitted
+from carya.errors import InputError
 from carya.text.labels import LabelSet, label_matrix
 
 
@@ -33,6 +34,10 @@ class Suggestion(NamedTuple):
     name: str
 
 
+#: Label numbers and scores for one text, best first.
+RankedLabels = list[tuple[int, float]]
+
+
 class LabeledState(Protocol):
     """Protocol for a fitted state with labels."""
 
@@ -45,17 +50,18 @@ class LabeledState(Protocol):
 StateT = TypeVar("StateT", bound=LabeledState)
 
 
-class BaseTextRanker(Generic[StateT]):
+class BaseTextRanker(Fitted[StateT]):
     """Base class of all text models.
 
-    Subclasses implement `predict`. The fitted state is stored in `_state` and assigned atomically, because other
-    threads may be using the model.
+    Subclasses implement `_predict`. All of a method's steps use one fitted state, because another thread may replace
+    it.
     """
-
-    _state: StateT
 
     def predict(self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None) -> sp.csr_array:
         """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score."""
+        return self._predict(self._check_fitted(), texts, top_k=top_k, beam_width=beam_width)
+
+    def _predict(self, state: StateT, texts: Iterable[str], *, top_k: int, beam_width: int | None) -> sp.csr_array:
         raise NotImplementedError
 
     def suggest(
@@ -69,9 +75,9 @@ class BaseTextRanker(Generic[StateT]):
         self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> list[list[Suggestion]]:
         """Return the best labels for each text, best first."""
-        threshold = validation.check_min_score(min_score)
-        S = self.predict(texts, top_k=top_k, beam_width=beam_width)
-        suggestions = self._to_suggestions((S.indptr, S.indices, S.data))
+        state, threshold = self._check_fitted(), validation.check_min_score(min_score)
+        S = self._predict(state, texts, top_k=top_k, beam_width=beam_width)
+        suggestions = to_suggestions((S.indptr, S.indices, S.data), state.labels)
         if min_score is None:
             return suggestions
         return [[suggestion for suggestion in best if suggestion.score >= threshold] for best in suggestions]
@@ -109,24 +115,17 @@ class BaseTextRanker(Generic[StateT]):
         """The number of training texts per label; None for models from early versions, which did not store it."""
         return self._check_fitted().labels.counts
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_state")
 
-    def _check_fitted(self) -> StateT:
-        """Return the fitted state; raise NotFittedError if there is none."""
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
-        return self._state
-
-    def _to_suggestions(self, rankings: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]) -> list[list[Suggestion]]:
-        """Convert row offsets, label numbers and scores to suggestions."""
-        label_set = self._check_fitted().labels
-        ids, name = label_set.ids, label_set.name
-        ends, labels, scores = (array.tolist() for array in rankings)
-        return [
-            [Suggestion(ids[labels[i]], scores[i], name(labels[i])) for i in range(begin, end)]
-            for begin, end in itertools.pairwise(ends)
-        ]
+def to_suggestions(
+    rankings: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], label_set: LabelSet
+) -> list[list[Suggestion]]:
+    """Convert row offsets, label numbers and scores to suggestions."""
+    ids, name = label_set.ids, label_set.name
+    ends, labels, scores = (array.tolist() for array in rankings)
+    return [
+        [Suggestion(ids[labels[i]], scores[i], name(labels[i])) for i in range(begin, end)]
+        for begin, end in itertools.pairwise(ends)
+    ]
 
 
 def check_text(text: object) -> None:

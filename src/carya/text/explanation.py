@@ -43,7 +43,7 @@ class TextLevelExplanation:
     score : float
         The score of this level. If `log_scale` is True, the label's score is the product of the level scores.
     base : float
-        The score of an empty text, on the same scale as the contributions.
+        The score of an empty text, or its logarithm if `log_scale` is True.
     terms : tuple of TermContribution
         Nonzero contributions, largest first.
     """
@@ -82,11 +82,11 @@ class TextExplanation:
     levels: tuple[TextLevelExplanation, ...]
 
     @classmethod
-    def of(cls, explanation: Explanation, found: Sequence[Term], label: str, name: str) -> TextExplanation:
+    def of(cls, explanation: Explanation, located: Sequence[Term], label: str, name: str) -> TextExplanation:
         """Convert an explanation in terms of features to one in terms of the text's terms."""
         texts: defaultdict[int, dict[str, None]] = defaultdict(dict)
         spans: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        for term in found:
+        for term in located:
             texts[term.feature][term.text] = None
             spans[term.feature].append((term.begin, term.end))
         # Hashed terms can share a feature; its name then lists all of them.

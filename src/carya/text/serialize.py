@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.core.parameters import to_json
-from carya.core.storage import SavedModel, fitting_parts
+from carya.core.storage import SavedModel, consistent_parts
 from carya.core.strings import StringArray
 from carya.models.xr_linear.serialize import KIND as TREE_KIND
 from carya.text.calibration import Calibration
@@ -23,8 +23,6 @@ _LABELS = ("ids", "names", "texts")
 _COUNTS = "labels.counts"
 _TEXTS = "texts"
 _CALIBRATION = ("scores", "probabilities")
-#: Array names in models saved by earlier versions, with their current names.
-_FORMER_ARRAYS = {"calibration.chances": "calibration.probabilities"}
 
 
 def pack(vectorizer: Tfidf, labels: LabelSet, model: SavedModel, calibration: Calibration | None = None) -> SavedModel:
@@ -59,8 +57,8 @@ def unpack(saved: SavedModel) -> tuple[Tfidf, LabelSet, Calibration | None, Save
     ModelFormatError
         If the parts are inconsistent.
     """
-    arrays = {_FORMER_ARRAYS.get(name, name): array for name, array in saved.arrays.items()}
-    with fitting_parts():
+    arrays = saved.arrays
+    with consistent_parts():
         vectorizer = Tfidf.from_saved_parameters(saved.parameters["text"])
         parts = 1 if isinstance(vectorizer.analyzer, str) else len(vectorizer.analyzer)
         terms = [tuple(arrays[f"text.{part}.{name}"] for name in _TERMS) for part in range(parts)]
@@ -86,7 +84,7 @@ def unpack(saved: SavedModel) -> tuple[Tfidf, LabelSet, Calibration | None, Save
             raise ValueError("The model contains unknown arrays.")
         model = replace(
             saved,
-            kind=saved.parameters.get("model_kind", TREE_KIND),
+            kind=str(saved.parameters.get("model_kind", TREE_KIND)),
             parameters=dict(saved.parameters["model"]),
             arrays={name: array for name, array in arrays.items() if name not in own},
         )

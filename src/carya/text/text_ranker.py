@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,13 @@ from carya.models.base import Model, TrainingData
 from carya.models.registry import open_model
 from carya.models.reranked.column_views import first_columns_of_row
 from carya.models.xr_linear.model import XRLinear
-from carya.text.base import BaseTextRanker, Suggestion, check_text
+from carya.text.base import BaseTextRanker, RankedLabels, Suggestion, check_text, to_suggestions
 from carya.text.calibration import Calibration
 from carya.text.default_vectorizer import default_vectorizer, name_columns
 from carya.text.explanation import TextExplanation
-from carya.text.label_filter import LabelRestriction, RankedLabels, rank_restricted
 from carya.text.labels import LabelRows, LabelSet, label_matrix
 from carya.text.serialize import pack, unpack
-from carya.text.tfidf import Tfidf
+from carya.text.tfidf import Tfidf, check_texts
 
 _MAX_SINGLE = 8  # Below this number of texts, ranking one at a time is faster than starting threads for a batch.
 
@@ -63,9 +62,6 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
     True
     """
 
-    #: A text ranker has no seed; `random_state` is a parameter of its model.
-    aliases: ClassVar[Mapping[str, str]] = {}
-
     vectorizer: Tfidf | None = parameter(
         None,
         Either(Instance(Tfidf, "a Tfidf"), Choice(None)),
@@ -81,6 +77,11 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         for part in (self.vectorizer, self.model):
             if part is not None:
                 part.check_parameters()
+
+    def check_dependencies(self) -> None:
+        """Raise MissingExtraError if the model requires an optional package that is not installed."""
+        if self.model is not None:
+            self.model.check_dependencies()
 
     def fit(
         self,
@@ -104,6 +105,7 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
             compare them with the text; without descriptions, they use the names or the ids.
         """
         self.check_parameters()
+        self.check_dependencies()
         model = XRLinear() if self.model is None else self.model.clone()
         vectorizer = default_vectorizer(model) if self.vectorizer is None else self.vectorizer.clone()
         X = Features.of(Csr.of_triple(vectorizer.fit_rows(texts), vectorizer.n_features_))
@@ -120,7 +122,7 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
             label_features = vectorizer.transform(label_set.texts or label_set.names or label_set.ids)
         columns = name_columns(model, vectorizer)
         model.fit_data(TrainingData.of(X, Y, label_features=label_features, name_columns=columns))
-        self._set_fitted(_TextRankerState(vectorizer, model, label_set.with_counts(Y)))
+        self._state = _TextRankerState(vectorizer, model, label_set.with_counts(Y))
         return self
 
     def suggest(
@@ -146,11 +148,10 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
     ) -> list[list[Suggestion]]:
         """Return the best labels for each text, best first."""
         state = self._check_fitted()
-        return self._to_suggestions(
-            state.model.rank_rows(
-                *state.vectorizer.rows(texts), top_k=top_k, beam_width=beam_width, min_score=min_score
-            )
+        rankings = state.model.rank_rows(
+            *state.vectorizer.rows(texts), top_k=top_k, beam_width=beam_width, min_score=min_score
         )
+        return to_suggestions(rankings, state.labels)
 
     def rank_texts(
         self,
@@ -159,18 +160,10 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
-        restriction: LabelRestriction | None = None,
     ) -> list[RankedLabels]:
-        """Return the numbers and scores of the best labels for each text, best first.
-
-        Parameters
-        ----------
-        restriction : LabelRestriction, optional
-            The labels to consider; the ranking of these labels is exact.
-        """
+        """Return the numbers and scores of the best labels for each text, best first."""
         state = self._check_fitted()
-        if restriction is not None:
-            return rank_restricted(self, texts, restriction, top_k=top_k, beam_width=beam_width, min_score=min_score)
+        check_texts(texts)
         limits: dict[str, Any] = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
         if len(texts) < _MAX_SINGLE:
             rankings = [state.model.rank_sparse(*state.vectorizer.row(text), **limits) for text in texts]
@@ -229,7 +222,7 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         scores, correct = self.suggestion_scores(texts, labels, top_k=top_k)
         if not scores.size:
             raise InputError("The ranker returns no suggestions for these texts. Calibration requires at least one.")
-        self._set_fitted(self._check_fitted()._replace(calibration=Calibration.learn(scores, correct)))
+        self._state = self._check_fitted()._replace(calibration=Calibration.learn(scores, correct))
         return self
 
     def suggestion_scores(
@@ -280,11 +273,8 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
                 "The parts of the model are inconsistent: the numbers of terms, labels and weights do not match."
             )
         ranker = cls(vectorizer, model)
-        ranker._set_fitted(_TextRankerState(vectorizer, model, labels, calibration))
+        ranker._state = _TextRankerState(vectorizer, model, labels, calibration)
         return ranker
-
-    def _set_fitted(self, state: _TextRankerState) -> None:
-        self._state = state  # assigned atomically, because other threads may be ranking
 
     def _tree(self, number: int | None) -> XRLinear:
         """Return the tree whose score is explained."""

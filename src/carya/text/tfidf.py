@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import lazy_sparse as sp
-from carya.core.parameters import Parameterized, parameter
+from carya.core.parameters import Fitted, Parameterized, parameter
 from carya.core.prefetch import prefetch
+from carya.core.progress import progress_bars
 from carya.core.rules import Choice, Either, Integer, Real, Rule
-from carya.errors import InputError, NotFittedError, ParameterError
+from carya.errors import InputError, ParameterError
 
 ANALYZERS = ("word", "char", "char_wb")
 
@@ -86,7 +87,7 @@ class Term(NamedTuple):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Tfidf(Parameterized):
+class Tfidf(Fitted[_core.Vectorizer], Parameterized):
     """Vectorizer that converts texts to sparse TF-IDF features.
 
     With the same settings, the features are equal to those of scikit-learn's ``TfidfVectorizer``. The defaults differ
@@ -117,8 +118,6 @@ class Tfidf(Parameterized):
         "sublinear": "sublinear_tf",
     }
 
-    former_names: ClassVar[Mapping[str, str]] = {"min_length": "min_word_length", "buckets": "n_buckets"}
-
     analyzer: str | Sequence[str] = parameter(
         "word",
         _OneOrMore(*ANALYZERS),
@@ -148,7 +147,8 @@ class Tfidf(Parameterized):
     max_df: int | float = parameter(
         1.0,
         Either(Integer(1), Real(0, 1)),
-        "maximum document frequency of a term: a count, or a fraction of the texts",
+        "maximum document frequency of a term: a count, or a fraction of the texts (1.0 means all "
+        "texts, 1 a single text)",
         group="text features",
     )
     max_features: int | None = parameter(
@@ -187,17 +187,12 @@ class Tfidf(Parameterized):
         InputError
             If a text is not a string or contains a lone surrogate, or if no term satisfies the frequency limits.
         """
-        self._fit(texts, keep_rows=False)
+        self.fit_rows(texts, keep_rows=False)
         return self
 
     def fit_transform(self, texts: Iterable[str], y: object = None) -> sp.csr_array:
         """Learn the vocabulary and return the features as a float32 matrix of shape (texts, features)."""
-        return _matrix(self._fit(texts, keep_rows=True), self.n_features_)
-
-    def fit_rows(self, texts: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """Return the result of :meth:`fit_transform` as three arrays: row offsets, features and values."""
-        arrays: tuple[Any, Any, Any] = self._fit(texts, keep_rows=True)
-        return arrays
+        return _matrix(self.fit_rows(texts), self.n_features_)
 
     def transform(self, texts: Iterable[str]) -> sp.csr_array:
         """Return the features as a float32 matrix of shape (texts, features); unknown terms are ignored."""
@@ -206,9 +201,9 @@ class Tfidf(Parameterized):
     def rows(self, texts: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         """Return the result of :meth:`transform` as three arrays: row offsets, features and values."""
         vectorizer = self._check_fitted()
-        with self.progress() as progress, progress.stage("read texts") as report:
+        with progress_bars(self.verbose) as progress, progress.stage("read texts") as report:
             arrays: tuple[Any, Any, Any] = _as_input_error(
-                vectorizer.transform, _check_texts(texts), _core.thread_count(self.n_jobs), report
+                vectorizer.transform, check_texts(texts), _core.thread_count(self.n_jobs), report
             )
         return arrays
 
@@ -255,15 +250,17 @@ class Tfidf(Parameterized):
         self._check_fitted()
         return [self.n_buckets or ends.size for _, ends, _ in self.terms_]
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "terms_")
+    def fit_rows(
+        self, texts: Iterable[str], *, keep_rows: bool = True
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """Return the result of :meth:`fit_transform` as three arrays: row offsets, features and values.
 
-    def _fit(self, texts: Iterable[str], *, keep_rows: bool) -> Any:
-        """Learn the vocabulary and return the rows as three arrays, which are empty if `keep_rows` is False."""
+        If `keep_rows` is False, only learn the vocabulary and return empty arrays.
+        """
         self.check_parameters()
         threads = _core.thread_count(self.n_jobs)
         counter = _core.TermCounter(self._native_analyzers(), keep_rows, threads)
-        with self.progress() as progress:
+        with progress_bars(self.verbose) as progress:
             for batch in _batches(texts):
                 with progress.stage("read texts") as report:
                     _as_input_error(counter.add, batch, report)
@@ -291,7 +288,8 @@ class Tfidf(Parameterized):
                 f"Decrease min_df (now {self.min_df!r}), increase max_df (now {self.max_df!r}), or pass longer texts."
             )
         self.set_fitted(terms, idf)
-        return rows
+        arrays: tuple[Any, Any, Any] = rows
+        return arrays
 
     def set_fitted(self, terms: list[tuple[Any, Any, Any]], idf: NDArray[np.float32]) -> None:
         """Set the fitted state: the bytes, ends and hash slots of each analyzer's terms, and the idf weights."""
@@ -313,15 +311,10 @@ class Tfidf(Parameterized):
         self.idf_ = idf
         self.fitted_parameters_ = self.get_params() | {"stop_words": self._stop_words() or None}
         self.n_features_ = vectorizer.n_features
-        self._vectorizer = vectorizer
-
-    def _check_fitted(self) -> _core.Vectorizer:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("This Tfidf is not fitted yet. Call fit first.")
-        return self._vectorizer
+        self._state = vectorizer
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_vectorizer"}
+        return {name: value for name, value in self.__dict__.items() if name != "_state"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -385,7 +378,8 @@ class Tfidf(Parameterized):
         return float(limit) if isinstance(limit, (int, np.integer)) else float(limit) * n_texts
 
 
-def _check_texts(texts: Iterable[str]) -> Iterable[str]:
+def check_texts(texts: Iterable[str]) -> Iterable[str]:
+    """Return the texts; raise InputError if they are not a list of strings but a single string or another object."""
     if isinstance(texts, (str, bytes)):
         raise InputError(
             f"texts must be a list of strings, got a single {type(texts).__name__}. Pass [text] for one text."
@@ -396,7 +390,7 @@ def _check_texts(texts: Iterable[str]) -> Iterable[str]:
 
 
 def _batches(texts: Iterable[str]) -> Iterator[Iterable[str]]:
-    texts = _check_texts(texts)
+    texts = check_texts(texts)
     if isinstance(texts, Sequence):
         yield texts
         return

@@ -14,7 +14,7 @@ from carya import _core
 from carya.core import lazy_sparse as sp
 from carya.core import storage, validation
 from carya.core.matrices import Csr
-from carya.core.progress import Progress
+from carya.core.progress import Progress, progress_bars
 from carya.errors import InputError
 from carya.models.reranked.features import log_frequency
 from carya.text.base import BaseTextRanker
@@ -83,19 +83,19 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             with this label only, and labels rank higher if their description is similar to the text. This improves the
             ranking of rare labels.
         """
-        require_transformer_packages(type(self).__name__)
+        self.check_dependencies()
         self.check_parameters()
         all_texts, ids = check_labeled_texts(texts, labels)
         label_set = LabelSet.of(ids, names, label_texts)
         held_out = check_validation_data(validation_data, ids, len(all_texts.texts))
         descriptions = LabelTexts.of(label_texts, ids)
         data, is_split = self._split(all_texts, held_out, descriptions)
-        with self.progress() as progress:
+        with progress_bars(self.verbose) as progress:
             vectorizer, rankers, matcher = self._fit_once("split" if is_split else "all", data, progress)
             if is_split and self.refit:
                 data = TrainingTexts(*all_texts, label_texts=descriptions)
                 vectorizer, rankers, matcher = self._fit_once("all", data, progress, (rankers, matcher))
-        self._set_fitted(FittedTransformer(matcher.encoder, vectorizer, rankers, label_set))
+        self.set_fitted(FittedTransformer(matcher.encoder, vectorizer, rankers, label_set))
         self.history_ = matcher.history.epochs
         return self
 
@@ -173,7 +173,17 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         using : {"head", "concatenated", "linear", "neighbors", "label_texts"}, optional
             Name of a single ranker to use instead of the combination.
         """
-        state = self._check_fitted()
+        return self._predict(self._check_fitted(), texts, top_k=top_k, beam_width=beam_width, using=using)
+
+    def _predict(
+        self,
+        state: FittedTransformer,
+        texts: Iterable[str],
+        *,
+        top_k: int,
+        beam_width: int | None,
+        using: str | None = None,
+    ) -> sp.csr_array:
         count = validation.check_positive_int(top_k, "top_k")
         inputs = self._inputs(state.vectorizer, state.encoder, check_texts(texts))
         return state.rankers.predict(
@@ -213,9 +223,10 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         """Restore a model from an opened folder; called by :func:`carya.load`."""
         require_transformer_packages(cls.__name__)
         model, fitted = unpack(saved, cls)
-        model._set_fitted(fitted)
+        model.set_fitted(fitted)
         return model
 
-    def _set_fitted(self, state: FittedTransformer) -> None:
+    def set_fitted(self, state: FittedTransformer) -> None:
+        """Set the fitted state."""
         state.encoder.eval()
         self._state = state  # assigned atomically, because other threads may be ranking

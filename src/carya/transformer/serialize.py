@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.core.parameters import to_json
-from carya.core.storage import SavedModel, fitting_parts, prefixed
+from carya.core.storage import SavedModel, consistent_parts, prefixed
 from carya.errors import InputError
 from carya.models.neighbors.model import NearestNeighbors
 from carya.models.neighbors.serialize import KIND as NEIGHBORS_KIND
@@ -31,9 +31,6 @@ from carya.transformer.settings import TransformerSettings
 ENCODER_FOLDER = "encoder"
 
 _MIXTURE = "mixture"
-#: Ranker names and feature name suffixes in models saved by earlier versions, with their current names.
-_FORMER_RANKERS = {"neighbours": "neighbors"}
-_FORMER_FEATURES = {"share": "relative", "place": "rank"}
 
 Settings = TypeVar("Settings", bound=TransformerSettings)
 
@@ -77,10 +74,9 @@ def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTran
     from carya.transformer.encoder.encoder import Encoder
 
     vectorizer, labels, _, model = unpack_texts(saved)
-    model = model.with_former_parts(_FORMER_RANKERS)
-    with fitting_parts():
+    with consistent_parts():
         settings = cls.from_saved_parameters(model.parameters["own"])
-        weights = {name: float(weight) for name, weight in _renamed(model.parameters["weights"]).items()}
+        weights = {name: float(weight) for name, weight in model.parameters["weights"].items()}
         models = _unpack_rankers(model)
         if not models or set(models) != set(weights) or not sum(weights.values()) > 0:
             raise InputError(f"The rankers {sorted(models)} do not match the ranker weights {sorted(weights)}.")
@@ -104,14 +100,13 @@ def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTran
 def _unpack_rankers(saved: SavedModel) -> dict[str, RankerModel]:
     """Return the rankers by name."""
     models: dict[str, RankerModel] = {}
-    shapes = _renamed(saved.shape)
-    for name, parameters in _renamed(saved.parameters["rankers"]).items():
+    for name, parameters in saved.parameters["rankers"].items():
         if name not in RANKER_NAMES:
             raise InputError(f"Unknown ranker {name!r}.")
         if name == "neighbors":
-            models[name] = NearestNeighbors.from_saved(saved.part(name, NEIGHBORS_KIND, parameters, shapes[name]))
+            models[name] = NearestNeighbors.from_saved(saved.part(name, NEIGHBORS_KIND, parameters, saved.shape[name]))
         else:
-            models[name] = XRLinear.from_saved(saved.part(name, TREE_KIND, parameters, shapes[name]))
+            models[name] = XRLinear.from_saved(saved.part(name, TREE_KIND, parameters, saved.shape[name]))
     return models
 
 
@@ -130,23 +125,7 @@ def _unpack_mixture(saved: SavedModel, models: Mapping[str, RankerModel], n_labe
     log_frequency = arrays.pop("frequency")
     if log_frequency.shape != (n_labels,) or log_frequency.dtype != np.float32 or not np.isfinite(log_frequency).all():
         raise InputError("The label frequencies of the mixture do not match the labels.")
-    names = [_current_feature(str(name)) for name in parameters["names"]]
-    ranker = NeuralRanker.from_saved(parameters | {"names": names}, arrays)
+    ranker = NeuralRanker.from_saved(parameters, arrays)
     if ranker.names_ != feature_names(list(models)):
         raise InputError("The features of the mixture do not match the rankers.")
     return Mixture(ranker, log_frequency)
-
-
-def _renamed(by_ranker: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace former ranker names in the keys of a dictionary."""
-    return {_FORMER_RANKERS.get(name, name): value for name, value in by_ranker.items()}
-
-
-def _current_feature(name: str) -> str:
-    """Replace a former ranker name and a former suffix in a feature name.
-
-    >>> _current_feature("neighbours.place"), _current_feature("head.log")
-    ('neighbors.rank', 'head.log')
-    """
-    ranker, separator, suffix = name.partition(".")
-    return _FORMER_RANKERS.get(ranker, ranker) + separator + _FORMER_FEATURES.get(suffix, suffix)

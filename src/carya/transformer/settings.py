@@ -50,25 +50,6 @@ class TransformerSettings(Parameterized):
         "save_steps": "checkpoint_steps",
         "threads": "n_jobs",
     }
-    former_names: ClassVar[Mapping[str, str]] = {
-        "layers": "pooled_layers",
-        "shorter_first": "progressive_length",
-        "matcher_leaf": "matcher_leaf_size",
-        "objective": "head_loss",
-        "head": "head_mode",
-        "head_beam": "head_beam_width",
-        "dropout": "head_dropout",
-        "label_text_passes": "label_text_repeats",
-        "warmup": "warmup_ratio",
-        "accumulate": "gradient_accumulation_steps",
-        "recompute": "gradient_checkpointing",
-        "vector_weight": "embedding_weight",
-        "neighbours": "n_neighbors",
-        "held_out": "validation_fraction",
-        "checkpoints": "checkpoint_dir",
-        "cache": "cache_dir",
-        "compiled": "compile",
-    }
 
     # Encoder
     encoder: str = parameter(
@@ -292,6 +273,10 @@ class TransformerSettings(Parameterized):
         for part in (self.vectorizer, self.ranker):
             if part is not None:
                 part.check_parameters()
+
+    def check_dependencies(self) -> None:
+        """Raise MissingExtraError if a package for training transformers is not installed."""
+        require_transformer_packages(type(self).__name__)
 
     def make_vectorizer(self) -> Tfidf:
         """Return an unfitted vectorizer."""

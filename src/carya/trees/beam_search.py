@@ -18,6 +18,13 @@ from carya.trees.layer import Layer
 Rankings = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
+def to_matrix(rankings: Rankings, n_labels: int) -> Csr:
+    """Return rankings as a matrix of shape (queries, labels), in which the entries of each row are sorted by label."""
+    indptr, labels, scores = rankings
+    order = np.lexsort((labels, np.repeat(np.arange(indptr.size - 1), np.diff(indptr))))
+    return Csr.of(indptr.astype(np.int64, copy=False), labels[order], scores[order], n_labels)
+
+
 class BeamSearcher:
     """Beam search for the best-scoring labels or nodes of the last layer.
 
@@ -59,19 +66,14 @@ class BeamSearcher:
 
     def shortlist(self, queries: Features, *, beam_width: int, threads: int, report: Report = None) -> Csr:
         """Return the contents of the beam after the last layer as a matrix of shape (queries, nodes)."""
-        indptr, nodes, scores = self.predict(
-            queries, top_k=beam_width, beam_width=beam_width, threads=threads, report=report
-        )
-        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        order = np.lexsort((nodes, rows))
-        return Csr.of(indptr, nodes[order], scores[order], self.n_labels)
+        rankings = self.predict(queries, top_k=beam_width, beam_width=beam_width, threads=threads, report=report)
+        return to_matrix(rankings, self.n_labels)
 
     def rank(
         self,
         indices: NDArray[np.int32],
         values: NDArray[np.float32],
         dense: NDArray[np.float32],
-        *,
         top_k: int,
         beam_width: int,
         min_score: float = -math.inf,

@@ -12,20 +12,14 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr
-from carya.errors import ModelFormatError, ParameterError
+from carya.core.rules import Choice, check
+from carya.errors import ModelFormatError
 from carya.trees.transforms import Transform
 
 #: Storage types for weights: exact; half the size; or a quarter of the size, with one scale per cluster.
 WEIGHT_DTYPES = ("float32", "float16", "int8")
-
-
-def check_weight_dtype(weight_dtype: str) -> str:
-    """Return the data type; raise ParameterError if it is not supported for weights."""
-    if weight_dtype not in WEIGHT_DTYPES:
-        raise ParameterError(
-            f"weight_dtype must be one of {', '.join(map(repr, WEIGHT_DTYPES))}, got {weight_dtype!r}."
-        )
-    return weight_dtype
+#: The rule for parameters and arguments named weight_dtype.
+WEIGHT_DTYPE = Choice(*WEIGHT_DTYPES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +156,7 @@ class Layer:
 
     def with_weight_dtype(self, weight_dtype: str, *, threads: int = 1) -> Layer:
         """Return a copy of the ranker that stores its weights in a different data type."""
+        check("weight_dtype", weight_dtype, WEIGHT_DTYPE)
         if weight_dtype == self.weights.dtype:
             return self
         return replace(self, weights=Weights.pack(self.unpacked(), self.chunks, weight_dtype, threads=threads))

@@ -62,7 +62,7 @@ def parse_value(text: str, rule: Rule, flag: str) -> Any:
         if rule.allows(value):
             return value
         interpretations.append(value)
-    raise ParameterError(f"{flag} must be {rule.text}, got {interpretations[0]!r}.")
+    raise ParameterError(f"{flag} must be {rule.describe(interpretations[0])}, got {interpretations[0]!r}.")
 
 
 def placeholder(rule: Rule) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from carya.core import validation
 from carya.core.matrices import Features
 from carya.core.parameters import Parameterized, parameter
 from carya.core.rules import Choice, Either, Integer, Real, Rule
-from carya.core.storage import SavedModel, fitting_parts
-from carya.core.validation import FeaturesLike, LabelsLike
+from carya.core.storage import SavedModel, consistent_parts
+from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
 from carya.errors import InputError, ModelFormatError, ParameterError
 from carya.models.base import BaseModel, Model, RankOptions, TrainingData
 from carya.models.ensemble.combine import (
@@ -35,8 +35,9 @@ from carya.trees.beam_search import Rankings
 
 _MIN_POOL_SIZE = 20
 BEAM_SHARE = 1 / 2  # of a tree's beam when scores are averaged: what one tree misses, another one finds
-_TRAINING_BEAM_SHARE = 3 / 4  # the same in training: takes a fifth less time and is no less precise on held-out rows
+_TRAINING_BEAM_SHARE = 3 / 4  # the same in training, which takes less time; precision on held-out rows is the same
 _DEFAULT_TREES = 3
+_SAVED_PARAMETERS = ("combine", "pool_size", "n_jobs", "seed")
 
 
 class _Members(Rule):
@@ -68,6 +69,15 @@ class _EnsembleState(NamedTuple):
     members: list[Any]
     weights: NDArray[np.float32]
 
+    @property
+    def widths(self) -> tuple[int, int]:
+        widths: tuple[int, int] = self.members[0].widths_
+        return widths
+
+    @property
+    def n_labels(self) -> int:
+        return int(self.members[0].n_labels_)
+
 
 @dataclass(eq=False, repr=False)
 class Ensemble(BaseModel[_EnsembleState], Parameterized):
@@ -84,8 +94,6 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     >>> len(labels)
     3
     """
-
-    former_names: ClassVar[dict[str, str]] = {"pool": "pool_size", "held_out": "validation_fraction"}
 
     members: Any = parameter(
         None,
@@ -106,7 +114,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         None, _MemberWeights(), "weight of each member; learned chooses them on held-out rows; None means equal weights"
     )
     validation_fraction: float = parameter(
-        0.1, Real(0, 0.9, open_low=True), "fraction of the rows held out to learn the weights"
+        0.1, Real(0, 0.9, open_low=True), "fraction of held-out rows, used to learn the weights"
     )
     pool_size: int | None = parameter(
         None, Either(Integer(1), Choice(None)), "labels considered per member; None means twice top_k, at least 20"
@@ -121,6 +129,11 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             raise ParameterError("n_trees requires a single model, but members is a list.")
         for member in self._member_list():
             member.check_parameters()
+
+    def check_dependencies(self) -> None:
+        """Raise MissingExtraError if a member requires an optional package that is not installed."""
+        for member in self._member_list():
+            member.check_dependencies()
 
     def fit(
         self,
@@ -146,6 +159,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
     def fit_data(self, data: TrainingData) -> Self:
         """Train every member on the same validated data."""
+        self.check_parameters()
         members = self._clone_members()
         return self._fit(members, [data.features] * len(members), data)
 
@@ -154,7 +168,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         if isinstance(self.weights, str):
             weights = self._learn_weights(features, data)
         fit_members(members, features, data)
-        self._set_fitted(members, weights)
+        self.set_fitted(members, weights)
         return self
 
     def predict(
@@ -175,22 +189,22 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         top_k, beam_width, min_score
             See :meth:`XRLinear.predict`.
         """
-        members, _ = self._check_fitted()
-        inputs = self._inputs(X, len(members))
+        state = self._check_fitted()
+        inputs = self._inputs(X, len(state.members))
         options = RankOptions.of(top_k, beam_width, min_score)
-        if self._shares_search(options) and all(own is inputs[0] for own in inputs):
-            queries = validation.check_features_like(inputs[0], members[0].widths_)
-            rankings = self._search_together(queries, options)
-        else:
-            rankings = self._combine(
-                [
-                    matrix_to_native(member.predict(own, top_k=self._pool(options), beam_width=width))
-                    for member, own, width in zip(members, inputs, self._beam_widths(members, options), strict=True)
-                ],
-                options,
+        width = self._common_beam_width(state.members, options) if all(own is inputs[0] for own in inputs) else None
+        if width is not None:
+            rankings = self._search_together(
+                state, validation.check_features_like(inputs[0], state.widths), width, options
             )
+        else:
+            limits = self._member_limits(state.members, options)
+            matrices = [
+                member.predict(own, **limit) for member, own, limit in zip(state.members, inputs, limits, strict=True)
+            ]
+            rankings = self._combine(state, [matrix_to_native(S) for S in matrices], options)
         indptr, labels, scores = rankings
-        return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels_))
+        return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, state.n_labels))
 
     def rank(
         self,
@@ -201,58 +215,46 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         min_score: float | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the `top_k` best labels of one query and their scores, best first."""
-        members, _ = self._check_fitted()
+        state = self._check_fitted()
         options = RankOptions.of(top_k, beam_width, min_score)
-        inputs = self._inputs(x, len(members))
-        return self._combine_one(
-            [
-                member.rank(own, top_k=self._pool(options), beam_width=width)
-                for member, own, width in zip(members, inputs, self._beam_widths(members, options), strict=True)
-            ],
-            options,
-        )
+        inputs, limits = self._inputs(x, len(state.members)), self._member_limits(state.members, options)
+        rankings = [member.rank(own, **limit) for member, own, limit in zip(state.members, inputs, limits, strict=True)]
+        return self._combine_one(state, rankings, options)
 
-    def _rank_batch(self, queries: Features, options: RankOptions) -> Rankings:
-        """Rank the sparse rows that all members share."""
-        if self._shares_search(options):
-            return self._search_together(queries, options)
-        members, sparse = self._check_fitted().members, queries.sparse
-        return self._combine(
-            [
-                to_native(
-                    member.rank_rows(
-                        sparse.indptr, sparse.indices, sparse.values, top_k=self._pool(options), beam_width=width
-                    ),
-                    self.n_labels_,
-                )
-                for member, width in zip(members, self._beam_widths(members, options), strict=True)
-            ],
-            options,
-        )
+    def _rank_batch(self, state: _EnsembleState, queries: Features, options: RankOptions) -> Rankings:
+        """Rank the sparse rows of `rank_rows`; `predict` does not use this, because members can have own features."""
+        width = self._common_beam_width(state.members, options)
+        if width is not None:
+            return self._search_together(state, queries, width, options)
+        arrays = queries.sparse.indptr, queries.sparse.indices, queries.sparse.values
+        limits = self._member_limits(state.members, options)
+        rankings = [member.rank_rows(*arrays, **limit) for member, limit in zip(state.members, limits, strict=True)]
+        return self._combine(state, [to_native(ranking, state.n_labels) for ranking in rankings], options)
 
     def _rank_one(
-        self,
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        dense: NDArray[np.float32],
-        options: RankOptions,
+        self, state: _EnsembleState, query: QueryArrays, options: RankOptions
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        members = self._check_fitted().members
-        return self._combine_one(
-            [
-                member.rank_sparse(features, values, top_k=self._pool(options), beam_width=width)
-                for member, width in zip(members, self._beam_widths(members, options), strict=True)
-            ],
-            options,
-        )
+        """Rank the sparse query of `rank_sparse`; `rank` does not use this, because members can have own features."""
+        features, values, _ = query
+        limits = self._member_limits(state.members, options)
+        rankings = [
+            member.rank_sparse(features, values, **limit) for member, limit in zip(state.members, limits, strict=True)
+        ]
+        return self._combine_one(state, rankings, options)
 
-    def _shares_search(self, options: RankOptions) -> bool:
-        """Return whether all members are trees with the same features and beam width, searched in one native pass."""
-        members = self._check_fitted().members
+    def _member_limits(self, members: Sequence[Any], options: RankOptions) -> list[dict[str, Any]]:
+        """Return the number of labels and the beam width for each member."""
+        pool_size = self._pool(options)
+        return [{"top_k": pool_size, "beam_width": width} for width in self._beam_widths(members, options)]
+
+    def _common_beam_width(self, members: Sequence[Any], options: RankOptions) -> int | None:
+        """Return the beam width of one native search in all members, or None unless they are trees of the same kind."""
         if not all(isinstance(member, XRLinear) for member in members):
-            return False
+            return None
         widths = self._beam_widths(members, options)
-        return len({(width, member.widths_) for width, member in zip(widths, members, strict=True)}) == 1
+        if len({(width, member.widths_) for width, member in zip(widths, members, strict=True)}) > 1:
+            return None
+        return validation.check_positive_int(widths[0], "beam_width")
 
     def _beam_widths(self, members: Sequence[Any], options: RankOptions) -> list[int | None]:
         """Return the beam width of each member: as requested, or its own; for averaged trees, a share of their own.
@@ -266,53 +268,59 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             return own
         return [None if width is None else math.ceil(width * BEAM_SHARE) for width in own]
 
-    def _search_together(self, queries: Features, options: RankOptions) -> Rankings:
-        members, weights = self._check_fitted()
+    def _search_together(
+        self, state: _EnsembleState, queries: Features, beam_width: int, options: RankOptions
+    ) -> Rankings:
         rankings = predict_combined(
-            [member.searcher for member in members],
+            [member.searcher for member in state.members],
             queries,
             top_k=options.top_k,
-            beam_width=validation.check_positive_int(self._beam_widths(members, options)[0], "beam_width"),
+            beam_width=beam_width,
             pool_size=self._pool(options),
             combine=self.combine,
-            weights=weights,
+            weights=state.weights,
             threads=_core.thread_count(self.n_jobs),
         )
         return _drop_below(rankings, options.min_score)
 
-    def _combine(self, rankings: list[_core.Csr], options: RankOptions, *, threads: int | None = None) -> Rankings:
+    def _combine(
+        self, state: _EnsembleState, rankings: list[_core.Csr], options: RankOptions, *, threads: int | None = None
+    ) -> Rankings:
         combined = combine_rankings(
             rankings,
             combine=self.combine,
-            weights=self._check_fitted().weights,
+            weights=state.weights,
             top_k=options.top_k,
             threads=_core.thread_count(self.n_jobs) if threads is None else threads,
         )
         return _drop_below(combined, options.min_score)
 
     def _combine_one(
-        self, rankings: list[tuple[NDArray[np.int32], NDArray[np.float32]]], options: RankOptions
+        self,
+        state: _EnsembleState,
+        rankings: list[tuple[NDArray[np.int32], NDArray[np.float32]]],
+        options: RankOptions,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         native = [
-            to_native((np.array([0, labels.size]), labels, scores), self.n_labels_) for labels, scores in rankings
+            to_native((np.array([0, labels.size]), labels, scores), state.n_labels) for labels, scores in rankings
         ]
-        _, labels, scores = self._combine(native, options, threads=1)
+        _, labels, scores = self._combine(state, native, options, threads=1)
         return labels, scores
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the content of a model folder."""
         members, weights = self._check_fitted()
-        own = {name: getattr(self, name) for name in ("combine", "pool_size", "n_jobs", "seed")}
-        return pack(members, weights, own, weight_dtype)
+        return pack(members, weights, {name: getattr(self, name) for name in _SAVED_PARAMETERS}, weight_dtype)
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
         """Restore the ensemble of an opened folder; :func:`carya.load` calls this."""
         members, own = unpack(saved)
-        with fitting_parts():
-            ensemble = cls(members, **{cls.former_names.get(name, name): value for name, value in own.items()})
-            ensemble.check_parameters()
-            ensemble._set_fitted(members, ensemble._check_weights(len(members)))
+        with consistent_parts():
+            if set(own) != {*_SAVED_PARAMETERS, "weights"}:
+                raise InputError(f"The ensemble has the parameters {', '.join(sorted(own))}.")
+            ensemble = cls.from_saved_parameters(own | {"members": members})
+            ensemble.set_fitted(members, ensemble._check_weights(len(members)))
             return ensemble
 
     @property
@@ -325,14 +333,13 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         """Whether `fit` accepts label_features, because a member does."""
         return any(member.uses_label_features for member in self._member_list())
 
-    def _set_fitted(self, members: list[Any], weights: NDArray[np.float32]) -> None:
+    def set_fitted(self, members: list[Any], weights: NDArray[np.float32]) -> None:
+        """Set the fitted state."""
         sizes = {member.n_labels_ for member in members}
         if len(sizes) != 1:
             raise ModelFormatError(f"The members have different numbers of labels: {sorted(sizes)}.")
         self.members_ = members
         self.weights_ = weights
-        self.n_labels_ = sizes.pop()
-        self.widths_ = members[0].widths_
         self._state = _EnsembleState(members, weights)  # last, in one step: other threads may be ranking
 
     def _member_list(self) -> list[Any]:
@@ -384,9 +391,10 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         fit_members(members, map_distinct(features, lambda own: own.take(train)), train_data)
         queries = map_distinct(features, lambda own: own.take(held_out))
         options = RankOptions.of(5, None, None)
+        limits = self._member_limits(members, options)
         rankings = [
-            matrix_to_native(member.predict(own.to_input(), top_k=self._pool(options), beam_width=width))
-            for member, own, width in zip(members, queries, self._beam_widths(members, options), strict=True)
+            matrix_to_native(member.predict(own.to_input(), **limit))
+            for member, own, limit in zip(members, queries, limits, strict=True)
         ]
         threads = _core.thread_count(self.n_jobs)
         truth = data.labels.take(held_out).to_scipy()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.core.storage import SavedModel, fitting_parts, prefixed
+from carya.core.storage import SavedModel, consistent_parts, prefixed
 from carya.models.registry import open_model
 from carya.models.xr_linear.serialize import KIND as TREE_KIND
 
@@ -37,7 +37,7 @@ def pack(
 
 def unpack(saved: SavedModel) -> tuple[list[Any], dict[str, Any]]:
     """Restore the members and the ensemble's own parameters."""
-    with fitting_parts():
+    with consistent_parts():
         parameters, shapes = saved.parameters["members"], saved.shape["members"]
         kinds = saved.parameters.get("kinds", [TREE_KIND] * len(parameters))
         members = [

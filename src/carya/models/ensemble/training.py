@@ -24,6 +24,7 @@ def fit_members(members: Sequence[Any], features: Sequence[Features], data: Trai
     """
     groups: dict[tuple[object, ...], tuple[TrainingData, list[XRLinear]]] = {}
     for member, own_features in zip(members, features, strict=True):
+        member.check_parameters()
         label_features = data.label_features if member.uses_label_features else None
         own_data = replace(data, features=own_features, label_features=label_features)
         if isinstance(member, XRLinear):
@@ -37,7 +38,7 @@ def fit_members(members: Sequence[Any], features: Sequence[Features], data: Trai
         for first in range(0, len(trees), _TREES_AT_ONCE):
             together = trees[first : first + _TREES_AT_ONCE]
             for tree, trained in zip(together, train_trees(together, own_data, cache=cache), strict=True):
-                tree.set_trained(trained)
+                tree.set_fitted(trained)
 
 
 def map_distinct(items: Sequence[T], function: Callable[[T], U]) -> list[U]:

@@ -15,12 +15,6 @@ from carya.models.ensemble.combine import combine_rankings
 _STEPS = 10  # candidate weights are multiples of 1/10
 
 
-def mean_precision(truth: sp.csr_array, S: sp.csr_array) -> float:
-    """Return the mean of P@1, P@3 and P@5, the objective of all choices made on held-out rows."""
-    report = metrics.report(truth, S, k=(1, 3, 5))
-    return (report["P@1"] + report["P@3"] + report["P@5"]) / 3
-
-
 def best_weights(
     rankings: Sequence[_core.Csr], truth: sp.csr_array, *, combine: str, threads: int
 ) -> NDArray[np.float32]:
@@ -28,7 +22,7 @@ def best_weights(
     best, best_value = None, -1.0
     for weights in _candidate_weights(len(rankings)):
         indptr, labels, scores = combine_rankings(rankings, combine=combine, weights=weights, top_k=5, threads=threads)
-        value = mean_precision(truth, sp.csr_array((scores, labels, indptr), shape=truth.shape))
+        value = metrics.mean_precision(truth, sp.csr_array((scores, labels, indptr), shape=truth.shape))
         if value > best_value:
             best, best_value = weights, value
     assert best is not None  # there is always at least one candidate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -13,13 +12,14 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.core import validation
 from carya.core.matrices import Csr, Features
-from carya.core.parameters import Parameterized, parameter
-from carya.core.progress import Progress
+from carya.core.parameters import Parameterized, parameter, read_settings
+from carya.core.progress import Progress, progress_bars
 from carya.core.rules import Choice, Either, Integer, Parsed, Real, to_python_scalar
-from carya.core.storage import SavedModel, fitting_parts
+from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike
 from carya.errors import InputError, ParameterError
 from carya.indexing.representations import normalize
+from carya.matching.hnsw import require_usearch
 from carya.models.base import BaseModel, RankOptions, TrainingData
 from carya.models.neighbors.search import NeighborQuery, NeighborRanker, TrainedNeighbors
 from carya.models.neighbors.serialize import pack, unpack
@@ -27,7 +27,7 @@ from carya.models.neighbors.training import MIN_GRAPH_ITEMS, NeighborTrainer
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking import LinearSolver
 from carya.trees.beam_search import Rankings
-from carya.trees.layer import WEIGHT_DTYPES, check_weight_dtype
+from carya.trees.layer import WEIGHT_DTYPE
 from carya.trees.transforms import TRANSFORM_NAMES, Transform
 
 #: Defaults chosen on held-out rows (docs/nearest-neighbors.md).
@@ -64,14 +64,9 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         "efS": "ef_search",
         "threads": "n_jobs",
         "beam_width": "n_neighbors",
-    }
-    former_names: ClassVar[Mapping[str, str]] = {
-        **XRLinear.former_names,
-        "neighbours": "n_neighbors",
-        "candidates": "max_candidates",
-        "build_width": "ef_construction",
-        "search_width": "ef_search",
-        "similarity": "similarity_weight",
+        "cost": "C",
+        "tolerance": "tol",
+        "precision": "weight_dtype",
     }
 
     # Phases 1 and 2: the neighbors.
@@ -139,7 +134,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     )
     weight_dtype: str = parameter(
         "int8",
-        Choice(*WEIGHT_DTYPES),
+        WEIGHT_DTYPE,
         "data type of stored weights: float32, exact; float16, half the size; int8, a quarter",
     )
     transform: str = parameter(
@@ -167,10 +162,11 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     def fit_data(self, data: TrainingData) -> Self:
         """Train on validated data."""
+        self.check_parameters()
         label_vectors = self._check_label_vectors(data)
-        with self.progress() as progress:
+        with progress_bars(self.verbose) as progress:
             trainer = self._trainer(progress)
-            self._set_fitted(trainer.train(normalize(data.features), data.labels.with_values(1), label_vectors))
+            self.set_fitted(trainer.train(normalize(data.features), data.labels.with_values(1), label_vectors))
         return self
 
     def check_parameters(self) -> None:
@@ -185,18 +181,21 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
                 f"transform={self.transform!r}."
             )
 
-    def _score_pairs(self, queries: Features, pairs: Csr) -> NDArray[np.float32]:
-        if not self.scores_any_label:
+    def check_dependencies(self) -> None:
+        """Raise MissingExtraError if search='graph' and usearch is not installed."""
+        if self.search == "graph":
+            require_usearch()
+
+    def _score_pairs(self, state: NeighborRanker, queries: Features, pairs: Csr) -> NDArray[np.float32]:
+        if not state.scores_any_label:
             raise InputError("predict_selected requires over='labels'; over='rows' scores only labels with votes.")
-        return self._check_fitted().score_pairs(queries, pairs, threads=_core.thread_count(self.n_jobs))
+        return state.score_pairs(queries, pairs, threads=_core.thread_count(self.n_jobs))
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the content of a model folder."""
         trained, parameters = self._check_fitted().trained, self.get_params()
         if weight_dtype is not None:
-            trained = trained.with_weight_dtype(
-                check_weight_dtype(weight_dtype), threads=_core.thread_count(self.n_jobs)
-            )
+            trained = trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
             parameters |= {"weight_dtype": weight_dtype}
         return pack(trained, parameters)
 
@@ -204,17 +203,17 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     def from_saved(cls, saved: SavedModel) -> Self:
         """Restore the model of an opened folder; :func:`carya.load` calls this."""
         trained = unpack(saved)
-        with fitting_parts():
+        with consistent_parts():
             model = cls.from_saved_parameters(saved.parameters)
             if (model.over == "rows") != (trained.labels is not None):
                 raise InputError(f"over={model.over!r} does not match the saved index.")
-            model._set_fitted(trained)
+            model.set_fitted(trained)
             return model
 
     @property
     def scores_any_label(self) -> bool:
         """Whether `predict_selected` can score labels that are not neighbors; only over labels."""
-        return self.over == "labels"
+        return self._state.scores_any_label if self.__sklearn_is_fitted__() else self.over == "labels"
 
     @property
     def needs_label_features(self) -> bool:
@@ -236,39 +235,44 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if "_state" in state:
-            self._set_fitted(unpack(state["_state"]))
+            self.set_fitted(unpack(state["_state"]))
 
-    def _set_fitted(self, trained: TrainedNeighbors) -> None:
-        self.n_labels_ = trained.n_labels
+    def set_fitted(self, trained: TrainedNeighbors) -> None:
+        """Set the fitted state."""
         self.similarity_weight_ = trained.similarity_weight
-        self.widths_ = trained.widths
-        self.n_features_in_ = sum(trained.widths)
         self._state = NeighborRanker(trained, n_neighbors=self._count())  # last: other threads may be ranking
 
     def _count(self) -> int:
         return int(_DEFAULT_NEIGHBORS[self.over] if self.n_neighbors is None else self.n_neighbors)
 
     def _trainer(self, progress: Progress) -> NeighborTrainer:
-        own = {field.name for field in dataclasses.fields(NeighborTrainer)} & set(self.parameter_names())
-        settings = {name: to_python_scalar(getattr(self, name)) for name in own} | {"n_neighbors": self._count()}
-        return NeighborTrainer(
-            # Solver settings that are not parameters here have the defaults of XRLinear.
-            solver=LinearSolver.from_parameters(self, defaults=XRLinear),
+        return read_settings(
+            NeighborTrainer,
+            self,
+            n_neighbors=self._count(),
+            solver=read_settings(
+                LinearSolver,
+                self,
+                penalty=XRLinear.penalty,
+                threshold_by=XRLinear.threshold_by,
+                use_target_costs=False,
+            ),
             threads=_core.thread_count(self.n_jobs),
             progress=progress,
-            **settings,
         )
 
     def _check_label_vectors(self, data: TrainingData) -> Features | None:
         if self.representation != "lf":
             if data.label_features is not None:
-                raise InputError("label_features are given, but representation='pifa' does not use them.")
+                raise InputError(
+                    "label_features is not used by representation='pifa'. Omit it, or use representation='lf'."
+                )
             return None
         if data.label_features is None:
             raise InputError("representation='lf' requires label_features in fit.")
         return normalize(validation.check_label_features(data.label_features, data.labels.cols, data.features.widths))
 
-    def _rank_batch(self, queries: Features, options: RankOptions) -> Rankings:
+    def _rank_batch(self, state: NeighborRanker, queries: Features, options: RankOptions) -> Rankings:
         query = NeighborQuery(
             top_k=options.top_k,
             n_neighbors=self._count() if options.beam_width is None else options.beam_width,
@@ -277,5 +281,5 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
             ef_search=to_python_scalar(self.ef_search),
             min_score=options.min_score,
         )
-        with self.progress() as progress, progress.stage("rank") as report:
-            return self._check_fitted().predict(queries, query, threads=_core.thread_count(self.n_jobs), report=report)
+        with progress_bars(self.verbose) as progress, progress.stage("rank") as report:
+            return state.predict(queries, query, threads=_core.thread_count(self.n_jobs), report=report)

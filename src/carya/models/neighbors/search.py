@@ -13,9 +13,9 @@ from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
 from carya.indexing.representations import normalize
 from carya.matching.hnsw import HnswGraph
-from carya.matching.nearest_neighbors import NeighborSearcher, to_matrix
+from carya.matching.nearest_neighbors import NeighborSearcher
 from carya.matching.voting import vote
-from carya.trees.beam_search import BeamSearcher, Rankings
+from carya.trees.beam_search import BeamSearcher, Rankings, to_matrix
 from carya.trees.layer import Layer, Weights
 from carya.trees.layouts import choose_layout
 from carya.trees.transforms import Transform
@@ -87,6 +87,21 @@ class NeighborRanker:
         self._path = BeamSearcher([above, *rankers], ["packed", *layouts])
         # Labels in an inverted index with their rankers below are a single beam search.
         self._is_single_search = trained.labels is None and trained.graph is None
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """The numbers of sparse and dense features."""
+        return self.trained.widths
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels."""
+        return self.trained.n_labels
+
+    @property
+    def scores_any_label(self) -> bool:
+        """Whether the score of a label does not depend on votes."""
+        return self.trained.labels is None
 
     def predict(self, queries: Features, query: NeighborQuery, *, threads: int, report: Report = None) -> Rankings:
         """Return the best labels of every query."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from carya.core.matrices import Csr
 from carya.core.parameters import to_json
-from carya.core.storage import SavedModel, fitting_parts, prefixed
+from carya.core.storage import SavedModel, consistent_parts, prefixed
 from carya.errors import InputError
 from carya.matching.hnsw import HnswGraph
 from carya.models.neighbors.search import TrainedNeighbors, constant_layer
@@ -44,7 +44,7 @@ def pack(trained: TrainedNeighbors, parameters: dict[str, Any]) -> SavedModel:
 
 def unpack(saved: SavedModel) -> TrainedNeighbors:
     """Restore a trained model; raise ModelFormatError if its parts are inconsistent."""
-    with fitting_parts():
+    with consistent_parts():
         n_labels = int(saved.shape["labels"])
         similarity_weight = float(saved.shape["similarity"])
         if not 0 < similarity_weight < math.inf:
@@ -56,7 +56,9 @@ def unpack(saved: SavedModel) -> TrainedNeighbors:
         ranker = above.layers[1] if above.tree.depth > 1 else None
         if above.widths != index.widths or (ranker is not None and not _is_chain(above.tree, n_labels)):
             raise InputError("The rankers do not match the labels.")
-        if (n_items != n_labels) if not over_rows else (index.tree.depth > 1):
+        if over_rows and index.tree.depth > 1:
+            raise InputError("An index of rows must have a single layer.")
+        if not over_rows and n_items != n_labels:
             raise InputError(f"The index has {n_items} items for {n_labels} labels.")
         labels = _unpack_labels(saved, n_items, n_labels) if over_rows else None
         graph = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from carya import metrics
 from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress, Report
@@ -14,12 +15,11 @@ from carya.errors import ParameterError
 from carya.indexing import pifa
 from carya.indexing.representations import normalize
 from carya.matching.hnsw import HnswGraph
-from carya.matching.nearest_neighbors import NeighborSearcher, exclude_self, index_layer, to_matrix
+from carya.matching.nearest_neighbors import NeighborSearcher, exclude_self, index_layer
 from carya.matching.voting import vote
-from carya.models.ensemble.weights import mean_precision
 from carya.models.neighbors.search import NeighborQuery, NeighborRanker, TrainedNeighbors, row_blocks
 from carya.ranking import LayerProblem, LinearSolver
-from carya.trees.beam_search import BeamSearcher
+from carya.trees.beam_search import BeamSearcher, to_matrix
 from carya.trees.layer import Layer
 from carya.trees.transforms import Transform
 
@@ -124,9 +124,9 @@ class NeighborTrainer:
 
     def _choose_similarity_weight(self, features: Features, labels: Csr, label_vectors: Features | None) -> float:
         """Return the given weight, or the one that ranks held-out rows best."""
-        given = _DEFAULT_WEIGHTS[self.over] if self.similarity_weight is None else self.similarity_weight
-        if not isinstance(given, str):
-            return float(given)
+        weight = _DEFAULT_WEIGHTS[self.over] if self.similarity_weight is None else self.similarity_weight
+        if not isinstance(weight, str):
+            return float(weight)
         best, best_value = _FALLBACK_WEIGHTS[self.over], -1.0
         if self.ranker is None or features.rows < _MIN_ROWS:
             return best
@@ -142,12 +142,12 @@ class NeighborTrainer:
             ef_search=self.ef_search,
             sharpness=self.sharpness,
         )
-        for weight in _CANDIDATE_WEIGHTS[self.over]:
-            ranker = NeighborRanker(assemble(weight), n_neighbors=self.n_neighbors)
+        for candidate in _CANDIDATE_WEIGHTS[self.over]:
+            ranker = NeighborRanker(assemble(candidate), n_neighbors=self.n_neighbors)
             indptr, ranked, scores = ranker.predict(queries, query, threads=self.threads)
-            value = mean_precision(truth, sp.csr_array((scores, ranked, indptr), shape=truth.shape))
+            value = metrics.mean_precision(truth, sp.csr_array((scores, ranked, indptr), shape=truth.shape))
             if value > best_value:
-                best, best_value = weight, value
+                best, best_value = candidate, value
         return best
 
     def _shortlist(self, neighbors: NeighborSearcher, features: Features, labels: Csr, report: Report) -> Csr:

@@ -64,7 +64,7 @@ def first_columns(features: Features, n_columns: int) -> Features:
 def first_columns_of_row(
     features: NDArray[np.int32], values: NDArray[np.float32], n_columns: int, width: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Do the same for the sparse features of one row with `width` columns.
+    """Return the same as :func:`first_columns` for the sparse features of one row with `width` columns.
 
     >>> first_columns_of_row(np.array([0, 2]), np.array([3.0, 4.0]), 2, 4)
     (array([0]), array([1.], dtype=float32))

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
-from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr, Features
-from carya.indexing.representations import normalize, pifa
+from carya.indexing.representations import cooccurrence_graph, normalize, pifa
 from carya.models.ensemble.combine import predict_combined
 from carya.models.reranked.column_views import column_views
 from carya.models.reranked.similarity_model import similarity_model
@@ -287,16 +286,11 @@ def _log_scores(scores: NDArray[np.float32], member: XRLinear) -> NDArray[np.flo
 
 def _cooccurrence(labels: Csr) -> Csr:
     """Return, for each label, its most frequent co-occurring labels and the fraction of its rows that have them."""
-    Y = labels.to_scipy()
-    common = sp.csr_array(Y.T @ Y)
-    common.setdiag(0)
-    common.eliminate_zeros()
+    common = cooccurrence_graph(labels).to_scipy()
     rows = _row_numbers(common.indptr.astype(np.int64))
     order = np.lexsort((common.indices, -common.data, rows))
     kept = np.sort(order[np.arange(order.size) - common.indptr[rows] < _COOCCURRING])
     counts = np.maximum(labels.column_counts(), 1)
     fractions = (common.data[kept] / counts[rows[kept]]).astype(np.float32)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=labels.cols))]).astype(np.int64)
-    columns = common.indices[kept].astype(np.int32)
-    by_column = np.lexsort((columns, rows[kept]))
-    return Csr.of(offsets, columns[by_column], fractions[by_column], labels.cols)
+    return Csr.of(offsets, common.indices[kept].astype(np.int32), fractions, labels.cols)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +14,9 @@ from carya import _core
 from carya.core import validation
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import Parameterized, parameter
-from carya.core.progress import Report
+from carya.core.progress import Report, progress_bars
 from carya.core.rules import Choice, Either, Integer, Real, Rule
-from carya.core.storage import SavedModel, fitting_parts
+from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike
 from carya.errors import InputError, ParameterError
 from carya.models.base import BaseModel, RankOptions, TrainingData
@@ -66,6 +66,14 @@ class _RerankedState(NamedTuple):
     features: CandidateFeatures
     ranker: Ranker
 
+    @property
+    def widths(self) -> tuple[int, int]:
+        return self.features.widths
+
+    @property
+    def n_labels(self) -> int:
+        return self.features.n_labels
+
 
 @dataclass(eq=False, repr=False)
 class Reranked(BaseModel[_RerankedState], Parameterized):
@@ -85,15 +93,6 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     3
     """
 
-    former_names: ClassVar[dict[str, str]] = {
-        "pool": "pool_size",
-        "neighbours": "n_neighbors",
-        "extra": "extra_candidates",
-        "held_out": "validation_fraction",
-        "rounds": "n_rounds",
-        "ranker_rows": "max_ranker_rows",
-    }
-
     base: Any = parameter(
         None, _Base(), "models that find candidates: a tree, an ensemble of trees or a list; None means two trees"
     )
@@ -104,7 +103,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         15, Integer(0), "additional candidates from the votes, the label centroids and the label names, each"
     )
     validation_fraction: float = parameter(
-        0.2, Real(0, 0.9, open_low=True), "fraction of the rows held out per round to train the reranker"
+        0.2, Real(0, 0.9, open_low=True), "fraction of held-out rows per round, used to train the reranker"
     )
     n_rounds: int = parameter(
         1, Integer(1), "number of rounds with different held-out rows; each one trains all models"
@@ -125,9 +124,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             model.check_parameters()
 
     def check_dependencies(self) -> None:
-        """Raise MissingExtraError if an optional dependency for training the reranker is missing."""
+        """Raise MissingExtraError if the reranker requires an optional package that is not installed."""
         ranker = AveragedRanker() if self.ranker is None else self.ranker
-        getattr(ranker, "check_dependencies", lambda: None)()
+        if isinstance(ranker, Parameterized):  # user-defined rankers need not have this method
+            ranker.check_dependencies()
 
     def fit(
         self,
@@ -161,6 +161,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
 
     def fit_data(self, data: TrainingData) -> Self:
         """Train on validated data."""
+        self.check_parameters()
         self.check_dependencies()  # before the trees are trained
         features, labels = data.features, data.labels
         own = None
@@ -181,7 +182,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         ranker = self.ranker or AveragedRanker([BoostedRanker(n_jobs=self.n_jobs), NeuralRanker()])
         ranker = copy.deepcopy(ranker)
         pairs, relevance = [], []
-        with self.progress() as progress:
+        with progress_bars(self.verbose) as progress:
             for held_out in self._held_out_rows(labels.rows, data.groups):
                 train_rows = np.setdiff1d(np.arange(labels.rows), held_out)
                 candidate_features = train(rows.take(train_rows), labels.take(train_rows))
@@ -195,7 +196,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
                         pairs.append(block_pairs)
             with progress.stage("train reranker"):
                 ranker.fit(Pairs.concatenate(pairs), np.concatenate(relevance))
-        self._set_fitted(train(rows, labels), ranker)
+        self.set_fitted(train(rows, labels), ranker)
         return self
 
     def pairs(self, X: FeaturesLike, *, beam_width: int | None = None) -> tuple[Pairs, NDArray[np.int32]]:
@@ -218,9 +219,9 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     def from_saved(cls, saved: SavedModel) -> Self:
         """Restore the model of an opened folder; :func:`carya.load` calls this."""
         features, ranker, parameters = unpack(saved)
-        with fitting_parts():
+        with consistent_parts():
             model = cls.from_saved_parameters(parameters | {"base": list(features.members), "ranker": ranker})
-            model._set_fitted(features, ranker)
+            model.set_fitted(features, ranker)
             return model
 
     @property
@@ -238,12 +239,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             return []
         return list(self.base) if isinstance(self.base, (list, tuple)) else [self.base]
 
-    def _set_fitted(self, features: CandidateFeatures, ranker: Ranker) -> None:
+    def set_fitted(self, features: CandidateFeatures, ranker: Ranker) -> None:
+        """Set the fitted state."""
         self.members_ = list(features.members)
         self.ranker_ = ranker
-        self.widths_ = features.widths
-        self.n_features_in_ = sum(features.widths)
-        self.n_labels_ = features.n_labels
         self._state = _RerankedState(features, ranker)  # last, in one step: other threads may be ranking
 
     def _candidate_settings(self, beam_width: int | None) -> CandidateSettings:
@@ -267,10 +266,12 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         if groups is None:
             group = np.arange(rows) // min(_RUN, max(1, per_round // _RUN))
         else:
-            given = np.asarray(groups)
-            if given.shape != (rows,):
-                raise InputError(f"groups must have shape ({rows},), one entry per row of X, got {given.shape}.")
-            group = np.unique(given, return_inverse=True)[1]
+            array = np.asarray(groups)
+            if array.shape != (rows,):
+                raise InputError(f"groups must have shape ({rows},), one entry per row of X, got {array.shape}.")
+            group = np.unique(array, return_inverse=True)[1]
+            if group.max(initial=0) == 0:
+                raise InputError("groups has a single distinct value. At least 2 are required to hold out rows.")
         shuffled = np.random.default_rng(self.seed).permutation(int(group.max()) + 1)[group]
         order = np.argsort(shuffled, kind="stable")
         rounds = []
@@ -278,7 +279,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             groups_of_round = shuffled[order[number * per_round : (number + 1) * per_round]]
             held_out = np.flatnonzero(np.isin(shuffled, groups_of_round))
             if not 0 < held_out.size < rows:
-                raise InputError(f"{rows} rows in {shuffled.max() + 1} groups are too few to hold out some of them.")
+                raise InputError(
+                    f"X has {rows} rows in {shuffled.max() + 1} groups, too few for {self.n_rounds} rounds of held-out "
+                    "rows. Use more rows or a smaller n_rounds."
+                )
             rounds.append(held_out)
         return rounds
 
@@ -293,10 +297,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             if report is not None:
                 report(min(begin + _BLOCK, queries.rows), queries.rows)
 
-    def _rank_batch(self, queries: Features, options: RankOptions) -> Rankings:
-        features, ranker = self._check_fitted()
+    def _rank_batch(self, state: _RerankedState, queries: Features, options: RankOptions) -> Rankings:
+        features, ranker = state
         lengths, labels, scores = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
-        with self.progress() as progress, progress.stage("rank") as report:
+        with progress_bars(self.verbose) as progress, progress.stage("rank") as report:
             for _, pairs, candidates in self._compute_blocks(features, queries, options.beam_width, report):
                 block_scores = _check_scores(ranker, pairs)
                 selected, best = candidates.best(block_scores, options.top_k, options.min_score)

@@ -7,8 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from carya.core.matrices import Csr
-from carya.core.parameters import from_json, to_json
-from carya.core.storage import SavedModel, fitting_parts, prefixed
+from carya.core.parameters import to_json
+from carya.core.storage import SavedModel, consistent_parts, prefixed
 from carya.errors import InputError
 from carya.models.reranked.features import CandidateFeatures
 from carya.models.xr_linear.model import XRLinear
@@ -19,24 +19,7 @@ KIND = "reranked"
 
 _MATRICES = ("labels", "cooccurrence")
 _MODELS = ("rows", "centroids", "names", "name_words")
-#: Names of parts in models saved by earlier versions.
-_FORMER_PARTS = {
-    "near": "rows",
-    "centres": "centroids",
-    "texts": "names",
-    "words": "name_words",
-    "company": "cooccurrence",
-}
-
-
-#: Feature names of rerankers saved by earlier versions, as prefixes.
-_FORMER_FEATURES = {
-    "neighbours": "neighbors",
-    "centre": "centroid",
-    "text": "name",
-    "features": "query_features",
-    "company": "cooccurrence",
-}
+_OPTIONAL_MODELS = ("names", "name_words")
 
 
 def pack(
@@ -67,42 +50,25 @@ def pack(
 
 def unpack(saved: SavedModel) -> tuple[CandidateFeatures, Ranker, dict[str, Any]]:
     """Restore the fitted parts and the parameters; raise ModelFormatError if they are inconsistent."""
-    saved = saved.with_former_parts(_FORMER_PARTS)
-    with fitting_parts():
-        parameters = {
-            name: from_json(value) for name, value in saved.parameters.items() if name not in ("models", "ranker")
-        }
+    with consistent_parts():
+        parameters = {name: value for name, value in saved.parameters.items() if name not in ("models", "ranker")}
         models = {
-            _FORMER_PARTS.get(name, name): XRLinear.from_saved(
-                saved.part(_FORMER_PARTS.get(name, name), TREE_KIND, saved.parameters["models"][name], shape)
-            )
+            name: XRLinear.from_saved(saved.part(name, TREE_KIND, saved.parameters["models"][name], shape))
             for name, shape in saved.shape["models"].items()
         }
         members = [models[f"member{number}"] for number in range(int(saved.shape["members"]))]
-        others = {name: models[name] for name in _MODELS if name in models}
-        if len(members) + len(others) != len(models) or not members:
-            raise InputError("There are unknown models, or no members.")
+        if not members:
+            raise InputError("The model has no trees.")
+        others = {name: models[name] for name in _MODELS if name in models or name not in _OPTIONAL_MODELS}
+        if len(members) + len(others) != len(models):
+            raise InputError(f"The model contains unknown parts: {', '.join(sorted(models))}.")
         n_labels = members[0].tree_.n_labels
         labels, cooccurrence = (_unpack_matrix(saved.arrays_of(name), n_labels, name) for name in _MATRICES)
         features = CandidateFeatures(members=members, labels=labels, cooccurrence=cooccurrence, **others)
         _check_consistency(features)
-        about = saved.parameters["ranker"]
-        settings = _with_current_names(dict(about["parameters"]))
-        ranker = ranker_class(about["name"]).from_saved(settings, saved.arrays_of("ranker"))
+        name, settings = saved.parameters["ranker"]["name"], saved.parameters["ranker"]["parameters"]
+        ranker = ranker_class(name).from_saved(dict(settings), saved.arrays_of("ranker"))
         return features, ranker, parameters
-
-
-def _with_current_names(settings: dict[str, Any]) -> dict[str, Any]:
-    """Replace former feature names in the settings of the built-in rankers."""
-
-    def current(name: str) -> str:
-        first, separator, rest = name.partition(".")
-        return _FORMER_FEATURES.get(first, first) + separator + rest.replace("above", "ancestor")
-
-    if "rankers" in settings:
-        nested = [ranker | {"parameters": _with_current_names(ranker["parameters"])} for ranker in settings["rankers"]]
-        return settings | {"rankers": nested}
-    return settings | {"names": [current(name) for name in settings["names"]]} if "names" in settings else settings
 
 
 def _unpack_matrix(arrays: dict[str, NDArray[Any]], cols: int, name: str) -> Csr:
@@ -123,7 +89,7 @@ def _check_consistency(features: CandidateFeatures) -> None:
         raise InputError("The parts have different numbers of features.")
     name_words = features.name_words
     if tree_widths[0] > widths[0] or tree_widths[1] != widths[1]:
-        raise InputError("The label names have fewer features than the trees.")
+        raise InputError("The label names must have the features of the trees, and possibly more sparse ones.")
     if (features.names is None) != (name_words is None) or (name_words is not None and name_words.widths_ != widths):
         raise InputError("The two models of label names do not match.")
     if features.rows.tree_.n_labels != features.labels.rows or features.cooccurrence.rows != n_labels:

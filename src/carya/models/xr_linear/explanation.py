@@ -21,7 +21,6 @@ from carya.trees.layer import Layer
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 
-_MULTIPLIED = ("sigmoid", "hinge")
 _ADDED = ("log_sigmoid", "log_hinge")
 
 
@@ -108,7 +107,11 @@ def explain(
 def is_additive(layers: Sequence[Layer]) -> bool:
     """Return whether contributions add up to the scores of a model, or to their logarithms."""
     kinds = {layer.transform.kind for layer in layers}
-    return kinds <= set(_MULTIPLIED) or kinds <= set(_ADDED) or kinds == {"noop"}
+    return _is_multiplicative(layers) or kinds <= set(_ADDED) or kinds == {"noop"}
+
+
+def _is_multiplicative(layers: Sequence[Layer]) -> bool:
+    return all(layer.transform.is_multiplicative for layer in layers)
 
 
 def _explain_leaf(
@@ -123,7 +126,7 @@ def _explain_leaf(
     for parents in reversed(trained.tree.parents):
         path.append(node)
         node = int(parents[node])
-    log_scale = {layer.transform.kind for layer in trained.layers} <= set(_MULTIPLIED)
+    log_scale = _is_multiplicative(trained.layers)
     additive = is_additive(trained.layers)
     levels = []
     for number, (layer, path_node) in enumerate(zip(trained.layers, reversed(path), strict=True)):
@@ -167,17 +170,16 @@ def _log_score(transform: Transform, h: float) -> float:
 
 def _score(transform: Transform, h: float) -> float:
     log_score = _log_score(transform, h)
-    return math.exp(log_score) if transform.kind in _MULTIPLIED else log_score
+    return math.exp(log_score) if transform.is_multiplicative else log_score
 
 
 def _combine(levels: Sequence[LevelExplanation], layers: Sequence[Layer]) -> float:
     """Combine the level scores along the path, as the search does."""
     score: float | None = None
     for level, layer in zip(levels, layers, strict=True):
-        kind = layer.transform.kind
-        if kind == "noop" or score is None:
+        if layer.transform.kind == "noop" or score is None:
             score = level.score
-        elif kind in _MULTIPLIED:
+        elif layer.transform.is_multiplicative:
             score *= level.score
         else:
             score += level.score

@@ -67,7 +67,7 @@ def _layer(tree: LabelTree, level: int, setting: dict[str, Any], matrix: sp.csr_
     if bias > 0:
         biases[:] = by_position[[features]].toarray()[0] * bias
     return Layer(
-        weights=Weights.pack(Csr.of_scipy(by_position[:features], f"the weights of layer {level}"), chunks, "float32"),
+        weights=Weights.pack(Csr.of_scipy(by_position[:features], f"The matrix of layer {level}"), chunks, "float32"),
         dense=np.zeros((order.size, 0), np.float32),
         biases=biases,
         chunks=chunks,

@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from carya import _core
 from carya.core import validation
 from carya.core.matrices import Csr, Features
-from carya.core.parameters import Parameterized, parameter
+from carya.core.parameters import Parameterized, parameter, read_settings
+from carya.core.progress import progress_bars
 from carya.core.rules import Choice, Either, Instance, Integer, Parsed, PerLayer, Real
-from carya.core.storage import SavedModel, fitting_parts
-from carya.core.validation import FeaturesLike, LabelsLike
+from carya.core.storage import SavedModel, consistent_parts
+from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
 from carya.errors import InputError, ParameterError
 from carya.indexing.indexer import REPRESENTATIONS
 from carya.matching.negatives import NEGATIVES_NAMES, Negatives
@@ -26,7 +27,7 @@ from carya.models.xr_linear.training import train_trees
 from carya.ranking import LinearSolver
 from carya.trees.beam_search import BeamSearcher, Rankings
 from carya.trees.label_tree import LabelTree
-from carya.trees.layer import WEIGHT_DTYPES, check_weight_dtype
+from carya.trees.layer import WEIGHT_DTYPE
 from carya.trees.layouts import choose_layout
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import TRANSFORM_NAMES, Transform
@@ -35,6 +36,14 @@ from carya.trees.transforms import TRANSFORM_NAMES, Transform
 class _XRLinearState(NamedTuple):
     trained: TrainedTree
     searcher: BeamSearcher
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        return self.trained.widths
+
+    @property
+    def n_labels(self) -> int:
+        return self.trained.tree.n_labels
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -70,16 +79,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         "eps": "tol",
         "rel_mode": "relevance",
         "rel_norm": "relevance_norm",
-    }
-    former_names: ClassVar[Mapping[str, str]] = {
-        "max_leaf": "max_leaf_size",
-        "copies": "clusters_per_label",
-        "training_beam": "training_beam_width",
         "cost": "C",
-        "positive_cost": "positive_weight",
-        "negative_cost": "negative_weight",
         "tolerance": "tol",
-        "max_passes": "max_iter",
         "precision": "weight_dtype",
     }
 
@@ -129,7 +130,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     clusters_per_label: int = parameter(
         1,
         Integer(1),
-        "maximum number of clusters per label; above 1, labels are also placed where the matcher brings their rows",
+        "maximum number of clusters per label; above 1, labels are also placed in clusters that the matcher assigns to "
+        "their rows",
         group="tree",
     )
 
@@ -201,7 +203,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     )
     weight_dtype: str = parameter(
         "int8",
-        Choice(*WEIGHT_DTYPES),
+        WEIGHT_DTYPE,
         "data type of stored weights: float32, exact; float16, half the size; int8, a quarter, with one scale per "
         "cluster",
         group="training",
@@ -250,8 +252,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     def fit_data(self, data: TrainingData) -> Self:
         """Train on validated data."""
+        self.check_parameters()
         (trained,) = train_trees([self], data)
-        self.set_trained(trained)
+        self.set_fitted(trained)
         return self
 
     def check_parameters(self) -> None:
@@ -260,10 +263,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         if self.penalty == "l1" and self.loss == "hinge":
             raise ParameterError("penalty='l1' requires loss='squared-hinge' or loss='logistic', got loss='hinge'.")
 
-    def _rank_batch(self, queries: Features, options: RankOptions) -> Rankings:
-        searcher = self._check_fitted().searcher
-        with self.progress() as progress, progress.stage("rank") as report:
-            return searcher.predict(
+    def _rank_batch(self, state: _XRLinearState, queries: Features, options: RankOptions) -> Rankings:
+        with progress_bars(self.verbose) as progress, progress.stage("rank") as report:
+            return state.searcher.predict(
                 queries,
                 top_k=options.top_k,
                 beam_width=self._beam_width(options),
@@ -287,36 +289,24 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         """
         trained, searcher = self._check_fitted()
         options = RankOptions.of(top_k, beam_width, min_score)
-        limits = {"top_k": options.top_k, "beam_width": self._beam_width(options), "min_score": options.min_score}
-        arrays = validation.fast_query(x, trained.widths)
-        ranking = None if arrays is None else searcher.rank(*arrays, **limits)  # type: ignore[arg-type]
+        limits = options.top_k, self._beam_width(options), options.min_score
+        query = validation.fast_query(x, trained.widths)
+        ranking = None if query is None else searcher.rank(*query, *limits)
         if ranking is None:  # not in the expected form: convert it, or raise an error that explains why not
-            ranking = searcher.rank(*validation.check_query(x, trained.widths), **limits)  # type: ignore[arg-type]
+            ranking = searcher.rank(*validation.check_query(x, trained.widths), *limits)
         assert ranking is not None  # a validated query is always accepted
         return ranking
 
     def _rank_one(
-        self,
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        dense: NDArray[np.float32],
-        options: RankOptions,
+        self, state: _XRLinearState, query: QueryArrays, options: RankOptions
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        trained, searcher = self._check_fitted()
-        ranking = searcher.rank(
-            features,
-            values,
-            dense,
-            top_k=options.top_k,
-            beam_width=self._beam_width(options),
-            min_score=options.min_score,
-        )
+        ranking = state.searcher.rank(*query, options.top_k, self._beam_width(options), options.min_score)
         if ranking is None:
-            raise InputError(f"Features must ascend and be < {trained.widths[0]}, and values must be finite.")
+            raise InputError(f"Features must ascend and be < {state.widths[0]}, and values must be finite.")
         return ranking
 
-    def _score_pairs(self, queries: Features, pairs: Csr) -> NDArray[np.float32]:
-        return self._check_fitted().searcher.score_pairs(queries, pairs, threads=_core.thread_count(self.n_jobs))
+    def _score_pairs(self, state: _XRLinearState, queries: Features, pairs: Csr) -> NDArray[np.float32]:
+        return state.searcher.score_pairs(queries, pairs, threads=_core.thread_count(self.n_jobs))
 
     def explain(self, x: FeaturesLike, label: int) -> Explanation:
         """Explain the score of a label for one query: the exact contribution of every feature at every level.
@@ -345,8 +335,11 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the content of a model folder."""
-        model = self if weight_dtype is None else self.with_weight_dtype(weight_dtype)
-        return pack(model._check_fitted().trained, model._parameters_to_save())
+        trained, parameters = self._check_fitted().trained, self._parameters_to_save()
+        if weight_dtype is not None:
+            trained = trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
+            parameters |= {"weight_dtype": weight_dtype}
+        return pack(trained, parameters)
 
     def with_weight_dtype(self, weight_dtype: str) -> Self:
         """Return the same model with its weights stored in another data type.
@@ -356,9 +349,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         weight_dtype : {"float32", "float16", "int8"}
             Fewer bits need less memory and are slightly less accurate.
         """
-        trained = self._check_fitted().trained.with_weight_dtype(
-            check_weight_dtype(weight_dtype), threads=_core.thread_count(self.n_jobs)
-        )
+        trained = self._check_fitted().trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
         return self.from_trained_tree(trained, **(self._parameters_to_save() | {"weight_dtype": weight_dtype}))
 
     def _parameters_to_save(self) -> dict[str, Any]:
@@ -368,9 +359,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     def from_saved(cls, saved: SavedModel) -> Self:
         """Restore the model of an opened folder; :func:`carya.load` calls this."""
         trained = unpack(saved)
-        with fitting_parts():
+        with consistent_parts():
             model = cls.from_saved_parameters(saved.parameters)
-            model.set_trained(trained)
+            model.set_fitted(trained)
             return model
 
     @classmethod
@@ -378,7 +369,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         """Create a fitted model from layers that were trained elsewhere."""
         model = cls(**parameters)
         model.check_parameters()
-        model.set_trained(trained)
+        model.set_fitted(trained)
         return model
 
     @property
@@ -408,10 +399,10 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     def linear_solver(self) -> LinearSolver:
         """Return the solver with this model's settings; trees with equal solvers can be trained together."""
-        return LinearSolver.from_parameters(self, use_target_costs=self.relevance != "none")
+        return read_settings(LinearSolver, self, use_target_costs=self.relevance != "none")
 
-    def set_trained(self, trained: TrainedTree) -> None:
-        """Replace the fitted state."""
+    def set_fitted(self, trained: TrainedTree) -> None:
+        """Set the fitted state."""
         choices = [
             choose_layout(layer, beam_width=self.beam_width, query_features=trained.row_features)
             for layer in trained.layers
@@ -419,10 +410,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         searcher = BeamSearcher(trained.layers, [choice.layout for choice in choices], trained.tree.leaf_labels)
         self.layouts_ = choices
         self.tree_ = trained.tree
-        self.n_labels_ = trained.tree.n_labels
         self.layers_ = list(trained.layers)
-        self.widths_ = trained.widths
-        self.n_features_in_ = sum(trained.widths)
         self._state = _XRLinearState(trained, searcher)  # last, in one step: other threads may be ranking
 
     def __getstate__(self) -> dict[str, Any]:
@@ -435,7 +423,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if "_state" in state:
-            self.set_trained(state["_state"])
+            self.set_fitted(state["_state"])
 
     def _beam_width(self, options: RankOptions) -> int:
         if options.beam_width is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.core.parameters import to_json
-from carya.core.storage import SavedModel, fitting_parts
+from carya.core.storage import SavedModel, consistent_parts
 from carya.errors import InputError
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import WEIGHT_DTYPES, Layer, Weights
@@ -53,7 +53,7 @@ def pack(trained: TrainedTree, parameters: dict[str, Any]) -> SavedModel:
 
 def unpack(saved: SavedModel) -> TrainedTree:
     """Restore a trained tree; raise ModelFormatError if its parts are inconsistent."""
-    with fitting_parts():
+    with consistent_parts():
         widths = (int(saved.shape["sparse_features"]), int(saved.shape["dense_features"]))
         transforms = [Transform.from_name(name) for name in saved.shape["transforms"]]
         row_features = float(saved.shape["row_features"])

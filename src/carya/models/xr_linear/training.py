@@ -7,14 +7,14 @@ problems that are ready at the same time form one pool of tasks.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from carya import _core
 from carya.core import validation
 from carya.core.matrices import Csr, Features
-from carya.core.progress import Progress
+from carya.core.parameters import read_settings
+from carya.core.progress import Progress, progress_bars
 from carya.core.rules import expand_per_layer, to_python_scalar
 from carya.core.validation import LabelsLike
 from carya.errors import InputError, ParameterError
@@ -59,32 +59,28 @@ def train_trees(
     first = models[0]
     solver, threads = first.linear_solver(), _core.thread_count(first.n_jobs)
     suffix = "" if len(models) == 1 else f", {len(models)} trees"
-    with first.progress() as progress:
+    trained: dict[int, TrainedTree] = {}
+    with progress_bars(first.verbose) as progress:
+        steps = [_TreeTraining(model, data, threads, progress).steps(cache) for model in models]
+        received: dict[int, list[Layer] | None] = dict.fromkeys(range(len(models)))
+        while received:
+            requested: dict[int, list[LayerProblem]] = {}
+            for number, layers in received.items():
+                try:
+                    requested[number] = next(steps[number]) if layers is None else steps[number].send(layers)
+                except StopIteration as end:
+                    trained[number] = end.value
+            problems = [problem for request in requested.values() for problem in request]
+            if problems:
+                with progress.stage(f"train {_name_levels(problems)}{suffix}") as report:
+                    solved = solver.train(data.features, problems, threads=threads, report=report)
+            received = {number: [solved.pop(0) for _ in request] for number, request in requested.items()}
+    return [trained[number] for number in range(len(models))]
 
-        def solve(problems: list[LayerProblem]) -> list[Layer]:
-            levels = sorted({problem.level for problem in problems})
-            which = f"layer {levels[0]}" if len(levels) == 1 else f"layers {levels[0]}–{levels[-1]}"
-            with progress.stage(f"train {which}{suffix}") as report:
-                return solver.train(data.features, problems, threads=threads, report=report)
 
-        trainings = [_TreeTraining(model, data, threads, progress).steps(cache) for model in models]
-        return run_together(trainings, solve)
-
-
-def run_together(trainings: Sequence[TrainingSteps[T]], solve: Callable[[list[LayerProblem]], list[Layer]]) -> list[T]:
-    """Advance several trainings in lockstep; problems that are ready together are solved in one call."""
-    results: dict[int, T] = {}
-    received: dict[int, list[Layer] | None] = dict.fromkeys(range(len(trainings)))
-    while received:
-        requested: dict[int, list[LayerProblem]] = {}
-        for number, layers in received.items():
-            try:
-                requested[number] = next(trainings[number]) if layers is None else trainings[number].send(layers)
-            except StopIteration as end:
-                results[number] = end.value
-        solved = solve([problem for problems in requested.values() for problem in problems]) if requested else []
-        received = {number: [solved.pop(0) for _ in problems] for number, problems in requested.items()}
-    return [results[number] for number in range(len(trainings))]
+def _name_levels(problems: Sequence[LayerProblem]) -> str:
+    levels = sorted({problem.level for problem in problems})
+    return f"layer {levels[0]}" if len(levels) == 1 else f"layers {levels[0]}–{levels[-1]}"
 
 
 class _TreeTraining:
@@ -99,7 +95,8 @@ class _TreeTraining:
         """Build the tree and train its layers.
 
         With several clusters per label, a matcher is trained first on the tree without its last level, labels get
-        additional leaves where the matcher brings their rows, and all layers are then trained on the extended tree.
+        additional leaves in the clusters that the matcher assigns to their rows, and all layers are then trained on the
+        extended tree.
         """
         features, labels = self._data.features, self._data.labels
         shortlist = _check_shortlist(self._model, self._data.shortlist, labels)
@@ -128,9 +125,7 @@ class _TreeTraining:
             if model.tree.n_labels != data.labels.cols:
                 raise InputError(f"The tree has {model.tree.n_labels} labels, but Y has {data.labels.cols}.")
             return model.tree
-        settings = {field.name: getattr(model, field.name) for field in dataclasses.fields(Indexer)}
-        indexer = Indexer(**{name: to_python_scalar(value) for name, value in settings.items()})
-        return indexer.build(
+        return read_settings(Indexer, model).build(
             data.features,
             data.labels if model.relevance != "none" else data.labels.with_values(1),
             data.label_features,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya.core import lazy_sparse as sp
+from carya.models.base import RankOptions
+from carya.text.base import RankedLabels
+from carya.text.tfidf import check_texts
 
 if TYPE_CHECKING:
     from carya.text.text_ranker import TextRanker
-
-#: Label numbers and scores for one text, best first.
-RankedLabels = list[tuple[int, float]]
 
 _GROWTH = 4  # factor by which a ranking is extended if it contains too few allowed labels
 
@@ -50,24 +50,25 @@ def rank_restricted(
     texts: Sequence[str],
     restriction: LabelRestriction,
     *,
-    top_k: int,
-    beam_width: int | None,
-    min_score: float | None,
+    top_k: int = 10,
+    beam_width: int | None = None,
+    min_score: float | None = None,
 ) -> list[RankedLabels]:
-    """Return the best labels for each text, subject to the restriction."""
+    """Return the best labels for each text, subject to the restriction; other arguments as in `rank_texts`."""
+    check_texts(texts)
+    options = RankOptions.of(top_k, beam_width, min_score)
     candidates = restriction.candidates
-    limits = {"beam_width": beam_width, "min_score": min_score}
     if candidates is None:
         excluded = set(restriction.excluded.tolist())
-        rankings = ranker.rank_texts(texts, top_k=top_k + len(excluded), **limits)  # type: ignore[arg-type]
-        return [[pair for pair in ranking if pair[0] not in excluded][:top_k] for ranking in rankings]
+        rankings = ranker.rank_texts(texts, **options._replace(top_k=options.top_k + len(excluded))._asdict())
+        return [[pair for pair in ranking if pair[0] not in excluded][: options.top_k] for ranking in rankings]
     if ranker.model_.scores_any_label:
-        return _score_all(ranker, texts, candidates, top_k, min_score)
-    return [_extend_ranking(ranker, text, set(candidates.tolist()), top_k, limits) for text in texts]
+        return _score_all(ranker, texts, candidates, options)
+    return [_extend_ranking(ranker, text, set(candidates.tolist()), options) for text in texts]
 
 
 def _score_all(
-    ranker: TextRanker, texts: Sequence[str], candidates: NDArray[np.int32], top_k: int, min_score: float | None
+    ranker: TextRanker, texts: Sequence[str], candidates: NDArray[np.int32], options: RankOptions
 ) -> list[RankedLabels]:
     """Score every candidate and return the best ones."""
     X = ranker.vectorizer_.transform(texts)
@@ -85,25 +86,23 @@ def _score_all(
         if begin == end:  # without known terms, the ranking is empty, as it is without a restriction
             rankings.append([])
             continue
-        best = np.lexsort((candidates, -row))[:top_k]
+        best = np.lexsort((candidates, -row))[: options.top_k]
         pairs_of_text = zip(candidates[best].tolist(), row[best].tolist(), strict=True)
-        rankings.append([pair for pair in pairs_of_text if min_score is None or pair[1] >= min_score])
+        rankings.append([pair for pair in pairs_of_text if pair[1] >= options.min_score])
     return rankings
 
 
-def _extend_ranking(
-    ranker: TextRanker, text: str, candidates: set[int], top_k: int, limits: dict[str, Any]
-) -> RankedLabels:
+def _extend_ranking(ranker: TextRanker, text: str, candidates: set[int], options: RankOptions) -> RankedLabels:
     """Extend the ranking until it contains enough candidates, for models that cannot score arbitrary labels.
 
     Texts are ranked one at a time, because the complete rankings of all texts may not fit into memory.
     """
     n_labels = len(ranker.labels_)
-    needed = min(top_k, len(candidates))
-    count = top_k
+    needed = min(options.top_k, len(candidates))
+    count = options.top_k
     while True:
         count = min(n_labels, count * _GROWTH)
-        (ranking,) = ranker.rank_texts([text], top_k=count, **limits)
-        kept = [pair for pair in ranking if pair[0] in candidates][:top_k]
+        (ranking,) = ranker.rank_texts([text], **options._replace(top_k=count)._asdict())
+        kept = [pair for pair in ranking if pair[0] in candidates][: options.top_k]
         if count == n_labels or len(kept) == needed or len(ranking) < count:
             return kept
