@@ -39,7 +39,7 @@ StateT = TypeVar("StateT", bound=ModelState)
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Validated features and labels of the training rows, and what else `fit` was given.
+    """Validated features and labels of the training rows, and the other arguments of `fit`.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class RankOptions(NamedTuple):
 
     @classmethod
     def of(cls, top_k: int, beam_width: int | None, min_score: float | None) -> RankOptions:
-        """Validate the options that a user passed."""
+        """Return validated options."""
         return cls(
             validation.check_positive_int(top_k, "top_k"),
             None if beam_width is None else validation.check_positive_int(beam_width, "beam_width"),
@@ -84,7 +84,7 @@ class RankOptions(NamedTuple):
 class Model(Protocol):
     """A model that ranks labels for feature rows; it can be a member of an ensemble or the core of a text ranker.
 
-    After training it has `n_labels_` and `widths_`, the numbers of sparse and dense features.
+    A fitted model has the attributes `n_labels_` and `widths_`, the numbers of sparse and dense features.
     """
 
     @property
@@ -121,13 +121,13 @@ class Model(Protocol):
     def predict(
         self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> Any:
-        """Return the scores of the best labels of every row, rows x labels, each row sorted best first."""
+        """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score."""
         ...
 
     def rank(
         self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the best labels of one query and their scores."""
+        """Return the best labels for one query and their scores."""
         ...
 
     def rank_rows(
@@ -160,7 +160,7 @@ class Model(Protocol):
         ...
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder."""
+        """Return the contents of a model folder."""
         ...
 
 
@@ -194,10 +194,10 @@ class BaseModel(Fitted[StateT]):
     def predict(
         self, X: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> sp.csr_array:
-        """Return the scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
+        """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
-        Ties go to the lower label; trees compare log scores, which can differ where scores near 0 or 1 are equal. Rows
-        without features get no labels.
+        Ties are broken in favor of the lower label. Trees compare log scores, which can differ even if scores near 0
+        or 1 are equal. Rows without features are assigned no labels.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class BaseModel(Fitted[StateT]):
     def rank(
         self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the `top_k` best labels of one query and their scores, best first; thread-safe.
+        """Return the best `top_k` labels for one query and their scores, best first. Thread-safe.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class BaseModel(Fitted[StateT]):
         storage.save(path, self.to_saved(weight_dtype=weight_dtype))
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder."""
+        """Return the contents of a model folder."""
         raise NotImplementedError
 
     def _rank_batch(self, state: StateT, queries: Features, options: RankOptions) -> Rankings:
@@ -301,7 +301,7 @@ class BaseModel(Fitted[StateT]):
         raise NotImplementedError
 
     def _score_pairs(self, state: StateT, queries: Features, pairs: Csr) -> NDArray[np.float32]:
-        """Return the scores of validated pairs; models with `scores_any_label` implement it."""
+        """Return the scores of validated pairs; implemented by models with `scores_any_label`."""
         raise InputError(
             f"{type(self).__name__} models can score only the labels that they find. predict_selected requires an "
             "XRLinear model, or a NearestNeighbors model over labels."

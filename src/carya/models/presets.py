@@ -1,4 +1,4 @@
-"""Named settings: the systems that the paper compares, expressed as models of this package, and our own choices."""
+"""Presets: settings of the systems compared in the paper, and recommended settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Preset:
 
 
 _HINGE = {"negatives": "teacher", "transform": "l2-hinge"}
-_BEAM_WIDTH = round(10 / BEAM_SHARE)  # each tree of an ensemble searches with a share of it, the 10 of these systems
+_BEAM_WIDTH = round(10 / BEAM_SHARE)  # each tree of an ensemble then searches with 10, as in these systems
 
 #: All presets, by name.
 PRESETS: dict[str, Preset] = {
@@ -134,11 +134,11 @@ def preset(name: str, **changes: Any) -> Any:
 
 
 def with_trees(model: XRLinear, n_trees: int) -> XRLinear | Ensemble:
-    """Return an ensemble of `n_trees` trees, or the model itself if that is 1."""
+    """Return an ensemble of `n_trees` trees, or the model itself if `n_trees` is 1."""
     return model if n_trees == 1 else Ensemble(model, n_trees=n_trees, n_jobs=model.n_jobs)
 
 
 def _general_parameters(cls: type[Parameterized], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes that also apply to the model around the trees."""
+    """Return the changes that also apply to the model that contains the trees."""
     general = {"n_jobs", "seed", "verbose"} & set(cls.parameter_names())
     return {name: value for name, value in changes.items() if name in general}

@@ -19,7 +19,7 @@ MODEL_CLASSES = {
 
 
 def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL_CLASSES) -> Any:
-    """Create the model of a saved folder; raise ModelFormatError if its kind is not one of `classes`."""
+    """Create a model from its saved form; raise ModelFormatError if its kind is not in `classes`."""
     if saved.kind not in classes:
         raise ModelFormatError(
             f"Unknown model kind {saved.kind!r}. It may have been written by a newer version of Carya."

@@ -13,7 +13,7 @@ from carya.core.matrices import Features
 from carya.core.progress import Report
 from carya.trees.beam_search import BeamSearcher, Rankings
 
-#: How rankings can be combined; native/search/ensemble.hpp defines each method.
+#: Methods for combining rankings; native/search/ensemble.hpp defines each of them.
 COMBINATIONS = ("mean", "rank", "count", "softmax", "sigmoid")
 
 
@@ -45,11 +45,11 @@ def combine_rankings(
 
 
 def to_native(rankings: tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]], n_labels: int) -> _core.Csr:
-    """Wrap rankings for :func:`combine_rankings`; their rows are sorted by score, not by label."""
+    """Convert rankings for :func:`combine_rankings`; their rows are sorted by score, not by label."""
     indptr, labels, scores = rankings
     return _core.Csr(indptr.astype(np.int64), labels.astype(np.int32), scores, n_labels, "ranking", False)
 
 
 def matrix_to_native(S: Any) -> _core.Csr:
-    """Wrap a prediction matrix for :func:`combine_rankings`."""
+    """Convert a prediction matrix for :func:`combine_rankings`."""
     return to_native((S.indptr, S.indices, S.data), S.shape[1])

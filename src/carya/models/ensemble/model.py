@@ -34,14 +34,14 @@ from carya.models.xr_linear.model import XRLinear
 from carya.trees.beam_search import Rankings
 
 _MIN_POOL_SIZE = 20
-BEAM_SHARE = 1 / 2  # of a tree's beam when scores are averaged: what one tree misses, another one finds
+BEAM_SHARE = 1 / 2  # of a tree's beam width if scores are averaged: another tree finds labels that one tree misses
 _TRAINING_BEAM_SHARE = 3 / 4  # the same in training, which takes less time; precision on held-out rows is the same
 _DEFAULT_TREES = 3
 _SAVED_PARAMETERS = ("combine", "pool_size", "n_jobs", "seed")
 
 
 class _Members(Rule):
-    """A model, or a list of models."""
+    """Rule that allows a model or a list of models."""
 
     text = "a model such as XRLinear, or a non-empty list of models"
 
@@ -53,12 +53,12 @@ class _Members(Rule):
 
 
 class _MemberWeights(Rule):
-    """One weight per member, or a method to choose them."""
+    """Rule that allows one weight per member, 'learned' or None."""
 
     text = "a list of numbers >= 0, one per member, 'learned' or None"
 
     def allows(self, value: object) -> bool:
-        """Return whether the value is such a list, 'learned' or None."""
+        """Return whether the value is a list of weights, 'learned' or None."""
         if value is None or isinstance(value, str):
             return value in (None, "learned")
         rule = Real(0)
@@ -81,7 +81,7 @@ class _EnsembleState(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Ensemble(BaseModel[_EnsembleState], Parameterized):
-    """A combination of models, which may differ in everything but the labels.
+    """Combination of models that rank the same labels but may differ in all other respects.
 
     Examples
     --------
@@ -179,9 +179,9 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         beam_width: int | None = None,
         min_score: float | None = None,
     ) -> sp.csr_array:
-        """Return the scores of the `top_k` best labels of every row, rows x labels, each row sorted best first.
+        """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
-        By default, several trees whose scores are averaged search with half of their own beam widths each.
+        By default, each of several trees whose scores are averaged searches with half of its own beam width.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         beam_width: int | None = None,
         min_score: float | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the `top_k` best labels of one query and their scores, best first."""
+        """Return the best `top_k` labels for one query and their scores, best first."""
         state = self._check_fitted()
         options = RankOptions.of(top_k, beam_width, min_score)
         inputs, limits = self._inputs(x, len(state.members)), self._member_limits(state.members, options)
@@ -257,9 +257,9 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return validation.check_positive_int(widths[0], "beam_width")
 
     def _beam_widths(self, members: Sequence[Any], options: RankOptions) -> list[int | None]:
-        """Return the beam width of each member: as requested, or its own; for averaged trees, a share of their own.
+        """Return the beam width of each member: the requested one, its own, or a fraction of its own (averaged trees).
 
-        The other combinations need the full beam: a label that a tree misses counts as one it considers irrelevant.
+        Other combinations require the full beam width, because a label that a tree misses is treated as irrelevant.
         """
         if options.beam_width is not None:
             return [options.beam_width] * len(members)
@@ -308,13 +308,13 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return labels, scores
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder."""
+        """Return the contents of a model folder."""
         members, weights = self._check_fitted()
         return pack(members, weights, {name: getattr(self, name) for name in _SAVED_PARAMETERS}, weight_dtype)
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
-        """Restore the ensemble of an opened folder; :func:`carya.load` calls this."""
+        """Restore an ensemble from an opened folder; called by :func:`carya.load`."""
         members, own = unpack(saved)
         with consistent_parts():
             if set(own) != {*_SAVED_PARAMETERS, "weights"}:
@@ -325,7 +325,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features, because a member needs them."""
+        """Whether `fit` fails without label_features, because a member requires them."""
         return any(member.needs_label_features for member in self._member_list())
 
     @property
@@ -340,7 +340,8 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             raise ModelFormatError(f"The members have different numbers of labels: {sorted(sizes)}.")
         self.members_ = members
         self.weights_ = weights
-        self._state = _EnsembleState(members, weights)  # last, in one step: other threads may be ranking
+        # assigned last and atomically, because other threads may be ranking
+        self._state = _EnsembleState(members, weights)
 
     def _member_list(self) -> list[Any]:
         return list(self.members) if isinstance(self.members, (list, tuple)) else [self.members]

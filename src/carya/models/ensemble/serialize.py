@@ -18,7 +18,7 @@ KIND = "ensemble"
 def pack(
     members: Sequence[Any], weights: NDArray[np.float32], own: Mapping[str, Any], weight_dtype: str | None
 ) -> SavedModel:
-    """Return the content of a model folder; `own` holds the ensemble's own parameters."""
+    """Return the contents of a model folder; `own` contains the ensemble's own parameters."""
     parts = [member.to_saved(weight_dtype=weight_dtype) for member in members]
     parameters: dict[str, Any] = dict(own)
     kinds = [part.kind for part in parts]

@@ -1,4 +1,4 @@
-"""Train the members of an ensemble; trees on the same features are trained side by side."""
+"""Training of ensemble members; trees with the same features are trained together."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from carya.models.xr_linear.training import train_trees
 T = TypeVar("T")
 U = TypeVar("U")
 
-_TREES_AT_ONCE = 4  # more trees side by side would only need more memory
+_TREES_AT_ONCE = 4  # training more trees at the same time would only require more memory
 
 
 def fit_members(members: Sequence[Any], features: Sequence[Features], data: TrainingData) -> None:
-    """Train every member on its own features; `data` holds everything else.
+    """Train every member on its own features; `data` contains all other inputs.
 
-    Trees with the same features and solver settings share their label representations and train side by side.
+    Trees with the same features and solver settings share label representations and are trained together.
     """
     groups: dict[tuple[object, ...], tuple[TrainingData, list[XRLinear]]] = {}
     for member, own_features in zip(members, features, strict=True):
@@ -42,7 +42,7 @@ def fit_members(members: Sequence[Any], features: Sequence[Features], data: Trai
 
 
 def map_distinct(items: Sequence[T], function: Callable[[T], U]) -> list[U]:
-    """Apply a function to every item, but only once to an object that occurs several times."""
+    """Apply a function to each item; objects that occur several times are processed only once."""
     results: dict[int, U] = {}
     for item in items:
         if id(item) not in results:

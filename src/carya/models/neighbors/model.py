@@ -36,7 +36,7 @@ _DEFAULT_NEIGHBORS = {"labels": 100, "rows": 50}
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
-    """Ranks the labels that the nearest neighbors of a query suggest.
+    """Model that ranks the labels suggested by the nearest neighbors of a query.
 
     Over labels, each label is represented by the centroid of its rows, and the labels nearest to the query are ranked.
     Over rows, the training rows nearest to the query vote for their labels. The suggested labels are then ranked by one
@@ -192,7 +192,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         return state.score_pairs(queries, pairs, threads=_core.thread_count(self.n_jobs))
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder."""
+        """Return the contents of a model folder."""
         trained, parameters = self._check_fitted().trained, self.get_params()
         if weight_dtype is not None:
             trained = trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
@@ -201,7 +201,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
-        """Restore the model of an opened folder; :func:`carya.load` calls this."""
+        """Restore a model from an opened folder; called by :func:`carya.load`."""
         trained = unpack(saved)
         with consistent_parts():
             model = cls.from_saved_parameters(saved.parameters)
@@ -212,7 +212,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that are not neighbors; only over labels."""
+        """Whether `predict_selected` can score labels that are not neighbors; true only over labels."""
         return self._state.scores_any_label if self.__sklearn_is_fitted__() else self.over == "labels"
 
     @property
@@ -226,7 +226,8 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         return self.needs_label_features
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and scikit-learn's worker processes. To store models, use save: its files are safe to open.
+        # For copies and scikit-learn's worker processes. Use `save` to store models, because its files are safe to
+        # open.
         state = dict(self.__dict__)
         if "_state" in state:
             state["_state"] = self.to_saved()
@@ -240,7 +241,8 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     def set_fitted(self, trained: TrainedNeighbors) -> None:
         """Set the fitted state."""
         self.similarity_weight_ = trained.similarity_weight
-        self._state = NeighborRanker(trained, n_neighbors=self._count())  # last: other threads may be ranking
+        # assigned last, because other threads may be ranking
+        self._state = NeighborRanker(trained, n_neighbors=self._count())
 
     def _count(self) -> int:
         return int(_DEFAULT_NEIGHBORS[self.over] if self.n_neighbors is None else self.n_neighbors)

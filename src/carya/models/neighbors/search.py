@@ -20,7 +20,7 @@ from carya.trees.layer import Layer, Weights
 from carya.trees.layouts import choose_layout
 from carya.trees.transforms import Transform
 
-_BLOCK = 8192  # rows whose neighbors and votes are in memory at once
+_BLOCK = 8192  # number of rows whose neighbors and votes are kept in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class TrainedNeighbors:
     similarity_weight: float
 
     def with_weight_dtype(self, weight_dtype: str, *, threads: int = 1) -> TrainedNeighbors:
-        """Return the same model with its weights stored in another data type."""
+        """Return a copy of the model with its weights stored in a different data type."""
         ranker = None if self.ranker is None else self.ranker.with_weight_dtype(weight_dtype, threads=threads)
         return replace(self, index=self.index.with_weight_dtype(weight_dtype, threads=threads), ranker=ranker)
 
@@ -73,7 +73,7 @@ class NeighborQuery:
 
 
 class NeighborRanker:
-    """Ranks labels for queries; batches and single queries give the same results, whatever the number of threads."""
+    """Ranker for single and batch queries, which give the same results for any number of threads."""
 
     def __init__(self, trained: TrainedNeighbors, *, n_neighbors: int) -> None:
         self.trained = trained
@@ -122,7 +122,7 @@ class NeighborRanker:
         return _concatenate(rankings)
 
     def score_pairs(self, queries: Features, candidates: Csr, *, threads: int) -> NDArray[np.float32]:
-        """Return the score of every candidate pair; only over labels, where it depends on nothing else."""
+        """Return the score of every candidate pair; requires over='labels', where scores are independent."""
         return self._path.score_pairs(normalize(queries), candidates, threads=threads)
 
     def _rank(self, queries: Features, query: NeighborQuery, threads: int) -> Rankings:

@@ -1,4 +1,4 @@
-"""Train nearest neighbor models: index labels or rows, shortlist labels for every row, train one ranker per label."""
+"""Training of nearest neighbor models: index labels or rows, shortlist labels, and train one ranker per label."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VALIDATION_FRACTION, _MAX_VALIDATION_ROWS, _MIN_ROWS = 0.1, 5000, 50
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborTrainer:
-    """Trains nearest neighbor models; its settings are the parameters of :class:`carya.NearestNeighbors`."""
+    """Trainer of nearest neighbor models; its attributes are the parameters of :class:`carya.NearestNeighbors`."""
 
     over: str
     n_neighbors: int
@@ -151,7 +151,7 @@ class NeighborTrainer:
         return best
 
     def _shortlist(self, neighbors: NeighborSearcher, features: Features, labels: Csr, report: Report) -> Csr:
-        """Return the rows for which each label is suggested or correct, labels x rows; no row votes for itself."""
+        """Return the rows for which each label is suggested or correct as (labels, rows); no row votes for itself."""
         suggestions = []
         over_rows = self.over == "rows"
         for first, block in row_blocks(features):

@@ -1,4 +1,4 @@
-"""The columns that each part of a reranked model sees."""
+"""Column views: the columns that each part of a reranked model uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from carya.indexing.representations import normalize
 
 
 class ColumnViews(NamedTuple):
-    """The same rows for different parts of a model.
+    """Views of the same rows for different parts of a model.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class ColumnViews(NamedTuple):
 
 
 def column_views(features: Features, n_columns: int) -> ColumnViews:
-    """Return the views if trees see the first `n_columns` sparse columns.
+    """Return the views for trees that use the first `n_columns` sparse columns.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def column_views(features: Features, n_columns: int) -> ColumnViews:
 
 
 def first_columns(features: Features, n_columns: int) -> Features:
-    """Return the features unchanged if they have `n_columns` sparse columns, else the first ones with unit norm."""
+    """Return the first `n_columns` sparse columns with unit norm, or the features unchanged if there are no others."""
     if features.widths[0] == n_columns:
         return features
     return normalize(Features.of(Csr.of_scipy(features.sparse.to_scipy()[:, :n_columns]), features.dense))

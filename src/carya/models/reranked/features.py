@@ -1,4 +1,4 @@
-"""Find candidate labels and compute the features of each (query, label) pair that a reranker sees."""
+"""Find candidate labels and compute the features of each (query, label) pair for a reranker."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from carya.ranking.pairs import Pairs
 from carya.trees.beam_search import BeamSearcher
 
 _MIN_LOG_SCORE = -30.0
-_CENTROID_FEATURES = 1000  # the largest features of a label's centroid
-_COOCCURRING = 64  # co-occurring labels stored per label
-_ANCESTORS = 2  # clusters above a label whose scores are features
-_LEADERS = 8  # top candidates whose co-occurring labels count
+_CENTROID_FEATURES = 1000  # number of features kept in a label's centroid
+_COOCCURRING = 64  # number of co-occurring labels stored per label
+_ANCESTORS = 2  # number of clusters above a label whose scores are used as features
+_LEADERS = 8  # number of top candidates whose co-occurring labels are counted
 
 
 @dataclass(frozen=True)
@@ -131,13 +131,13 @@ class CandidateFeatures:
 
     @cached_property
     def _inner_searchers(self) -> list[list[BeamSearcher]]:
-        """For each tree, a search that ends at each of its inner levels."""
+        """For each tree, one search per inner level, which stops at that level."""
         return [
             [BeamSearcher(member.layers_[:level]) for level in range(1, len(member.layers_))] for member in self.members
         ]
 
     def compute(self, queries: Features, settings: CandidateSettings, *, threads: int) -> tuple[Pairs, Candidates]:
-        """Return the candidates of some queries and the features of all pairs; a query without features has none."""
+        """Return the candidates for a batch of queries and the features of all pairs; empty queries have none."""
         queries, normalized, name_queries = column_views(queries, self.rows.widths_[0])
         indptr, rows, cosines = self.rows.searcher.predict(
             normalized, top_k=settings.n_neighbors, beam_width=1, threads=threads
@@ -160,7 +160,7 @@ class CandidateFeatures:
         return Pairs(np.ascontiguousarray(values), tuple(columns), candidates.offsets), candidates
 
     def _tree_candidates(self, queries: Features, settings: CandidateSettings, threads: int) -> NDArray[np.int64]:
-        """Return the keys of the labels that the trees find together."""
+        """Return the keys of the labels found by any of the trees."""
         offsets, labels, _ = predict_combined(
             [member.searcher for member in self.members],
             queries,
@@ -192,7 +192,7 @@ class CandidateFeatures:
             columns[f"tree{number}.gap"] = candidates.gaps(scores)
             leaf_labels = member.tree_.leaf_labels  # the first leaf of a label is in its home cluster
             nodes = candidates.labels if leaf_labels is None else np.searchsorted(leaf_labels, candidates.labels)
-            for distance in range(1, _ANCESTORS + 1):  # always as many: trees on other rows can have other depths
+            for distance in range(1, _ANCESTORS + 1):  # fixed, because trees on other rows can have other depths
                 level = len(inner) + 1 - distance
                 if level < 1:
                     columns[f"tree{number}.ancestor{distance}"] = np.zeros(candidates.labels.size, np.float32)

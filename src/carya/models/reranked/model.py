@@ -35,7 +35,7 @@ from carya.trees.beam_search import Rankings
 
 _DEFAULT_TREES = 2
 _RUN = 20  # adjacent rows that are held out together, and the minimum number of such runs
-_BLOCK = 1024  # queries whose pairs are in memory at a time
+_BLOCK = 1024  # number of queries whose pairs are kept in memory at a time
 
 
 class _Base(Rule):
@@ -44,7 +44,7 @@ class _Base(Rule):
     text = "an XRLinear, an Ensemble of XRLinear models, a non-empty list of them, or None"
 
     def allows(self, value: object) -> bool:
-        """Return whether the value is such a model or list."""
+        """Return whether the value is a valid model or list of models."""
         if isinstance(value, (list, tuple)):
             return len(value) > 0 and all(isinstance(model, XRLinear) for model in value)
         if isinstance(value, Ensemble):
@@ -77,7 +77,7 @@ class _RerankedState(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Reranked(BaseModel[_RerankedState], Parameterized):
-    """A two-stage model: trees and nearest neighbors find candidates, a reranker orders them.
+    """A two-stage model: trees and nearest neighbors find candidates, and a reranker orders them.
 
     The reranker is trained on held-out rows, so that it learns how reliable the scores of the first stage are.
 
@@ -162,7 +162,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     def fit_data(self, data: TrainingData) -> Self:
         """Train on validated data."""
         self.check_parameters()
-        self.check_dependencies()  # before the trees are trained
+        self.check_dependencies()  # checked before the trees are trained
         features, labels = data.features, data.labels
         own = None
         if data.label_features is not None:
@@ -173,7 +173,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         tree_label_features = None
         if own is not None:
             tree_label_features = (first_columns(own, n_columns) if comparable else own).to_input()
-        names = own if comparable else None  # label features of another kind are for the trees only
+        names = own if comparable else None  # label features with different columns are used only by the trees
 
         def train(tree_features: Features, tree_labels: Csr) -> CandidateFeatures:
             members = self._train_trees(TrainingData(tree_features, tree_labels, tree_label_features))
@@ -200,7 +200,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         return self
 
     def pairs(self, X: FeaturesLike, *, beam_width: int | None = None) -> tuple[Pairs, NDArray[np.int32]]:
-        """Return the input of the reranker for some queries: the features of all pairs, and the label of each."""
+        """Return the input of the reranker for queries: the features of all pairs, and the label of each pair."""
         features, _ = self._check_fitted()
         queries = validation.check_features_like(X, features.widths)
         width = None if beam_width is None else validation.check_positive_int(beam_width, "beam_width")
@@ -209,7 +209,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         return pairs, candidates.labels
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder."""
+        """Return the contents of a model folder."""
         features, ranker = self._check_fitted()
         parameters = self.get_params(deep=False)
         own = {name: value for name, value in parameters.items() if name not in ("base", "ranker")}
@@ -217,7 +217,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
-        """Restore the model of an opened folder; :func:`carya.load` calls this."""
+        """Restore a model from an opened folder; called by :func:`carya.load`."""
         features, ranker, parameters = unpack(saved)
         with consistent_parts():
             model = cls.from_saved_parameters(parameters | {"base": list(features.members), "ranker": ranker})
@@ -226,7 +226,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features, because a base model needs them."""
+        """Whether `fit` fails without label_features, because a base model requires them."""
         return any(model.needs_label_features for model in self._base_models())
 
     @property
@@ -243,13 +243,14 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         """Set the fitted state."""
         self.members_ = list(features.members)
         self.ranker_ = ranker
-        self._state = _RerankedState(features, ranker)  # last, in one step: other threads may be ranking
+        # assigned last and atomically, because other threads may be ranking
+        self._state = _RerankedState(features, ranker)
 
     def _candidate_settings(self, beam_width: int | None) -> CandidateSettings:
         return CandidateSettings(int(self.pool_size), int(self.n_neighbors), int(self.extra_candidates), beam_width)
 
     def _train_trees(self, data: TrainingData) -> list[XRLinear]:
-        """Train the trees; of an ensemble only the trees are used, because the reranker weights their scores."""
+        """Train the trees; an ensemble is replaced by its trees, because the reranker weights their scores."""
         if self.base is None:
             ensemble = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_DEFAULT_TREES)
         elif isinstance(self.base, Ensemble):
@@ -261,7 +262,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         return members
 
     def _held_out_rows(self, rows: int, groups: ArrayLike | None) -> list[NDArray[np.int64]]:
-        """Return the held-out rows of each round; rows of a group stay together."""
+        """Return the held-out rows of each round; rows in the same group are held out together."""
         per_round = max(1, min(int(rows * self.validation_fraction), int(self.max_ranker_rows) // int(self.n_rounds)))
         if groups is None:
             group = np.arange(rows) // min(_RUN, max(1, per_round // _RUN))
@@ -311,7 +312,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
 
 
 def _check_name_columns(name_columns: object, width: int, comparable: bool) -> int:
-    """Return the number of columns that only label names use."""
+    """Validate `name_columns`; return the number of columns that are compared only with label names."""
     if name_columns is None:
         return 0
     count = validation.check_positive_int(name_columns, "name_columns")
@@ -336,7 +337,7 @@ def _relevance(candidates: Candidates, labels: Csr) -> NDArray[np.float32]:
 
 
 def _with_full_beam(members: Any) -> Any:
-    """Return a tree that is to be trained several times with its full beam, because it is also searched with it."""
+    """Return a copy of the tree that is trained with its full beam width, because it is also searched with it."""
     if not isinstance(members, XRLinear) or members.training_beam_width is not None:
         return members
     return members.clone(training_beam_width=members.beam_width)

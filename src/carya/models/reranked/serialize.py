@@ -25,7 +25,7 @@ _OPTIONAL_MODELS = ("names", "name_words")
 def pack(
     features: CandidateFeatures, ranker: Ranker, parameters: dict[str, Any], weight_dtype: str | None
 ) -> SavedModel:
-    """Return the content of a model folder."""
+    """Return the contents of a model folder."""
     models = {
         f"member{number}": member.to_saved(weight_dtype=weight_dtype) for number, member in enumerate(features.members)
     }
@@ -84,7 +84,7 @@ def _check_consistency(features: CandidateFeatures) -> None:
     over_labels = [*features.members, features.centroids, features.names, features.name_words]
     if any(model.tree_.n_labels != n_labels for model in over_labels if model is not None):
         raise InputError("The parts have different numbers of labels.")
-    tree_widths = features.rows.widths_  # the first columns of all
+    tree_widths = features.rows.widths_  # the first of all columns
     if any(model.widths_ != tree_widths for model in (*features.members, features.centroids)):
         raise InputError("The parts have different numbers of features.")
     name_words = features.name_words

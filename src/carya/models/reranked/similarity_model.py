@@ -1,7 +1,7 @@
-"""Models whose label weights are given vectors, so that scores are inner products with them.
+"""Models with given vectors as label weights, so that scores are inner products.
 
-The search that evaluates trained weights also evaluates given ones: with training rows as vectors it finds nearest
-neighbors, with label centroids the nearest labels. The search is exact.
+The beam search is used with given weights instead of trained ones: with training rows as vectors, it finds the nearest
+rows; with label centroids, it finds the nearest labels. The search is exact.
 """
 
 from __future__ import annotations

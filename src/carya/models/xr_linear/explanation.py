@@ -99,7 +99,7 @@ def explain(
     dense: NDArray[np.float32],
     label: int,
 ) -> Explanation:
-    """Explain the best path to a label. Features must be ascending, and all dense values present."""
+    """Explain the score of the best path to a label. Features must be ascending, and all dense values must be given."""
     paths = [_explain_leaf(trained, features, values, dense, label, leaf) for leaf in trained.tree.leaves(label)]
     return max(paths, key=lambda path: path.score)
 

@@ -50,7 +50,7 @@ class _XRLinearState(NamedTuple):
 class XRLinear(BaseModel[_XRLinearState], Parameterized):
     """A recursive linear ranker over a label tree.
 
-    Trains in seconds and ranks in microseconds; start here.
+    It trains in seconds, ranks in microseconds, and is the recommended first choice.
 
     Examples
     --------
@@ -277,7 +277,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     def rank(
         self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the `top_k` best labels of one query and their scores, best first.
+        """Return the best `top_k` labels for one query and their scores, best first.
 
         Thread-safe; takes tens of microseconds.
 
@@ -292,7 +292,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         limits = options.top_k, self._beam_width(options), options.min_score
         query = validation.fast_query(x, trained.widths)
         ranking = None if query is None else searcher.rank(*query, *limits)
-        if ranking is None:  # not in the expected form: convert it, or raise an error that explains why not
+        if ranking is None:  # not in the expected form: convert it, or raise an error that states the reason
             ranking = searcher.rank(*validation.check_query(x, trained.widths), *limits)
         assert ranking is not None  # a validated query is always accepted
         return ranking
@@ -334,7 +334,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         return explain(trained, *validation.check_query(x, trained.widths), int(label))
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder."""
+        """Return the contents of a model folder."""
         trained, parameters = self._check_fitted().trained, self._parameters_to_save()
         if weight_dtype is not None:
             trained = trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
@@ -342,7 +342,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         return pack(trained, parameters)
 
     def with_weight_dtype(self, weight_dtype: str) -> Self:
-        """Return the same model with its weights stored in another data type.
+        """Return a copy of the model with its weights stored in a different data type.
 
         Parameters
         ----------
@@ -357,7 +357,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
-        """Restore the model of an opened folder; :func:`carya.load` calls this."""
+        """Restore a model from an opened folder; called by :func:`carya.load`."""
         trained = unpack(saved)
         with consistent_parts():
             model = cls.from_saved_parameters(saved.parameters)
@@ -411,10 +411,12 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         self.layouts_ = choices
         self.tree_ = trained.tree
         self.layers_ = list(trained.layers)
-        self._state = _XRLinearState(trained, searcher)  # last, in one step: other threads may be ranking
+        # assigned last and atomically, because other threads may be ranking
+        self._state = _XRLinearState(trained, searcher)
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and scikit-learn's worker processes. To store models, use save: its files are safe to open.
+        # For copies and scikit-learn's worker processes. Use `save` to store models, because its files are safe to
+        # open.
         state = dict(self.__dict__)
         if "_state" in state:
             state["_state"] = state["_state"].trained

@@ -25,7 +25,7 @@ _ARRAYS_PER_LAYER = 6
 
 
 def pack(trained: TrainedTree, parameters: dict[str, Any]) -> SavedModel:
-    """Return the content of a model folder."""
+    """Return the contents of a model folder."""
     shape = {
         "sparse_features": trained.widths[0],
         "dense_features": trained.widths[1],

@@ -1,6 +1,6 @@
-"""Train XR-Linear models (algorithm 2 of the paper): every layer is the matcher of the next one.
+"""Training of XR-Linear models (algorithm 2 in the paper): every layer is the matcher for the next one.
 
-The training of a tree is a generator: it yields the layer problems that it needs solved next, receives the trained
+The training of a tree is a generator: it yields the layer problems to be solved next, receives the trained
 layers, and returns the trained tree. Several trees can therefore be trained side by side (:func:`train_trees`), and the
 problems that are ready at the same time form one pool of tasks.
 """
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from carya.models.xr_linear.model import XRLinear
 
 T = TypeVar("T")
-#: Yields layer problems, receives their layers, returns a result.
+#: Generator that yields layer problems, receives trained layers, and returns a result.
 TrainingSteps = Generator[list[LayerProblem], list[Layer], T]
 
 
 def train_trees(
     models: Sequence[XRLinear], data: TrainingData, *, cache: dict[object, Features] | None = None
 ) -> list[TrainedTree]:
-    """Train the trees of several models on the same rows, side by side.
+    """Train the trees of several models on the same rows at the same time.
 
     Parameters
     ----------
@@ -167,7 +167,8 @@ class _TreeTraining:
                 shortlists.append(targets[level - 2])
             if level > 1 and "given" in sources and shortlist_targets is not None:
                 shortlists.append(shortlist_targets[level - 2])
-            # A beam that holds every cluster would make every row a negative; another source is then better alone.
+            # If the beam contained every cluster, every row would become a negative; the other source is then better
+            # alone.
             is_selective = not shortlists or tree.level_sizes[level - 1] > self._beam_width
             if level > 1 and "matcher" in sources and is_selective:
                 if pending:
@@ -193,7 +194,7 @@ class _TreeTraining:
         return layers + (yield pending)
 
     def _match(self, layers: Sequence[Layer], stage: str) -> Csr:
-        """Return the clusters in each training row's beam, rows x clusters."""
+        """Return the clusters in each training row's beam as a (rows, clusters) matrix."""
         with self._progress.stage(stage) as report:
             return BeamSearcher(layers).shortlist(
                 self._data.features, beam_width=self._beam_width, threads=self._threads, report=report
@@ -201,7 +202,7 @@ class _TreeTraining:
 
 
 def _check_overlap(model: XRLinear) -> None:
-    """Raise ParameterError if the matcher's scores are not confidences, which overlapping clusters need."""
+    """Raise ParameterError if the matcher's scores are not confidences, which overlapping clusters require."""
     if model.clusters_per_label == 1:
         return
     inner = expand_per_layer(model.transform, 2, "transform")[0]
