@@ -1,7 +1,7 @@
 """Reference beam search in float64, which checks the results of the native search in float32.
 
 Both searches compare nodes by the same quantity: the log score if all layers have hinge transforms, as is the default,
-and the score otherwise. The reference also computes a bound for the rounding error of each native score. Two nodes
+and the score otherwise. The reference also computes a bound on the rounding error of each native score. Two nodes
 have a definite order if their scores differ by more than the sum of their error bounds, or if their scores are exactly
 equal, in which case the lower node comes first. The native search may keep a different beam only if the error bounds
 of nodes on both sides of a cut overlap. In this case, the reference tries all beams that rounding errors can explain,
@@ -40,7 +40,7 @@ class AmbiguityError(Exception):
 
 @dataclass(frozen=True)
 class NodeScore:
-    """The score by which the native search compares a node.
+    """The score that the native search uses to compare nodes.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class NodeScore:
     score : float
         The log score if all transforms are hinge transforms, otherwise the score.
     error : float
-        A bound for the rounding error of the native score; 0 if all intermediate results are exact in float32.
+        A bound on the rounding error of the native score; 0 if all intermediate results are exact in float32.
     steps : tuple
         The operations that produce the score; native scores with equal steps are bit-identical.
     """
@@ -179,7 +179,7 @@ class ReferenceSearch:
         return node
 
     def _raw_scores(self, x: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the raw score h of each node at a level, and a bound for its rounding error in float32."""
+        """Return the raw score h of each node at a level, and a bound on its rounding error in float32."""
         terms = np.append(x, 1.0)[:, None] * self.weights[level]
         magnitudes = np.abs(terms).sum(axis=0)
         operations = np.count_nonzero(x) + 2  # one per term, one for the scale of int8 weights and one for the bias
@@ -213,7 +213,7 @@ def _combine(
 
 
 def _factor(transform: Transform, h: float, raw_error: float) -> tuple[float, float]:
-    """Return the factor of a multiplicative transform and a bound for its relative error."""
+    """Return the factor of a multiplicative transform and a bound on its relative error."""
     if transform.kind == "sigmoid":
         return 1 / (1 + math.exp(-h)), raw_error + EXP_ERROR + 4 * ROUNDOFF
     exponent, error = _log_term(transform, h, raw_error)
@@ -221,7 +221,7 @@ def _factor(transform: Transform, h: float, raw_error: float) -> tuple[float, fl
 
 
 def _log_term(transform: Transform, h: float, raw_error: float) -> tuple[float, float]:
-    """Return the logarithm of a transformed score and a bound for its absolute error."""
+    """Return the logarithm of a transformed score and a bound on its absolute error."""
     if "sigmoid" in transform.kind:
         logarithm = -np.logaddexp(0.0, -h)
         return float(logarithm), raw_error + 4 * ROUNDOFF * (abs(float(logarithm)) + abs(h))

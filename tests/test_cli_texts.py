@@ -171,7 +171,7 @@ def test_explain_a_model_with_several_trees(model: Path, tmp_path: Path) -> None
     carya.TextRanker(tfidf, carya.NearestNeighbors()).fit(texts, labels).save(tmp_path / "none")
     refused = run("explain", str(tmp_path / "two"), TEXT)
     assert refused.returncode == 2
-    assert "The score of Ensemble cannot be explained, only those of its trees" in refused.stderr
+    assert "The scores of Ensemble cannot be explained, only those of its trees" in refused.stderr
     assert "Pass --tree 1 to --tree 2." in refused.stderr
     printed = run("explain", str(tmp_path / "two"), TEXT, "--tree", "2", "--label", "astronomy").stdout
     score = carya.load(tmp_path / "two").explain(TEXT, "astronomy", tree=1).score

@@ -328,7 +328,7 @@ def test_invalid_parameters_are_rejected(bert: Path) -> None:
             TEXTS,
             LABELS,
             np.array([1, 1]),
-            "validation_data must contain some, but not all, of the text numbers from 0 to 259, without duplicates",
+            "validation_data must contain some, but not all, of the text indices from 0 to 259, without duplicates",
         ),
         (TEXTS, LABELS, np.array([0.5]), "one-dimensional array of integers"),
         (TEXTS, LABELS, TEXTS, "validation_data must be a pair"),

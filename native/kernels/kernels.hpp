@@ -66,7 +66,7 @@ struct alignas(64) SolverState {
     std::int32_t unconverged[kMaxLanes];  // -1 until the lane has converged, then 0
 };
 
-// The same rows and children as in DualProblem, stored by feature, with one column per feature. See l1_descent.cpp for
+// The same rows and children as in DualProblem, stored by column (feature). See l1_descent.cpp for
 // the optimization problem.
 struct L1Problem {
     const std::int64_t* offsets;  // first entry of each sparse column

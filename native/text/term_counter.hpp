@@ -63,7 +63,7 @@ private:
         std::vector<std::uint32_t> bucket_ids;
         std::uint32_t n_texts = 0;
     };
-    // The feature of each term, or -1 if the term is not a feature, indexed by worker.
+    // The feature of each term, or -1 if the term is not a feature, indexed by worker and term.
     using FeatureIds = std::vector<std::vector<std::int32_t>>;
 
     void count_terms(Worker& worker, std::size_t analyzer);

@@ -83,7 +83,7 @@ def _tree_number(ranker: TextRanker, tree: int | None) -> int:
         raise InputError(f"{kind} has no label tree. Only the scores of trees can be explained.")
     choices = "--tree 1" if count == 1 else f"--tree 1 to --tree {count}"
     if tree is None and ranker.model_ is not ranker.trees_[0]:
-        raise InputError(f"The score of {kind} cannot be explained, only those of its trees. Pass {choices}.")
+        raise InputError(f"The scores of {kind} cannot be explained, only those of its trees. Pass {choices}.")
     if tree is not None and tree > count:
         raise InputError(f"--tree must be at most {count}, the number of trees in the model, got {tree}.")
     return 0 if tree is None else tree - 1

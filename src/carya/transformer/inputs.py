@@ -145,7 +145,7 @@ def check_validation_data(
     if isinstance(validation_data, np.ndarray):
         return _check_held_out_rows(validation_data, n_texts)
     if not isinstance(validation_data, tuple) or len(validation_data) != 2:
-        raise InputError("validation_data must be a pair (texts, labels) or an array of text numbers.")
+        raise InputError("validation_data must be a pair (texts, labels) or an array of text indices.")
     texts = check_texts(validation_data[0], "The texts in validation_data")
     if sp.issparse(validation_data[1]):
         Y = validation.check_labels(validation_data[1], "The label matrix in validation_data")
@@ -174,7 +174,7 @@ def _check_held_out_rows(rows: NDArray[Any], n_texts: int) -> NDArray[np.int64]:
     unique: NDArray[np.int64] = np.unique(rows).astype(np.int64)
     if unique.size != rows.size or not 0 < unique.size < n_texts or unique[0] < 0 or unique[-1] >= n_texts:
         raise InputError(
-            f"validation_data must contain some, but not all, of the text numbers from 0 to {n_texts - 1}, without "
+            f"validation_data must contain some, but not all, of the text indices from 0 to {n_texts - 1}, without "
             "duplicates."
         )
     return unique

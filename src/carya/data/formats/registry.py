@@ -72,7 +72,7 @@ _SEPARATOR = frozenset({"label_separator"})
 _VOCABULARY = frozenset({"vocabulary"})
 _PART = frozenset({"part", "vocabulary"})
 
-#: All formats by name. Folders are detected in this order.
+#: All formats by name. The format of a folder is detected by trying them in this order.
 FORMATS: dict[str, Format] = {
     "jsonl": Format(
         "JSON lines, one object per line",

@@ -324,7 +324,7 @@ def _check_name_columns(name_columns: object, width: int, comparable: bool) -> i
 
 
 def _check_scores(ranker: Ranker, pairs: Pairs) -> NDArray[np.float32]:
-    """Return the scores of a ranker, which can be any user-defined object."""
+    """Return the scores of a ranker, which can be user-defined; raise InputError if they are invalid."""
     scores = np.asarray(ranker.score(pairs), np.float32)
     if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
         raise InputError(f"The ranker {ranker.name!r} must return one finite score for each of the {len(pairs)} pairs.")

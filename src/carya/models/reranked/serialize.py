@@ -60,8 +60,9 @@ def unpack(saved: SavedModel) -> tuple[CandidateFeatures, Ranker, dict[str, Any]
         if not members:
             raise InputError("The model has no trees.")
         others = {name: models[name] for name in _MODELS if name in models or name not in _OPTIONAL_MODELS}
-        if len(members) + len(others) != len(models):
-            raise InputError(f"The model contains unknown parts: {', '.join(sorted(models))}.")
+        unknown = models.keys() - others.keys() - {f"member{number}" for number in range(len(members))}
+        if unknown:
+            raise InputError(f"The model contains unknown parts: {', '.join(sorted(unknown))}.")
         n_labels = members[0].tree_.n_labels
         labels, cooccurrence = (_unpack_matrix(saved.arrays_of(name), n_labels, name) for name in _MATRICES)
         features = CandidateFeatures(members=members, labels=labels, cooccurrence=cooccurrence, **others)
@@ -84,7 +85,7 @@ def _check_consistency(features: CandidateFeatures) -> None:
     over_labels = [*features.members, features.centroids, features.names, features.name_words]
     if any(model.tree_.n_labels != n_labels for model in over_labels if model is not None):
         raise InputError("The parts have different numbers of labels.")
-    tree_widths = features.rows.widths_  # the first of all columns
+    tree_widths = features.rows.widths_  # the trees use only the leading sparse columns
     if any(model.widths_ != tree_widths for model in (*features.members, features.centroids)):
         raise InputError("The parts have different numbers of features.")
     name_words = features.name_words

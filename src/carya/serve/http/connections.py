@@ -77,7 +77,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._schedule_check()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify all requests on the connection, because uvicorn notifies only the last one."""
+        """Notify all requests on the connection that it was lost; uvicorn notifies only the last one."""
         if self._check_timer is not None:
             self._check_timer.cancel()
         self._unset_keepalive_if_required()

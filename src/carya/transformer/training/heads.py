@@ -92,13 +92,13 @@ class Heads(nn.Module):
 
     @torch.no_grad()
     def set_weights(self, level: int, weights: NDArray[np.float32], biases: NDArray[np.float32]) -> None:
-        """Set the biases of a level and its weights, which are given for unit vectors."""
+        """Set the biases of a level and its weights, which are scaled for unit vectors."""
         self.weights[level - 1].copy_(torch.from_numpy(weights / self.scale))
         self.biases[level - 1].copy_(torch.from_numpy(biases))
 
     @torch.no_grad()
     def add_weights(self, level: int, nodes: NDArray[np.int32], weights: NDArray[np.float32]) -> None:
-        """Add weights, which are given for unit vectors, to the weights of some nodes at a level."""
+        """Add weights, which are scaled for unit vectors, to the weights of some nodes at a level."""
         level_weights = self.weights[level - 1]
         indices = torch.from_numpy(nodes.astype(np.int64)).to(level_weights.device)
         level_weights.index_add_(0, indices, torch.from_numpy(weights / self.scale).to(level_weights))
