@@ -100,7 +100,7 @@ def check_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays:
 def fast_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays | None:
     """Return the arrays of a query that already has the expected types, or None if it requires :func:`check_query`.
 
-    This takes 1 microsecond instead of the 20 of full validation. The search itself checks column indices and values.
+    This takes 1 microsecond, compared with 20 for full validation. The search itself checks column indices and values.
     """
     sparse, dense = x if type(x) is tuple and len(x) == 2 else (x, None) if widths[0] else (None, x)
     indices, values, vector = _NO_INDICES, NO_VALUES, NO_VALUES

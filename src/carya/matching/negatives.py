@@ -1,4 +1,4 @@
-"""Hard negatives (section 2.3.1 of the paper): the rows on which the children of each cluster are trained.
+"""Hard negatives (section 2.3.1 of the paper): selection of the rows on which the children of a cluster are trained.
 
 A label is trained on the rows that have its cluster in their shortlist. There are three sources of shortlists:
 

@@ -1,1 +1,1 @@
-"""Models over feature matrices: the three phases combined, one folder per model kind."""
+"""Models for feature matrices: the three phases combined, one folder per model kind."""

@@ -1,4 +1,4 @@
-"""The interface of all models over feature matrices, and the methods that they share."""
+"""The interface of all models for feature matrices, and the methods that they share."""
 
 from __future__ import annotations
 

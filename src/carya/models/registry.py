@@ -9,7 +9,7 @@ from typing import Any
 from carya.core.storage import SavedModel
 from carya.errors import ModelFormatError
 
-#: Models over feature matrices: the kind in saved files, and the module and name of the class.
+#: Models for feature matrices: the kind in saved files, and the module and name of the class.
 MODEL_CLASSES = {
     "xr-linear": ("carya.models.xr_linear.model", "XRLinear"),
     "nearest-neighbors": ("carya.models.neighbors.model", "NearestNeighbors"),
@@ -29,6 +29,6 @@ def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL
 
 
 def kind_of(model: Any) -> str:
-    """Return the kind of a model over feature matrices or of a subclass, as in saved files."""
+    """Return the kind of a model for feature matrices or of a subclass, as in saved files."""
     names = [cls.__name__ for cls in type(model).__mro__]
     return next(kind for kind, (_, name) in MODEL_CLASSES.items() if name in names)

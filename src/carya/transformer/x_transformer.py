@@ -1,4 +1,4 @@
-"""X-Transformer (section 4 of the paper; Chang et al., 2020): an encoder selects clusters, linear rankers rank labels.
+"""X-Transformer (section 4 of the paper; Chang et al., 2020): an encoder selects clusters, and rankers rank labels.
 
 Unlike XR-Transformer, the model is not recursive: the encoder is trained once, on the leaf clusters of the tree, and
 its head selects the clusters for a text. Linear rankers on TF-IDF features and embeddings rank the labels in a cluster.

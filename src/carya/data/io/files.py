@@ -241,7 +241,7 @@ def _compress(path: PathLike, target: BinaryIO) -> Iterator[BinaryIO]:
     """Yield a stream that compresses its data according to the suffix of the path."""
     stream: Any
     match _compression(path):
-        case ".gz":  # without file name and time, so that the same data results in the same bytes
+        case ".gz":  # without a file name or timestamp, so that the same data results in the same bytes
             stream = gzip.GzipFile("", "wb", _GZIP_LEVEL, target, mtime=0)
         case ".xz":
             stream = lzma.LZMAFile(target, "wb")  # noqa: SIM115

@@ -380,7 +380,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return max(options.top_k, self.pool_size or max(2 * options.top_k, _MIN_POOL_SIZE))
 
     def _learn_weights(self, features: list[Features], data: TrainingData) -> NDArray[np.float32]:
-        """Return the weights that rank held-out rows best."""
+        """Return the weights with the highest precision on held-out rows."""
         rows = data.labels.rows
         order = np.random.default_rng(self.seed).permutation(rows)
         n_held_out = max(1, int(rows * self.validation_fraction))

@@ -123,7 +123,7 @@ class NeighborTrainer:
         return assemble
 
     def _choose_similarity_weight(self, features: Features, labels: Csr, label_vectors: Features | None) -> float:
-        """Return the given weight, or the one that ranks held-out rows best."""
+        """Return the given weight, or the one with the highest precision on held-out rows."""
         weight = _DEFAULT_WEIGHTS[self.over] if self.similarity_weight is None else self.similarity_weight
         if not isinstance(weight, str):
             return float(weight)
