@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,11 +34,21 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     ),
     ("data.jsonl", b"{}", 'data.jsonl, line 1: Missing key "text"; the object is empty.'),
     ("data.jsonl", b'{"text": null, "labels": []}', 'data.jsonl, line 1: "text" must be a string, got None.'),
-    ("data.jsonl", b'{"text": "a", "labels": 5}', 'data.jsonl, line 1: "labels" must be a list of strings, got 5.'),
     (
         "data.jsonl",
-        b'{"text": "a", "labels": ["x", 5]}',
-        'data.jsonl, line 1: "labels" must be a list of strings, but contains 5.',
+        b'{"text": "a", "labels": 0.5}',
+        'data.jsonl, line 1: "labels" must be a list of strings or integers, got 0.5.',
+    ),
+    (
+        "data.jsonl",
+        b'{"text": "a", "labels": "x;y"}',
+        "data.jsonl, line 1: \"labels\" must be a list of strings or integers, got 'x;y'. To split strings into "
+        "labels, pass label_separator (--label-separator).",
+    ),
+    (
+        "data.jsonl",
+        b'{"text": "a", "labels": ["x", true]}',
+        'data.jsonl, line 1: "labels" must be a list of strings or integers, but contains True.',
     ),
     ("data.jsonl", b'{"text": "a", "labels": ["x", ""]}', 'data.jsonl, line 1: "labels" contains an empty label.'),
     (
@@ -57,6 +68,37 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     ("data.csv", b"text,labels\none, two,x", "data.csv, line 2: Expected 2 fields, as in the header, got 3."),
     ("data.csv", b'text,labels\n"a,x\nb,y', "data.csv, line 2: Invalid CSV: unexpected end of data."),
     ("data.csv", b"text,labels\na,x;;y", "data.csv, line 2: Label 2 of 3 is empty. Labels are separated by ';'."),
+    (
+        "data.csv",
+        b"text;labels\na;x,y",
+        "data.csv, line 2: Is 'x,y' one label, or are labels separated by ','? Pass label_separator "
+        "(--label-separator): ',', or ';' for one label.",
+    ),
+    (
+        "data.csv",
+        b"text,labels\na,['x']",
+        'data.csv, line 2: "labels" looks like a list in Python, "[\'x\']". Write the labels as a JSON list, or with '
+        "a separator.",
+    ),
+    ("data.csv", b"\xff\xfet\x00e\x00x", "data.csv, line 1: Invalid UTF-16: truncated data."),
+    ("data.json", b'[{"text": "a", "labels": []},\n{"text": 5}]', 'data.json, line 2: "text" must be a string, got 5.'),
+    (
+        "data.json",
+        b'[{"text": "a", "labels": []}',
+        "data.json, line 1: Invalid JSON: Expected ',', got the end of the file.",
+    ),
+    (
+        "data.json",
+        b'{"text": ["a", "b"], "labels": [["x"]]}',
+        'data.json: Column "text" has 2 values, but column "labels" has 1.',
+    ),
+    (
+        "trn.json",
+        b'{"title": "a", "target_ind": ["x"]}',
+        "trn.json, line 1: \"target_ind\" must be a list of label numbers, got ['x'].",
+    ),
+    ("data.ft", b"__label__x a\n__label__ b", "data.ft, line 2: The label after __label__ is empty."),
+    ("data.arrow", b"ARROW2", "data.arrow: Damaged, or not an Arrow file."),
     ("data.tsv", b"text\tlabels\na x", "data.tsv, line 2: Expected 2 fields, as in the header, got 1."),
     (
         "annif.tsv",
@@ -71,7 +113,19 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "train.txt",
         b"2 3\n0 1:1",
-        "train.txt: Texts in a .txt file require a file of labels (labels= or --labels). For another format, pass its "
+        "train.txt is a sparse matrix of features and requires a file of labels. Pass the file of features, and that "
+        "of labels with labels (--labels).",
+    ),
+    (
+        "trn_X_Xf.txt",
+        b"2 3\n0:1",
+        "trn_X_Xf.txt is a sparse matrix of features and requires a file of labels. There is no trn_X_Y.txt in the "
+        "same folder. Pass the file of features, and that of labels with labels (--labels).",
+    ),
+    (
+        "notes.txt",
+        b"a red apple",
+        "notes.txt: Texts in a .txt file require a file of labels (labels= or --labels). For another format, pass its "
         "name: …",
     ),
     ("data.docx", b"", 'data.docx: Unknown file type ".docx". Use .jsonl, …'),
@@ -137,7 +191,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def read(path: str, **options: str) -> Vocabulary | Matrices | list[Example]:
+def read(path: str, **options: Any) -> Vocabulary | Matrices | list[Example]:
     if path.startswith("names."):
         return read_vocabulary(path)
     data = open_data(path, **options)
@@ -274,11 +328,15 @@ def test_invalid_parquet_columns() -> None:
     for table, message in (
         ({"title": ["a"]}, 'a.parquet: Missing column "text"; the columns are "title".'),
         ({"text": [5], "labels": [["x"]]}, 'a.parquet: Column "text" must have type string, got int64.'),
-        ({"text": ["a"], "labels": ["x"]}, 'a.parquet: Column "labels" must have type list<string>, got string.'),
+        (
+            {"text": ["a"], "labels": ["x"]},
+            'a.parquet: Column "labels" must have type list<string>, list<integer>, integer, got string. To split '
+            "strings into labels, pass label_separator (--label-separator).",
+        ),
         ({"text": ["a", None], "labels": [["x"]] * 2}, 'a.parquet, row 2: "text" must be a string, got None.'),
         (
             {"text": ["a"] * 2, "labels": [["x"], None]},
-            'a.parquet, row 2: "labels" must be a list of strings, got None.',
+            'a.parquet, row 2: "labels" must be a list of strings or integers, got None.',
         ),
     ):
         pq.write_table(pa.table(table), "a.parquet")

@@ -187,8 +187,11 @@ def test_features_and_texts_are_not_interchangeable(world: SyntheticData, saved_
     (tmp_path / "texts.jsonl").write_text('{"text": "a red apple", "labels": ["fruit"]}\n')
     model = str(saved_model)
     for arguments, message in (
-        (["predict", model, "texts.txt"], "was trained on features. DATA must be a .npz or .npy file, got texts.txt."),
-        (["predict", model], "was trained on features. DATA must be a .npz or .npy file, got standard input."),
+        (
+            ["predict", model, "texts.txt"],
+            "was trained on features. DATA must contain features, but texts.txt does not.",
+        ),
+        (["predict", model], "was trained on features. DATA must contain features, but standard input does not."),
         (["evaluate", model, "texts.jsonl"], "texts.jsonl contains texts, but"),
         (["evaluate", model, "X.npz"], f"Pass their labels, too: carya evaluate {model} X.npz Y.npz"),
         (["explain", model, "a red apple"], "carya explain requires a TextRanker"),

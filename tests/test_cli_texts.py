@@ -310,7 +310,7 @@ def test_invalid_usage_prints_one_line_and_writes_nothing(
 
 def test_standard_input_must_be_utf_8(model: Path) -> None:
     for arguments, message in (
-        (["predict", str(model), "-"], b"carya: Standard input must be UTF-8, but byte 5 of line 2 is not.\n"),
+        (["predict", str(model), "-"], b"carya: standard input, line 2: Invalid UTF-8: byte 0xff at position 5.\n"),
         (["explain", str(model), "-"], b"carya: Standard input must be UTF-8, but byte 10 is not.\n"),
     ):
         result = subprocess.run([*CARYA, *arguments], input=b"good\nbad \xff\n", capture_output=True, check=False)

@@ -123,5 +123,5 @@ def test_svmlight_numbers_features_from_0_or_1(tmp_path: Path) -> None:
         read_svmlight(path, n_labels=2)
     path.write_text("1 0:1\n")
     assert read_svmlight(path).X.toarray().tolist() == [[1]]
-    with pytest.raises(InputError, match="Features must be numbered from 1 if zero_based=False, but feature 0 occurs"):
+    with pytest.raises(InputError, match="line 1: Features are numbered from 1, but feature 0 occurs"):
         read_svmlight(path, zero_based=False)

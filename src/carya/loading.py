@@ -50,6 +50,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     saved = storage.load(path, lazy=LAZY_ARRAYS)
     try:
-        return open_model(upgrade(saved), _ALL_CLASSES)
+        model = open_model(upgrade(saved), _ALL_CLASSES)
+        if saved.data_options:
+            model.data_options_ = saved.data_options
+        return model
     except (ModelFormatError, MissingExtraError) as error:
         raise type(error)(f"{path}: {error}") from None

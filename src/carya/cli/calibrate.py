@@ -41,7 +41,7 @@ def calibrate(model: Path, data: DataOptions, top_k: int, out: Path | None, as_j
     ranker = load_text_ranker(model, "carya calibrate")
     target = model if out is None else out
     check_output_path(target)
-    texts, labels = data.read_texts(model)
+    texts, labels = data.with_model(ranker).read_texts(model)
     ranker.calibrate(texts, labels, top_k=top_k)
     result = _measure(ranker, texts, labels, top_k)
     ranker.save(target)

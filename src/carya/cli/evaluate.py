@@ -12,7 +12,7 @@ import click
 
 from carya.cli.commands import argument, command, option
 from carya.cli.options.common import PATH, beam_width_option, json_option, model_argument, ranks_texts
-from carya.cli.options.data_options import MATRIX_SUFFIXES, DataOptions, data_options
+from carya.cli.options.data_options import DataOptions, data_options
 from carya.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def evaluate(
     from carya.text.text_ranker import TextRanker
 
     loaded = carya.load(model)
+    data = data.with_model(loaded)
     if ranks_texts(loaded):
         if label_matrix is not None or dense is not None:
             raise InputError(f"{model} was trained on texts. Pass texts and their labels instead of matrices.")
@@ -118,11 +119,14 @@ def _read_matrices(
 ) -> tuple[Any, Any]:
     """Return the features and the label matrix."""
     from carya.data.corpus import Matrices
+    from carya.data.io.files import MATRIX_SUFFIXES
     from carya.data.io.matrix_files import read_matrix
 
+    if label_matrix is not None and data.labels is not None:
+        raise InputError("Pass the labels either as LABEL_MATRIX or with --labels, not both.")
     if label_matrix is not None:
         X, Y = read_matrix(data.source), read_matrix(label_matrix)
-    elif Path(data.source).suffix in MATRIX_SUFFIXES:
+    elif Path(data.source).suffix in MATRIX_SUFFIXES and data.labels is None:
         raise InputError(
             f"{data.source} contains features only. Pass their labels, too: carya evaluate {path} {data.source} Y.npz"
         )

@@ -32,6 +32,8 @@ def inspect(model: Path, as_json: bool) -> None:
     saved = carya.load(model)
     ranker, rest = _main_ranker(saved)
     description = {"bytes": storage.size_on_disk(model), **_describe(ranker), **rest}
+    if saved.data_options_:
+        description["data_options"] = dict(saved.data_options_)
     if as_json:
         click.echo(json.dumps(description, indent=1, default=_to_json))
         return
@@ -45,6 +47,8 @@ def inspect(model: Path, as_json: bool) -> None:
     if ranker is not saved:
         click.echo(f"vectorizer: {saved.vectorizer_!r}")
     click.echo(f"model: {ranker!r}")
+    if saved.data_options_:
+        click.echo(f"options for reading data: {', '.join(f'{name}={v!r}' for name, v in saved.data_options_.items())}")
 
 
 def _main_ranker(model: Any) -> tuple[Any, dict[str, Any]]:

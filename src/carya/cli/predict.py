@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import select
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,15 +21,13 @@ from carya.cli.options.common import (
     ranks_texts,
     top_k_option,
 )
-from carya.cli.options.data_options import MATRIX_SUFFIXES, DataOptions, data_options
+from carya.cli.options.data_options import DataOptions, data_options
 from carya.errors import InputError
 
 if TYPE_CHECKING:
     from carya.text.text_ranker import TextRanker
 
 _BATCH = 2048  # texts ranked at a time
-_READ_SIZE = 1 << 20
-_LINE_SUFFIXES = (".txt", "")  # files with one text per line
 
 
 @command(
@@ -62,19 +59,21 @@ def predict(model: Path, data: DataOptions, out: str, n_jobs: int, **limits: Any
 
     Reads texts from standard input, one per line, unless DATA is given, and answers each line as it arrives. A line of
     the output is {"labels": [{"label": …, "score": …}, …]}, best first; "name" is added for labels whose name differs
-    from their id. For a model trained on features, DATA is a .npz or .npy file, and labels are column numbers.
+    from their id. JSON lines, and formats that begin with labels, are recognized; `--format lines` disables this. For a
+    model trained on features, DATA contains features, and labels are column numbers.
     """
     import carya
     from carya.data.io.files import open_text_output
     from carya.text.text_ranker import TextRanker
 
     loaded = carya.load(model)
+    data = data.with_model(loaded)
     for part in (loaded.vectorizer_, loaded.model_) if isinstance(loaded, TextRanker) else (loaded,):
         part.set_params(n_jobs=n_jobs)
     if ranks_texts(loaded):
         lines = _rank_texts(loaded, _text_batches(data, model), limits)
     else:
-        lines = _rank_features(loaded, model, data.source, limits)
+        lines = _rank_features(loaded, model, data, limits)
     if out == "-":
         for batch in lines:
             sys.stdout.buffer.write(batch.encode())
@@ -87,54 +86,21 @@ def predict(model: Path, data: DataOptions, out: str, n_jobs: int, **limits: Any
 
 def _text_batches(data: DataOptions, model: Path) -> Iterator[list[str]]:
     """Yield batches of texts; texts from standard input are yielded as soon as they arrive."""
-    from carya.data.io.files import read_lines
+    from carya.data.formats.content import text_lines
 
-    if data.format is None and data.source == "-":
-        return _standard_input_batches()
-    path = _file_of_lines(data)
-    if path is not None:
-        return _batches(read_lines(path))
-    texts = (example.text for example in data.open_texts(model))
-    return _batches(texts, is_stream=data.source == "-")
+    if Path(data.source).is_dir() and data.format is None:
+        texts = _file_of_texts(data)
+        if texts is not None:
+            return _batches(text_lines(texts))
+    corpus = data.open_texts(model)
+    return _batches((example.text for example in corpus), is_stream=data.source == "-")
 
 
-def _file_of_lines(data: DataOptions) -> Path | None:
-    """Return the path if the data is a file with one text per line, which does not require labels."""
+def _file_of_texts(data: DataOptions) -> Path | None:
+    """Return the file of texts of a folder; no labels are needed, so none have to exist."""
     from carya.data.formats.folder_files import find_file
-    from carya.data.io.files import uncompressed_name
 
-    path = Path(data.source)
-    if data.format is not None:
-        return None
-    if path.is_dir():
-        return find_file(path, [f"{data.part}.texts.txt"])
-    return path if Path(uncompressed_name(data.source)).suffix in _LINE_SUFFIXES else None
-
-
-def _standard_input_batches() -> Iterator[list[str]]:
-    """Yield the complete lines in each block of input."""
-    n_read = 0
-    incomplete: list[bytes] = []  # parts of an incomplete line
-    stream = cast(io.BufferedReader, sys.stdin.buffer)
-    while block := stream.read1(_READ_SIZE):
-        if b"\n" not in block:
-            incomplete.append(block)
-            continue
-        *lines, rest = b"".join([*incomplete, block]).split(b"\n")
-        incomplete = [rest] if rest else []
-        for first in range(0, len(lines), _BATCH):
-            numbered = enumerate(lines[first : first + _BATCH], n_read + first + 1)
-            yield [_decode(line, number) for number, line in numbered]
-        n_read += len(lines)
-    if incomplete:
-        yield [_decode(b"".join(incomplete), n_read + 1)]
-
-
-def _decode(line: bytes, number: int) -> str:
-    try:
-        return line.removesuffix(b"\r").decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"Standard input must be UTF-8, but byte {error.start + 1} of line {number} is not.") from None
+    return find_file(Path(data.source), [f"{data.part}.texts.txt"])
 
 
 def _batches(texts: Iterable[str], *, is_stream: bool = False) -> Iterator[list[str]]:
@@ -162,13 +128,8 @@ def _rank_texts(ranker: TextRanker, batches: Iterable[list[str]], limits: dict[s
         )
 
 
-def _rank_features(model: Any, path: Path, source: str, limits: dict[str, Any]) -> Iterator[str]:
-    from carya.data.io.matrix_files import read_matrix
-
-    if Path(source).suffix not in MATRIX_SUFFIXES:
-        name = "standard input" if source == "-" else source
-        raise InputError(f"{path} was trained on features. DATA must be a .npz or .npy file, got {name}.")
-    S = model.predict(read_matrix(source), **limits)
+def _rank_features(model: Any, path: Path, data: DataOptions, limits: dict[str, Any]) -> Iterator[str]:
+    S = model.predict(_read_features(model, path, data), **limits)
     yield _to_lines(
         [
             {"label": label, "score": round(score, 6)}
@@ -176,6 +137,26 @@ def _rank_features(model: Any, path: Path, source: str, limits: dict[str, Any]) 
         ]
         for begin, end in itertools.pairwise(S.indptr)
     )
+
+
+def _read_features(model: Any, path: Path, data: DataOptions) -> Any:
+    """Return the features of a matrix file, or of data in any format that contains features."""
+    from carya.data.corpus import Matrices
+    from carya.data.io.files import MATRIX_SUFFIXES
+    from carya.data.io.matrix_files import read_matrix
+
+    if Path(data.source).suffix in MATRIX_SUFFIXES:
+        return read_matrix(data.source)
+    if data.detected_format == "xmc-pair":
+        from carya.data.formats.matrices.xmc_pair import read_xmc_features
+
+        return read_xmc_features(data.source)
+    matrices = data.open()
+    if not isinstance(matrices, Matrices):
+        raise InputError(f"{path} was trained on features. DATA must contain features, but {matrices.source} does not.")
+    if not matrices.widths_known:  # the last columns can be empty, and so missing in the file
+        matrices.X.resize((matrices.X.shape[0], max(matrices.X.shape[1], sum(model.widths_))))
+    return matrices.X
 
 
 def _to_lines(rankings: Iterable[list[dict[str, Any]]]) -> str:

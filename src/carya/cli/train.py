@@ -13,7 +13,7 @@ import click
 
 from carya.cli.commands import Command, Option, command, option
 from carya.cli.options.common import PATH, json_option
-from carya.cli.options.data_options import DataOptions, data_options, texts_and_labels
+from carya.cli.options.data_options import DataOptions, data_options, reading_progress, texts_and_labels
 from carya.cli.options.parameter_flags import flag, given_parameters, parameter_options
 from carya.cli.options.rule_type import RuleType
 from carya.core.rules import Choice, Integer
@@ -80,7 +80,7 @@ class _TrainCommand(Command):
         "zcat data.jsonl.gz | carya train - --format jsonl -o model/",
     ],
 )
-@data_options(part="train")
+@data_options(part="train", stored=False)
 @option(
     "--model",
     "model_name",
@@ -122,7 +122,8 @@ def train(
 ) -> None:
     """Train a model on texts or feature matrices, and save it.
 
-    DATA is a folder, a JSONL, CSV, TSV, Parquet, XMC or svmlight file, or a text file with --labels.
+    DATA is a folder, a file of texts or features in any format of docs/data.md, or a text file with --labels. The
+    model stores the options with which the data was read; `carya predict` and `carya evaluate` use them by default.
     """
     from carya.core.storage import check_output_path, size_on_disk
     from carya.data.corpus import Matrices
@@ -145,6 +146,7 @@ def train(
         trained, result = _fit_text_ranker(estimator, dataset)
     fit_seconds = time.perf_counter() - started
     _disable_progress(trained)
+    trained.data_options_ = data.to_store(dataset)
     trained.save(out)
     result |= {
         "model": str(out),
@@ -217,7 +219,8 @@ def _fit_text_ranker(ranker: Any, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
 
 
 def _fit_transformer(model: Any, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
-    texts, labels = texts_and_labels(corpus)
+    with reading_progress():
+        texts, labels = texts_and_labels(corpus)
     names = _label_names(corpus)
     model.fit(texts, labels, names=names, label_texts=names)
     kind = next(kind for kind, name in _TRANSFORMERS.items() if name == type(model).__name__)

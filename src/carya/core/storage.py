@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -56,6 +56,8 @@ class SavedModel:
         memory.
     path : Path, optional
         The path of the folder, for models that store additional files next to their arrays.
+    data_options : mapping
+        The options with which the training data was read, for reading other data in the same way.
     """
 
     kind: str
@@ -64,6 +66,7 @@ class SavedModel:
     arrays: dict[str, NDArray[Any]]
     folder: _core.ModelFolder | None = None
     path: Path | None = None
+    data_options: Mapping[str, Any] = field(default_factory=dict)
 
     def arrays_of(self, part: str) -> dict[str, NDArray[Any]]:
         """Return the arrays named ``part/…``, without the prefix."""
@@ -124,6 +127,7 @@ def save(path: str | os.PathLike[str], saved: SavedModel, *, extra: Callable[[Pa
             "arrays": entries,
             "checksums": checksums,
             **files,
+            **({"data_options": dict(saved.data_options)} if saved.data_options else {}),
         }
         with (folder / _MANIFEST).open("wb") as file:
             file.write(_seal(manifest))
@@ -158,10 +162,11 @@ def load(path: str | os.PathLike[str], *, lazy: Collection[str] = ()) -> SavedMo
         except ValueError as error:
             raise ModelFormatError(f"{path}: array {name!r} has an invalid shape: {error}") from None
     kind, parameters, sizes = (manifest[key] for key in ("kind", "parameters", "shape"))
-    if not isinstance(kind, str) or not isinstance(parameters, dict) or not isinstance(sizes, dict):
+    data_options = manifest.get("data_options", {})
+    if not isinstance(kind, str) or not all(isinstance(part, dict) for part in (parameters, sizes, data_options)):
         raise ModelFormatError(f"{path}: {_MANIFEST} is not the manifest of a Carya model.")
     _verify_files(Path(path), manifest.get("files", []))
-    return SavedModel(kind, parameters, sizes, arrays, folder, Path(path))
+    return SavedModel(kind, parameters, sizes, arrays, folder, Path(path), data_options)
 
 
 def check_output_path(path: str | os.PathLike[str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from carya.data.vocabulary import Vocabulary
@@ -102,6 +103,25 @@ class Corpus:
         """Return an iterator over the texts without their labels."""
         return (example.text for example in self) if self._texts is None else self._texts()
 
+    def converting_errors(self, errors: Callable[[], AbstractContextManager[None]]) -> Corpus:
+        """Return the same corpus, read within a context that converts errors."""
+
+        def convert(read: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
+            def items() -> Iterator[Any]:
+                with errors():
+                    yield from read()
+
+            return items
+
+        return Corpus(
+            convert(self._examples),
+            source=self.source,
+            vocabulary=self.vocabulary,
+            single_pass=self._single_pass,
+            texts=None if self._texts is None else convert(self._texts),
+            matrix=self.matrix,
+        )
+
     def __repr__(self) -> str:
         return f"Corpus({self.source!r}, vocabulary={self.vocabulary!r})"
 
@@ -120,6 +140,10 @@ class Matrices:
         The name of the data in error messages.
     widths_known : bool
         Whether the source states the numbers of columns. If not, X and Y end with the last column that has an entry.
+    read_options : mapping
+        Options of `open_data` that were derived from the data; other data for the same model requires the same ones.
+    is_guessed : bool
+        Whether `read_options` could be wrong, because the data does not determine them.
 
     Examples
     --------
@@ -133,6 +157,8 @@ class Matrices:
     vocabulary: Vocabulary | None = None
     source: str = "matrices"
     widths_known: bool = True
+    read_options: Mapping[str, Any] = field(default_factory=dict)
+    is_guessed: bool = False
 
     def __post_init__(self) -> None:
         if self.X.shape[0] != self.Y.shape[0]:

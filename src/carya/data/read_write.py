@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import EllipsisType
+from typing import Any
 
 from carya.data.corpus import Corpus, Matrices
+from carya.data.formats.columns import OptionError
 from carya.data.formats.detection import check_format, choose_format, detect_format
 from carya.data.formats.folder_files import PARTS
-from carya.data.formats.registry import Content
+from carya.data.formats.registry import FORMATS, Content
 from carya.data.formats.vocabularies import read_vocabulary
-from carya.data.io.files import PathLike, display_name, is_stdio
+from carya.data.io.files import PathLike, display_name, is_stdio, uncompressed_name
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError, ParameterError
+
+#: The options that depend on the columns or numbers of the data, not on its location, and their types.
+_READ_OPTIONS = {
+    "format": str,
+    "text_column": str,
+    "label_column": str,
+    "label_separator": str,
+    "zero_based": bool,
+}
+_FLAGS = {"zero_based": "--zero-based or --one-based"}
 
 
 def open_data(
@@ -21,10 +36,12 @@ def open_data(
     part: str = "train",
     format: str | None = None,  # noqa: A002
     labels: PathLike | None = None,
-    text_column: str = "text",
-    label_column: str | None = "labels",
+    text_column: str | None = None,
+    label_column: str | EllipsisType | None = ...,
     label_separator: str | None = None,
+    zero_based: bool | None = None,
     vocabulary: Vocabulary | PathLike | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Corpus | Matrices:
     r"""Open a data set: labeled texts, or matrices if the data contains features.
 
@@ -38,15 +55,23 @@ def open_data(
         The name of the format, such as ``"jsonl"``; a key of ``carya.data.formats.registry.FORMATS``. By default it is
         detected from the suffix or the content.
     labels : path, optional
-        A file with one line of labels per line of `path`.
-    text_column : str
-        The column or key of the text. The texts of several columns, separated by commas, are joined by spaces.
+        A file with one line of labels per line of `path`, or a label matrix.
+    text_column : str, optional
+        The column or key of the text, ``text`` by default. The texts of several columns, separated by commas, are
+        joined by spaces.
     label_column : str or None
-        The column or key of the labels; None to read texts without labels.
+        The column or key of the labels, ``labels`` by default; None to read texts without labels.
     label_separator : str, optional
-        The separator of labels in a string. Default: ``;`` in CSV and TSV, a TAB in files of labels.
+        The separator of labels in a string. Default: ``;`` in CSV and TSV, a TAB in files of labels; in other tables,
+        strings are not split without it.
+    zero_based : bool, optional
+        Whether the features of an svmlight file are numbered from 0, not 1. By default, they are if feature 0 occurs.
     vocabulary : Vocabulary or path, optional
         The known labels, for data that does not list them.
+    defaults : mapping, optional
+        Values of `text_column`, `label_column`, `label_separator` and `zero_based` that replace the defaults if the
+        format supports them, and the `format` of files whose format cannot be detected; for example, the
+        `data_options_` of a model. `label_separator` is only used for tables if `format` is a table, and vice versa.
 
     Returns
     -------
@@ -65,29 +90,65 @@ def open_data(
     _check_options(part, label_separator)
     if not is_stdio(path) and not Path(path).exists():
         raise InputError(f"{display_name(path)}: No such file or directory.")
-    name = format or detect_format(path, part, labels)
-    is_set = {
-        "labels": labels is not None,
-        "text_column": text_column != "text",
-        "label_column": label_column not in ("labels", None),  # formats without label columns ignore None
-        "label_separator": label_separator is not None,
-    }
-    form = check_format(name, path, [option for option, was_set in is_set.items() if was_set])
-    if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
-        vocabulary = read_vocabulary(vocabulary)
-    options = {
-        "part": part,
+    defaults = check_read_options(defaults or {})
+    trained_on = defaults.pop("format", None)
+    name = format or _detect_format(path, part, labels, label_column is not None, trained_on)
+    options: dict[str, Any] = {
         "labels": labels,
         "text_column": text_column,
-        "label_column": label_column,
         "label_separator": label_separator,
-        "vocabulary": vocabulary,
+        "zero_based": zero_based,
     }
-    read = partial(form.load(form.read), path, **{option: options[option] for option in form.options})
+    options = {option: value for option, value in options.items() if value is not None}
+    if label_column not in (..., None):
+        options["label_column"] = label_column
+    form = check_format(name, path, options)
+    defaults = {option: value for option, value in defaults.items() if option in form.options - options.keys()}
+    if trained_on is not None and form.is_table != FORMATS[trained_on].is_table:
+        defaults.pop("label_separator", None)  # cells of a table and files of labels have different separators
+    options |= defaults
+    if label_column is None and "label_column" in form.options:  # formats without label columns ignore None
+        options["label_column"] = None
+    if "part" in form.options:
+        options["part"] = part
+    if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
+        vocabulary = read_vocabulary(vocabulary)
+    if vocabulary is not None and "vocabulary" in form.options:
+        options["vocabulary"] = vocabulary
+    read = partial(form.load(form.read), path, **options)
+    data: Corpus | Matrices
     if form.is_stream:
-        return Corpus(read, source=display_name(path), vocabulary=vocabulary, single_pass=is_stdio(path))
-    data: Corpus | Matrices = read()
-    return data
+        data = Corpus(read, source=display_name(path), vocabulary=vocabulary, single_pass=is_stdio(path))
+    else:
+        with _naming_defaults(defaults):
+            data = read()
+    return data.converting_errors(partial(_naming_defaults, defaults)) if isinstance(data, Corpus) else data
+
+
+def _detect_format(path: PathLike, part: str, labels: PathLike | None, needs_labels: bool, default: str | None) -> str:
+    """Return the format of the data or, if it cannot be determined, the default for files."""
+    try:
+        return detect_format(path, part, labels, needs_labels=needs_labels)
+    except InputError:
+        is_file = not Path(path).is_dir() and Path(uncompressed_name(path)).suffix != ".txt"
+        if default is None or not is_file or FORMATS[default].is_folder:
+            raise
+        return default
+
+
+@contextmanager
+def _naming_defaults(defaults: Mapping[str, Any]) -> Iterator[None]:
+    """Add to errors that a default caused where it comes from."""
+    try:
+        yield
+    except OptionError as error:
+        if error.option not in defaults:
+            raise
+        flag = _FLAGS.get(error.option, "--" + error.option.replace("_", "-"))
+        raise InputError(
+            f"{error} {error.option}={defaults[error.option]!r} is stored in the model, because it was trained with "
+            f"it; to read other data, pass {error.option} ({flag})."
+        ) from None
 
 
 def write_data(
@@ -143,9 +204,20 @@ def write_data(
         data = Matrices.of(data.X, data.Y, data.vocabulary, data.source)
     options["part"] = part
     rows: int = form.load(form.write)(
-        path, data, **{option: value for option, value in options.items() if option in form.options}
+        path, data, **{option: value for option, value in options.items() if option in form.write_options}
     )
     return rows
+
+
+def check_read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with which a model's training data was read; raise ParameterError if they are invalid."""
+    for option, value in options.items():
+        is_valid = isinstance(value, _READ_OPTIONS.get(option, ())) and value != ""
+        if not is_valid or (option == "format" and value not in FORMATS):
+            raise ParameterError(
+                f"defaults must contain only {', '.join(_READ_OPTIONS)}, with valid values, got {option}={value!r}."
+            )
+    return dict(options)
 
 
 def _check_options(part: str, label_separator: str | None) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -171,6 +173,9 @@ class BaseModel(Fitted[StateT]):
     state, because another thread may replace it.
     """
 
+    #: The options of `open_data` with which the training data was read; set by `carya train` and saved with the model.
+    data_options_: Mapping[str, Any] = MappingProxyType({})
+
     @property
     def widths_(self) -> tuple[int, int]:
         """The numbers of sparse and dense features."""
@@ -290,7 +295,7 @@ class BaseModel(Fitted[StateT]):
         weight_dtype : {"float32", "float16", "int8"}, optional
             The data type of the saved weights, if different from the model's own.
         """
-        storage.save(path, self.to_saved(weight_dtype=weight_dtype))
+        storage.save(path, replace(self.to_saved(weight_dtype=weight_dtype), data_options=self.data_options_))
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the contents of a model folder."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -56,6 +57,9 @@ class BaseTextRanker(Fitted[StateT]):
     Subclasses implement `_predict`. All of a method's steps use one fitted state, because another thread may replace
     it.
     """
+
+    #: The options of `open_data` with which the training data was read; set by `carya train` and saved with the model.
+    data_options_: Mapping[str, Any] = MappingProxyType({})
 
     def predict(self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None) -> sp.csr_array:
         """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -261,7 +261,8 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         """Save the ranker to a folder atomically: concurrent readers see either the old or the new ranker."""
         state = self._check_fitted()
         model = state.model.to_saved(weight_dtype=weight_dtype)
-        storage.save(path, pack(state.vectorizer, state.labels, model, state.calibration))
+        saved = pack(state.vectorizer, state.labels, model, state.calibration)
+        storage.save(path, replace(saved, data_options=self.data_options_))
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:

@@ -215,7 +215,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         The encoder is saved in a subfolder that can be loaded with ``transformers``.
         """
         state = self._check_fitted()
-        saved = pack(state, self, self.kind, weight_dtype=weight_dtype)
+        saved = replace(pack(state, self, self.kind, weight_dtype=weight_dtype), data_options=self.data_options_)
         storage.save(path, saved, extra=lambda folder: state.encoder.save(folder / ENCODER_FOLDER))
 
     @classmethod

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from carya.cli.commands import argument, option
 from carya.cli.options.common import PATH
 from carya.cli.options.rule_type import RuleType
 from carya.core.rules import Choice
-from carya.errors import InputError
+from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Matrices
@@ -35,66 +37,124 @@ class DataOptions:
     format : str or None
         None means to detect it.
     labels : Path or None
-        A file with the labels, one line per text.
-    text_column, label_column : str
-    label_separator : str or None
+        A file with the labels, one line per text, or a label matrix.
+    text_column, label_column, label_separator : str or None
+        None means the value of `defaults`, or else the default of `open_data`.
+    zero_based : bool or None
+        Whether the features of svmlight files are numbered from 0; None means the value of `defaults`, or to guess.
     vocabulary : Path or None
         A file that lists the labels.
     language : str
         The language of the label names in the vocabulary.
+    reads_labels : bool
+        Whether the command uses labels.
+    defaults : mapping
+        The options that are stored in the model.
     """
 
     source: str
     part: str
     format: str | None = None
     labels: Path | None = None
-    text_column: str = "text"
+    text_column: str | None = None
     label_column: str | None = None
     label_separator: str | None = None
+    zero_based: bool | None = None
     vocabulary: Path | None = None
     language: str = "en"
+    reads_labels: bool = True
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_model(self, model: Any) -> DataOptions:
+        """Return the same options, with the options of the model's training data as defaults."""
+        return replace(self, defaults=model.data_options_)
+
+    def to_store(self, data: Corpus | Matrices) -> dict[str, Any]:
+        """Return the options to store in a model that was trained on this data."""
+        given = {
+            "format": self.detected_format or None,
+            "text_column": self.text_column,
+            "label_column": self.label_column,
+            "label_separator": unescape(self.label_separator),
+        }
+        options = {name: value for name, value in given.items() if value is not None}
+        return options | dict(getattr(data, "read_options", {}))
 
     def open(self) -> Corpus | Matrices:
         """Open the data set; texts are read during iteration."""
+        from carya.data.corpus import Matrices
         from carya.data.formats.vocabularies import read_vocabulary
         from carya.data.read_write import open_data
 
-        return open_data(
-            self.source,
-            part=self.part,
-            format=self.format,
-            labels=self.labels,
-            text_column=self.text_column,
-            label_column=self.label_column,
-            label_separator=unescape(self.label_separator),
-            vocabulary=None if self.vocabulary is None else read_vocabulary(self.vocabulary, language=self.language),
-        )
+        with reading_progress():
+            data = open_data(
+                self.source,
+                part=self.part,
+                format=self.detected_format or None,
+                labels=self.labels,
+                text_column=self.text_column,
+                label_column=(self.label_column or ...) if self.reads_labels else None,
+                label_separator=unescape(self.label_separator),
+                zero_based=self.zero_based,
+                vocabulary=None
+                if self.vocabulary is None
+                else read_vocabulary(self.vocabulary, language=self.language),
+                defaults=self.defaults,
+            )
+        if isinstance(data, Matrices) and data.is_guessed:
+            click.echo(
+                f"carya: {self._name} contains no feature 0, so features are assumed to be numbered from 1. Pass "
+                "--one-based or --zero-based.",
+                err=True,
+            )
+        return data
 
     def open_texts(self, model: Path) -> Corpus:
         """Open the data set for a model that was trained on texts; raise InputError if it contains features."""
         from carya.data.corpus import Matrices
 
-        if Path(self.source).suffix in MATRIX_SUFFIXES:
+        if self.contains_features():
             raise InputError(self._features_message(model))
         data = self.open()
         if isinstance(data, Matrices):
             raise InputError(self._features_message(model))
         return data
 
+    def contains_features(self) -> bool:
+        """Return whether the data is in a format for features, which is determined without reading all of it."""
+        from carya.data.formats.registry import FORMATS
+
+        form = FORMATS.get(self.detected_format)
+        return form is not None and form.content == "features"
+
+    @functools.cached_property
+    def detected_format(self) -> str:
+        """The name of the format, or an empty string if it cannot be detected."""
+        from carya.data.formats.detection import detect_format
+
+        if self.format is not None:
+            return self.format
+        try:
+            return detect_format(self.source, self.part, self.labels, needs_labels=self.reads_labels)
+        except InputError:
+            return ""
+
     def read_texts(self, model: Path) -> tuple[list[str], list[tuple[str, ...]]]:
         """Read all texts and their labels."""
-        return texts_and_labels(self.open_texts(model))
+        corpus = self.open_texts(model)
+        with reading_progress():
+            return texts_and_labels(corpus)
+
+    @property
+    def _name(self) -> str:
+        return "standard input" if self.source == "-" else self.source
 
     def _features_message(self, model: Path) -> str:
-        return f"{self.source} contains features, but {model} was trained on texts. Pass texts."
-
-
-#: Suffixes of files with a single matrix, which only models trained on features accept.
-MATRIX_SUFFIXES = (".npz", ".npy")
+        return f"{self._name} contains features, but {model} was trained on texts. Pass texts."
 
 
 def data_options(
-    *, part: str, source: str | None = None, labels: bool = True, format_flag: str = "--format"
+    *, part: str, source: str | None = None, labels: bool = True, format_flag: str = "--format", stored: bool = True
 ) -> Callable[[_Callback], _Callback]:
     """Add the data argument and options to a command, which receives them as a :class:`DataOptions` named `data`.
 
@@ -108,6 +168,8 @@ def data_options(
         Whether the command reads labels.
     format_flag : str
         The option for the format.
+    stored : bool
+        Whether the command has a model that stores the options of its training data.
     """
     source_settings: dict[str, Any] = {} if source is None else {"required": False, "default": source}
     decorators = [
@@ -126,26 +188,33 @@ def data_options(
             show_default=True,
             help="Part of a data folder.",
         ),
+        _option("--test", "uses_test", is_flag=True, help="Short for --part test."),
         _option(format_flag, "format", metavar="NAME", help="Format of the data; detected by default."),
         _option(
             "--text-column",
-            default="text",
-            show_default=True,
             metavar="NAMES",
-            help="Column or key of the text; several, as in title,abstract, are joined.",
+            help=f"Column or key of the text; several, as in title,abstract, are joined. {_default('text', stored)}",
+        ),
+        _option(
+            "--zero-based/--one-based",
+            "zero_based",
+            default=None,
+            help=f"Number of the first feature in svmlight files. {_default('0 if feature 0 occurs', stored)}",
         ),
     ]
     if labels:
         decorators += [
-            _option("--labels", type=PATH, metavar="FILE", help="File with the labels, one line per text."),
             _option(
-                "--label-column",
-                default="labels",
-                show_default=True,
-                metavar="NAME",
-                help="Column or key of the labels.",
+                "--labels", type=PATH, metavar="FILE", help="File with the labels, one line per text, or a matrix."
             ),
-            _option("--label-separator", metavar="TEXT", help=r"Separator between labels; \t is a TAB."),
+            _option(
+                "--label-column", metavar="NAME", help=f"Column or key of the labels. {_default('labels', stored)}"
+            ),
+            _option(
+                "--label-separator",
+                metavar="TEXT",
+                help=rf"Separator between labels; \t is a TAB. {_default('depends on the format', stored)}",
+            ),
             _option("--vocabulary", type=PATH, metavar="FILE", help="List of all labels: .txt, .tsv, .csv or SKOS."),
             _option(
                 "--language",
@@ -161,7 +230,9 @@ def data_options(
 
         @functools.wraps(callback)
         def with_data(*args: Any, **arguments: Any) -> None:
-            data = DataOptions(**{name: arguments.pop(name) for name in names & arguments.keys()})
+            if arguments.pop("uses_test"):
+                arguments["part"] = _test_part()
+            data = DataOptions(**{name: arguments.pop(name) for name in names & arguments.keys()}, reads_labels=labels)
             callback(*args, data=data, **arguments)
 
         decorated: _Callback = with_data
@@ -170,6 +241,32 @@ def data_options(
         return decorated
 
     return decorate
+
+
+def _test_part() -> str:
+    """Return the part that --test selects; raise ParameterError if --part selects another."""
+    context = click.get_current_context()
+    part: str = context.params["part"]
+    if context.get_parameter_source("part") is click.core.ParameterSource.COMMANDLINE and part != "test":
+        raise ParameterError(f"--test cannot be combined with --part {part}.")
+    return "test"
+
+
+def _default(value: str, stored: bool) -> str:
+    return f"[default: that of the training data, or {value}]" if stored else f"[default: {value}]"
+
+
+@contextmanager
+def reading_progress() -> Iterator[None]:
+    """Show the progress of reading large files on a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from carya.core.progress import ProgressBars
+    from carya.data.io.reading_progress import showing_progress
+
+    with showing_progress(ProgressBars()):
+        yield
 
 
 def texts_and_labels(corpus: Corpus) -> tuple[list[str], list[tuple[str, ...]]]:

@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from carya.data.corpus import Example
 from carya.errors import InputError
 
 #: Separates fields in formats without quotes.
 TAB = "\t"
 
 _MAX_REPR = 60
+
+
+class OptionError(InputError):
+    """Raised for data that another value of an option of `open_data` could fit."""
+
+    def __init__(self, message: str, option: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.option)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table, or keys of objects, that are read.
+
+    Attributes
+    ----------
+    text : str
+        The column of the text, or several, separated by commas.
+    labels : str or None
+        The column of the labels; None to read texts without labels.
+    separator : str or None
+        The separator of labels in a string.
+    """
+
+    text: str = "text"
+    labels: str | None = "labels"
+    separator: str | None = None
+
+    def example(self, record: Mapping[str, Any], location: str) -> Example:
+        """Return the text and the labels of a record; raise InputError if one is missing or invalid."""
+        text = get_text(record, resolve_text_columns(self.text, record), location)
+        if self.labels is None:
+            return Example(text)
+        value = get_column(record, self.labels, location, "label_column")
+        return Example(text, parse_labels(value, self.labels, self.separator, location))
 
 
 def short_repr(value: object) -> str:
@@ -51,16 +91,52 @@ def is_valid_text(value: Any) -> bool:
     return True
 
 
-def check_label_list(value: Any, column: str, location: str) -> tuple[str, ...]:
-    """Return the labels in a list; raise InputError if the value is not a list of non-empty strings."""
+def parse_labels(value: Any, column: str, separator: str | None, location: str) -> tuple[str, ...]:
+    """Return the labels of a value: a list of strings or integers, an integer, or a string with a separator.
+
+    Raises InputError for any other value, and for a string if there is no separator, because a string could be one
+    label or several.
+    """
+    if isinstance(value, str) and separator is not None and is_valid_text(value):
+        return split_labels(value, separator, location)
+    if isinstance(value, str):
+        raise InputError(
+            f'{location}: "{column}" must be a list of strings or integers, got {short_repr(value)}. To split strings '
+            "into labels, pass label_separator (--label-separator)."
+        )
+    if is_integer(value):
+        return (str(value),)
     if not isinstance(value, list):
-        raise InputError(f'{location}: "{column}" must be a list of strings, got {short_repr(value)}.')
+        raise InputError(f'{location}: "{column}" must be a list of strings or integers, got {short_repr(value)}.')
     for label in value:
-        if not is_valid_text(label):
-            raise InputError(f'{location}: "{column}" must be a list of strings, but contains {short_repr(label)}.')
-        if not label:
+        if not is_valid_text(label) and not is_integer(label):
+            raise InputError(
+                f'{location}: "{column}" must be a list of strings or integers, but contains {short_repr(label)}.'
+            )
+        if label == "":
             raise InputError(f'{location}: "{column}" contains an empty label.')
-    return tuple(value)
+    return tuple(map(str, value))
+
+
+def is_integer(value: Any) -> bool:
+    """Return whether a value is an integer that can number a label."""
+    return type(value) is int and value >= 0
+
+
+def get_column(record: Mapping[str, Any], key: str, location: str, option: str) -> Any:
+    """Return the value of a key of a JSON object; raise OptionError if the key is missing."""
+    if key not in record:
+        keys = f"the keys are {quote_names(record)}" if record else "the object is empty"
+        raise OptionError(f'{location}: Missing key "{key}"; {keys}.', option)
+    return record[key]
+
+
+def get_text(record: Mapping[str, Any], keys: Sequence[str], location: str) -> str:
+    """Return the text of a JSON object: the strings of several keys, joined by spaces."""
+    for key in keys:
+        if not is_valid_text(get_column(record, key, location, "text_column")):
+            raise InputError(f'{location}: "{key}" must be a string, got {short_repr(record[key])}.')
+    return join_texts([record[key] for key in keys])
 
 
 def split_labels(cell: str, separator: str, location: str) -> tuple[str, ...]:

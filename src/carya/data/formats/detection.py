@@ -6,54 +6,76 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from carya.data.formats.content import first_lines, guess_format
 from carya.data.formats.registry import FORMAT_BY_SUFFIX, FORMATS, Content, Format, format_names
 from carya.data.io.files import PathLike, display_name, is_stdio, uncompressed_name
 from carya.errors import InputError, ParameterError
 
+#: The suffixes of several formats, which the first lines distinguish: those that are not named by the suffix.
+_AMBIGUOUS_SUFFIXES = {".tsv": ("text2text",), ".json": ("xmc-json",), ".jsonl": ("xmc-json",)}
+#: Files in which any line can be a text.
+_LINE_SUFFIXES = (".txt", "")
 
-def detect_format(path: PathLike, part: str, labels: PathLike | None) -> str:
-    """Return the name of the format of existing data; raise InputError if it cannot be determined."""
-    suffix = Path(uncompressed_name(path)).suffix
-    if labels is not None and not Path(path).is_dir() and suffix not in FORMAT_BY_SUFFIX:
-        return "pair"
-    if is_stdio(path):
-        raise InputError(f"Standard input requires a format: {_names()}.")
-    if Path(path).is_dir():
+
+def detect_format(path: PathLike, part: str, labels: PathLike | None, *, needs_labels: bool = True) -> str:
+    """Return the name of the format of existing data; raise InputError if it cannot be determined.
+
+    Parameters
+    ----------
+    path : path
+    part : str
+        The part of a folder.
+    labels : path or None
+        The second file that the user passed.
+    needs_labels : bool
+        Whether texts without labels are of no use. Otherwise, a file of lines is a file of texts.
+    """
+    if not is_stdio(path) and Path(path).is_dir():
         return _detect_folder_format(Path(path), part)
-    if suffix == ".txt":
-        from carya.data.formats.matrices.xmc import looks_like_xmc
+    suffix = "" if is_stdio(path) else Path(uncompressed_name(path)).suffix
+    if suffix in FORMAT_BY_SUFFIX and suffix not in _AMBIGUOUS_SUFFIXES:
+        return FORMAT_BY_SUFFIX[suffix]
+    content = guess_format(first_lines(path))
+    if suffix in _AMBIGUOUS_SUFFIXES:
+        return _choose_between(path, suffix, content)
+    if labels is not None:
+        return content if content in ("xmc", "xmc-pair") else "pair"
+    if content is None and needs_labels and _begins_like_xmc(path, suffix):
+        content = "xmc"
+    if content is None and not needs_labels and suffix in _LINE_SUFFIXES:
+        content = "lines"
+    return content or _format_of_suffix(path, suffix)
 
-        if looks_like_xmc(path):
-            return "xmc"
-        raise InputError(
-            f"{path}: Texts in a .txt file require a file of labels (labels= or --labels). For another format, pass "
-            f"its name: {_names()}."
-        )
+
+def _choose_between(path: PathLike, suffix: str, content: str | None) -> str:
+    """Return the format of a file whose suffix several formats have."""
     if suffix == ".tsv":
         from carya.data.formats.texts.annif import looks_like_annif
 
         if looks_like_annif(path):
             return "annif"
-    return _format_of_suffix(path, suffix)
+    return content if content in _AMBIGUOUS_SUFFIXES[suffix] else FORMAT_BY_SUFFIX[suffix]
+
+
+def _begins_like_xmc(path: PathLike, suffix: str) -> bool:
+    """Return whether the first line of a file is a header of the XMC format, whatever the rows are."""
+    from carya.data.formats.matrices.xmc import looks_like_xmc
+
+    return suffix == ".txt" and looks_like_xmc(path)
 
 
 def choose_format(path: PathLike, content: Content, labels: PathLike | None) -> str:
     """Return the name of the format in which to write to a path; raise InputError if the path does not determine it."""
-    if labels is not None:
+    if labels is not None and content == "texts":
         return "pair"
     if is_stdio(path):
         raise InputError(f"Standard output requires a format: {_names(writable=True)}.")
     suffix = Path(uncompressed_name(path)).suffix
     if Path(path).is_dir() or not suffix or os.fspath(path).endswith("/"):
         return "texts" if content == "texts" else "pecos"
-    if suffix == ".txt":
-        if content == "features":
-            return "xmc"
-        raise InputError(
-            f"{path}: Texts in a .txt file require a file of labels (labels= or --to-labels). For another format, pass "
-            f"its name: {_names(writable=True)}."
-        )
-    return _format_of_suffix(path, suffix)
+    if suffix == ".txt" and content == "features":
+        return "xmc-pair" if labels is not None or "_Xf." in os.fspath(path) else "xmc"
+    return _format_of_suffix(path, suffix, write=True)
 
 
 def check_format(name: str, path: PathLike, options: Collection[str], *, write: bool = False) -> Format:
@@ -74,7 +96,7 @@ def check_format(name: str, path: PathLike, options: Collection[str], *, write: 
         raise ParameterError(f"{display_name(path)}: format must be one of {', '.join(names)}, got {name!r}.")
     form = FORMATS[name]
     for option in options:
-        if option not in form.options:
+        if option not in (form.write_options if write else form.options):
             raise ParameterError(f"{display_name(path)}: The format {name!r} does not support {option}.")
     if name == "pair" and "labels" not in options:
         raise ParameterError(f"{display_name(path)}: The format 'pair' requires labels, the path of a second file.")
@@ -99,7 +121,16 @@ def _detect_folder_format(folder: Path, part: str) -> str:
     )
 
 
-def _format_of_suffix(path: PathLike, suffix: str) -> str:
+def _format_of_suffix(path: PathLike, suffix: str, *, write: bool = False) -> str:
+    """Return the format of a suffix; raise InputError if it has none."""
+    if is_stdio(path):
+        raise InputError(f"Standard input requires a format: {_names()}.")
+    if suffix == ".txt":
+        flag = "--to-labels" if write else "--labels"
+        raise InputError(
+            f"{path}: Texts in a .txt file require a file of labels (labels= or {flag}). For another format, pass its "
+            f"name: {_names(writable=write)}."
+        )
     if suffix not in FORMAT_BY_SUFFIX:
         suffixes = ", ".join((*FORMAT_BY_SUFFIX, ".txt"))
         raise InputError(

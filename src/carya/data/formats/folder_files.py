@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from carya.data.io.files import COMPRESSIONS
+from carya.data.io.files import COMPRESSIONS, read_lines
+from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
 #: The parts of a data set.
 PARTS = ("train", "test", "dev")
+
+#: The names of the parts in the projects on extreme classification.
+SHORT_PARTS = {"train": ("trn", "tr", "train"), "test": ("tst", "ts", "test"), "dev": ("dev", "val", "valid")}
 
 
 def find_file(folder: Path, names: Iterable[str]) -> Path | None:
@@ -34,6 +38,16 @@ def require_file(folder: Path, names: Iterable[str]) -> Path:
     if file is None:
         raise InputError(f"{folder} contains no {' or '.join(names)}.")
     return file
+
+
+def read_numbered_names(file: Path) -> Vocabulary:
+    """Return the labels that a file names, one per line, in the order of their numbers.
+
+    Lines can be repeated; then the numbers are the ids and the lines the names.
+    """
+    lines = list(read_lines(file))
+    ids = lines if all(lines) and len(set(lines)) == len(lines) else [str(number) for number in range(len(lines))]
+    return Vocabulary(ids, lines, source=str(file))
 
 
 def check_no_conflict(folder: Path, name: str, *, replaced: str = "") -> None:

@@ -27,7 +27,7 @@ class Format:
         The module of its functions, below ``carya.data.formats``.
     read : str
         The function that reads it. For a file of texts it returns an iterator over examples and is called again for
-        every iteration of the corpus; otherwise it returns a Corpus or Matrices.
+        every iteration of the corpus; otherwise, or if `opens_corpus`, it returns a Corpus or Matrices.
     write : str
         The function that writes it and returns the number of rows; empty if the format can only be read.
     detect : str
@@ -37,7 +37,13 @@ class Format:
     suffixes : tuple of str
         The file name suffixes that identify it.
     options : frozenset of str
-        The options of `open_data` and `write_data` that its functions accept.
+        The options of `open_data` that `read` accepts.
+    write_options : frozenset of str
+        The options of `write_data` that `write` accepts.
+    opens_corpus : bool
+        Whether `read` returns a Corpus although the format is that of a file of texts.
+    extra : str
+        The extra of the package that is required, if any.
     """
 
     description: str
@@ -49,6 +55,9 @@ class Format:
     folder_file: str = ""
     suffixes: tuple[str, ...] = ()
     options: frozenset[str] = frozenset()
+    write_options: frozenset[str] = frozenset()
+    opens_corpus: bool = False
+    extra: str = ""
 
     @property
     def is_folder(self) -> bool:
@@ -56,9 +65,14 @@ class Format:
         return bool(self.detect)
 
     @property
+    def is_table(self) -> bool:
+        """Whether the format has a column of labels."""
+        return "label_column" in self.options
+
+    @property
     def is_stream(self) -> bool:
         """Whether `read` returns an iterator over examples."""
-        return self.content == "texts" and not self.is_folder
+        return self.content == "texts" and not self.is_folder and not self.opens_corpus
 
     def load(self, function: str) -> Callable[..., Any]:
         """Import a function of the format: `read`, `write` or `detect`."""
@@ -67,75 +81,119 @@ class Format:
         return loaded
 
 
-_COLUMNS = frozenset({"text_column", "label_column"})
 _SEPARATOR = frozenset({"label_separator"})
+_COLUMNS = frozenset({"text_column", "label_column", "label_separator"})
+_LABELS = frozenset({"labels"})
 _VOCABULARY = frozenset({"vocabulary"})
-_PART = frozenset({"part", "vocabulary"})
+_PART = frozenset({"part"})
 
 #: All formats by name. The format of a folder is detected by trying them in this order.
 FORMATS: dict[str, Format] = {
     "jsonl": Format(
         "JSON lines, one object per line",
         "texts",
-        "texts.jsonl",
+        "tables.jsonl",
         "read_jsonl",
         "write_jsonl",
         suffixes=(".jsonl", ".ndjson"),
         options=_COLUMNS,
     ),
-    "csv": Format(
-        "comma-separated columns with a header",
+    "json": Format(
+        "a JSON array of objects, or an object of columns",
         "texts",
-        "texts.tables",
+        "tables.json_file",
+        "read_json",
+        "write_json",
+        suffixes=(".json",),
+        options=_COLUMNS,
+    ),
+    "csv": Format(
+        "columns with a header, separated by commas, semicolons, TABs or vertical bars",
+        "texts",
+        "tables.delimited",
         "read_csv",
         "write_csv",
         suffixes=(".csv",),
-        options=_COLUMNS | _SEPARATOR,
+        options=_COLUMNS,
+        write_options=_SEPARATOR,
     ),
     "tsv": Format(
-        "tab-separated columns with a header",
+        "tab-separated columns with a header, without quotes",
         "texts",
-        "texts.tables",
+        "tables.delimited",
         "read_tsv",
         "write_tsv",
         suffixes=(".tsv",),
-        options=_COLUMNS | _SEPARATOR,
+        options=_COLUMNS,
+        write_options=_SEPARATOR,
     ),
     "parquet": Format(
-        "Parquet columns; requires `pip install 'carya[parquet]'`",
+        "Parquet columns; requires `pip install 'carya[arrow]'`",
         "texts",
-        "texts.parquet",
+        "tables.parquet",
         "read_parquet",
         "write_parquet",
         suffixes=(".parquet", ".pq"),
         options=_COLUMNS,
+        extra="arrow",
+    ),
+    "arrow": Format(
+        "Arrow or Feather columns; requires `pip install 'carya[arrow]'`",
+        "texts",
+        "tables.arrow",
+        "read_arrow",
+        "write_arrow",
+        suffixes=(".arrow", ".feather"),
+        options=_COLUMNS,
+        extra="arrow",
     ),
     "pair": Format(
-        "one file of texts and one of labels",
+        "one file of texts and one of labels, or of a label matrix",
         "texts",
         "texts.text_files",
-        "read_pair",
+        "open_pair",
         "write_pair",
-        options=_SEPARATOR | {"labels"},
+        options=_SEPARATOR | _LABELS | _VOCABULARY,
+        write_options=_SEPARATOR | _LABELS,
+        opens_corpus=True,
     ),
-    "texts": Format(
-        "files of texts and labels for train, test and dev",
+    "lines": Format(
+        "texts without labels, one per line",
         "texts",
-        "texts.text_files",
-        "read_text_folder",
-        "write_text_folder",
-        detect="has_text_files",
-        folder_file="{part}.texts.txt",
-        options=_SEPARATOR | _PART,
+        "texts.lines",
+        "read_text_lines",
     ),
-    "x-transformer": Format(
-        "the raw texts of X-Transformer, AttentionXML and PECOS",
+    "fasttext": Format(
+        "fastText's lines of `__label__x` words and a text; also `.txt` that begins with such lines",
         "texts",
-        "matrices.pecos",
-        "read_raw_texts",
-        detect="has_raw_texts",
-        folder_file="{part}_texts.txt",
-        options=_SEPARATOR | _PART,
+        "texts.fasttext",
+        "read_fasttext",
+        "write_fasttext",
+        suffixes=(".ft",),
+    ),
+    "text2text": Format(
+        "PECOS's lines of label numbers, a TAB and a text; also `.txt` and `.tsv` that begin with such lines",
+        "texts",
+        "texts.text2text",
+        "read_text2text",
+        "write_text2text",
+        options=_VOCABULARY,
+        opens_corpus=True,
+    ),
+    "annif": Format(
+        "Annif's TSV of texts and URIs; also `.tsv` that begins with such a line",
+        "texts",
+        "texts.annif",
+        "read_annif",
+        "write_annif",
+    ),
+    "xmc-json": Format(
+        "the Extreme Classification Repository's raw texts; also `.json` that contains `target_ind`",
+        "texts",
+        "tables.xmc_json",
+        "read_xmc_json",
+        options=_VOCABULARY | {"text_column", "label_column"},
+        opens_corpus=True,
     ),
     "xmc": Format(
         "the Extreme Classification Repository's format; also `.txt` that begins with three numbers",
@@ -146,6 +204,15 @@ FORMATS: dict[str, Format] = {
         suffixes=(".xmc",),
         options=_VOCABULARY,
     ),
+    "xmc-pair": Format(
+        "the repository's `…_Xf.txt` and `…_Y.txt`; also `.txt` that begins with two numbers, then pairs",
+        "features",
+        "matrices.xmc_pair",
+        "read_xmc_pair",
+        "write_xmc_pair",
+        options=_VOCABULARY | _LABELS,
+        write_options=_LABELS,
+    ),
     "svmlight": Format(
         "svmlight or libsvm with any number of labels",
         "features",
@@ -153,7 +220,56 @@ FORMATS: dict[str, Format] = {
         "read_svmlight",
         "write_svmlight",
         suffixes=(".svm", ".svmlight", ".libsvm"),
-        options=_VOCABULARY,
+        options=_VOCABULARY | {"zero_based"},
+    ),
+    "npz": Format(
+        "matrices of SciPy or NumPy: a file of features and one of labels",
+        "features",
+        "matrices.matrix_pair",
+        "read_matrix_pair",
+        "write_matrix_pair",
+        suffixes=(".npz", ".npy"),
+        options=_VOCABULARY | _LABELS,
+        write_options=_LABELS,
+    ),
+    "texts": Format(
+        "files of texts and labels for train, test and dev",
+        "texts",
+        "texts.text_files",
+        "read_text_folder",
+        "write_text_folder",
+        detect="has_text_files",
+        folder_file="{part}.texts.txt",
+        options=_SEPARATOR | _PART | _VOCABULARY,
+        write_options=_SEPARATOR | _PART,
+    ),
+    "x-transformer": Format(
+        "the raw texts of X-Transformer, AttentionXML and PECOS",
+        "texts",
+        "matrices.pecos",
+        "read_raw_texts",
+        detect="has_raw_texts",
+        folder_file="{part}_texts.txt",
+        options=_SEPARATOR | _PART | _VOCABULARY,
+    ),
+    "xmc-json-folder": Format(
+        "the raw texts of a data set of the Extreme Classification Repository",
+        "texts",
+        "tables.xmc_json",
+        "read_xmc_json_folder",
+        detect="has_json_parts",
+        folder_file="{short_part}.json.gz",
+        options=_PART | _VOCABULARY | {"text_column"},
+    ),
+    "huggingface": Format(
+        "a data set saved by Hugging Face's `datasets`; requires `pip install 'carya[arrow]'`",
+        "texts",
+        "tables.huggingface",
+        "read_dataset",
+        detect="has_dataset",
+        folder_file="dataset_dict.json",
+        options=_COLUMNS | _PART,
+        extra="arrow",
     ),
     "pecos": Format(
         "feature and label matrices, named as in PECOS",
@@ -163,14 +279,19 @@ FORMATS: dict[str, Format] = {
         "write_pecos",
         detect="has_matrices",
         folder_file="X.{short_part}.npz",
-        options=_PART,
+        options=_PART | _VOCABULARY,
+        write_options=_PART,
     ),
-    "annif": Format(
-        "Annif's TSV of texts and URIs; also `.tsv` that begins with such a line",
-        "texts",
-        "texts.annif",
-        "read_annif",
-        "write_annif",
+    "xmc-folder": Format(
+        "the features of a data set of the Extreme Classification Repository, or of AttentionXML",
+        "features",
+        "matrices.xmc_pair",
+        "read_xmc_folder",
+        "write_xmc_folder",
+        detect="has_xmc_files",
+        folder_file="{short_part}_X_Xf.txt",
+        options=_PART | _VOCABULARY,
+        write_options=_PART,
     ),
     "annif-folder": Format(
         "Annif's full-text corpus, one file per text",

@@ -10,7 +10,7 @@ from typing import Any
 
 from carya.core.extras import require
 from carya.data.formats.columns import TAB, check_one_line, quote_names
-from carya.data.formats.texts.tables import check_n_fields, csv_rows, find_column, tsv_rows
+from carya.data.formats.tables.delimited import check_n_fields, csv_rows, find_column, tsv_rows
 from carya.data.io.files import PathLike, display_name, open_text_output, read_bytes, read_lines, uncompressed_name
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError

@@ -1,17 +1,19 @@
 r"""Read and write text and bytes in files, compressed or not. All data formats use these functions.
 
 The suffix of a path selects the compression: ``.gz``, ``.xz`` or ``.zst``; any other suffix means none. ``-`` is
-standard input or output. Text is UTF-8, and only ``\n`` and ``\r\n`` end a line.
+standard input or output. Text is UTF-8, or UTF-16 with a byte order mark, and only ``\n`` and ``\r\n`` end a line.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import io
 import itertools
 import lzma
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +22,8 @@ from typing import Any, BinaryIO
 
 from carya.core.atomic import atomic_file
 from carya.core.extras import require
+from carya.data.io.reading_progress import open_counted
+from carya.data.io.utf16 import UTF16_MARKS, UTF32_MARK, Utf16Reader
 from carya.data.io.zstd import ZstdReader
 from carya.errors import InputError, SaveError
 
@@ -28,6 +32,9 @@ PathLike = str | os.PathLike[str]
 
 #: The suffixes of compressed files.
 COMPRESSIONS = (".gz", ".xz", ".zst")
+
+#: The suffixes of files that contain a single matrix.
+MATRIX_SUFFIXES = (".npz", ".npy")
 
 _BUFFER_SIZE = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -125,6 +132,25 @@ def read_blocks(path: PathLike, size: int = 1 << 19) -> Iterator[bytes]:
             yield block.removeprefix(mark) + b"\n"
 
 
+def read_text(path: PathLike) -> Iterator[str]:
+    """Yield the text of a file in pieces, for formats whose lines have no meaning."""
+    with _open_input(path) as stream:
+        decode = codecs.getincrementaldecoder("utf-8")().decode
+        n_lines = 0
+        mark = _BYTE_ORDER_MARK.decode()
+        for chunk in itertools.chain(_chunks(path, lambda: stream.read1(_BUFFER_SIZE)), [b""]):
+            try:
+                text = decode(chunk, not chunk)
+            except UnicodeDecodeError as error:
+                line = n_lines + error.object[: error.start].count(b"\n") + 1
+                byte = error.object[error.start]
+                raise InputError(f"{display_name(path)}, line {line}: Invalid UTF-8: byte 0x{byte:02x}.") from None
+            n_lines += text.count("\n")
+            if text:
+                yield text.removeprefix(mark)
+                mark = ""
+
+
 def read_bytes(path: PathLike) -> bytes:
     """Return the decompressed contents of a file."""
     with _open_input(path) as stream:
@@ -188,44 +214,70 @@ def _zstandard(path: PathLike) -> Any:
 
 @contextmanager
 def _open_input(path: PathLike) -> Iterator[Any]:
-    """Open a file for reading decompressed bytes."""
-    try:
-        file = open(_STDIN if is_stdio(path) else path, "rb", buffering=_BUFFER_SIZE, closefd=not is_stdio(path))  # noqa: SIM115
-    except OSError as error:
-        raise InputError(f"{display_name(path)}: {error.strerror or error}.") from None
-    with file:
+    """Open a file for reading decompressed bytes, in UTF-8 if it is a text in UTF-16."""
+    with contextlib.ExitStack() as stack:
+        try:
+            file = _standard_input(stack) if is_stdio(path) else stack.enter_context(open_counted(path, _BUFFER_SIZE))
+        except OSError as error:
+            raise InputError(f"{display_name(path)}: {error.strerror or error}.") from None
         stream: Any
         match _compression(path):
             case ".gz":
-                stream = gzip.GzipFile(fileobj=file)
+                stream = stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_SIZE))
             case ".xz":
-                stream = lzma.LZMAFile(file)  # noqa: SIM115
+                stream = stack.enter_context(io.BufferedReader(lzma.LZMAFile(file), _BUFFER_SIZE))  # noqa: SIM115
             case ".zst":
-                stream = ZstdReader(file, _zstandard(path))
+                stream = stack.enter_context(io.BufferedReader(ZstdReader(file, _zstandard(path)), _BUFFER_SIZE))
             case _:
-                yield file  # no second buffer, because it would delay the lines of a stream until it is full
-                return
-        with io.BufferedReader(stream, _BUFFER_SIZE) as buffered:
-            yield buffered
+                stream = file  # without a second buffer, which would delay the lines of a stream until it is full
+        with _input_errors(path):
+            mark = stream.peek(len(UTF32_MARK))[: len(UTF32_MARK)]
+        if mark == UTF32_MARK:
+            raise InputError(f"{display_name(path)}: The text is encoded in UTF-32. Convert it to UTF-8.")
+        if mark[:2] in UTF16_MARKS:
+            stream = stack.enter_context(io.BufferedReader(Utf16Reader(stream, display_name(path)), _BUFFER_SIZE))
+        yield stream
+
+
+def _standard_input(stack: contextlib.ExitStack) -> Any:
+    """Return the buffer of standard input, from which :func:`peek_standard_input` may already have read."""
+    buffer = getattr(sys.stdin, "buffer", None)
+    return stack.enter_context(open(_STDIN, "rb", closefd=False)) if buffer is None else buffer
+
+
+def peek_standard_input() -> bytes:
+    """Return the first bytes of standard input, as many as have arrived, without consuming them."""
+    buffer: Any = getattr(sys.stdin, "buffer", None)
+    if buffer is None:
+        return b""
+    with _input_errors("-"):
+        return bytes(buffer.peek())
 
 
 def _chunks(path: PathLike, read: Callable[[], bytes]) -> Iterator[bytes]:
-    """Yield the results of `read` until one is empty; convert exceptions to InputError."""
-    decompression_errors: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, gzip.BadGzipFile)
-    if _compression(path) == ".zst":
-        decompression_errors += (_zstandard(path).ZstdError,)
+    """Yield what `read` returns until it returns nothing; convert its exceptions to InputError."""
     while True:
-        try:
+        with _input_errors(path):
             chunk = read()
-        except EOFError:
-            raise InputError(f"{display_name(path)}: The compressed data is truncated.") from None
-        except decompression_errors:
-            raise InputError(f"{display_name(path)}: Damaged, or not a {_compression(path)} file.") from None
-        except OSError as error:
-            raise InputError(f"{display_name(path)}: {error.strerror or error}.") from None
         if not chunk:
             return
         yield chunk
+
+
+@contextmanager
+def _input_errors(path: PathLike) -> Iterator[None]:
+    """Convert the exceptions of reading and decompression to InputError."""
+    decompression_errors: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+    if _compression(path) == ".zst":
+        decompression_errors += (_zstandard(path).ZstdError,)
+    try:
+        yield
+    except EOFError:
+        raise InputError(f"{display_name(path)}: The compressed data is truncated.") from None
+    except decompression_errors:
+        raise InputError(f"{display_name(path)}: Damaged, or not a {_compression(path)} file.") from None
+    except OSError as error:
+        raise InputError(f"{display_name(path)}: {error.strerror or error}.") from None
 
 
 @contextmanager

@@ -5,21 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from carya.data.corpus import Corpus, Matrices
-from carya.data.formats.folder_files import check_no_conflict, find_file, require_file
+from carya.data.formats.content import is_label_matrix
+from carya.data.formats.folder_files import (
+    SHORT_PARTS,
+    check_no_conflict,
+    find_file,
+    read_numbered_names,
+    require_file,
+)
 from carya.data.formats.texts.text_files import corpus_with_label_matrix, label_names_written, read_pair
 from carya.data.formats.vocabularies import read_vocabulary
-from carya.data.io.files import PathLike, open_output, read_lines
+from carya.data.io.files import PathLike, open_output
 from carya.data.vocabulary import Vocabulary
+from carya.errors import InputError
 
-#: The names of the parts in these projects.
-_PART_NAMES = {"train": ("trn", "tr", "train"), "test": ("tst", "ts", "test"), "dev": ("dev", "val", "valid")}
 _NAMED_LABELS, _PLAIN_LABELS = "label_names.tsv", "output-items.txt"
-_LABEL_FILES = (_NAMED_LABELS, _PLAIN_LABELS, "label_map.txt", "label_names.txt")
+_LABEL_FILES = (_NAMED_LABELS, _PLAIN_LABELS, "label_map.txt", "label_names.txt", "Y.txt")
 
 
 def has_matrices(folder: Path, part: str) -> bool:
-    """Return whether a folder contains the feature matrix of a part."""
-    return find_file(folder, _matrix_names("X", part)) is not None
+    """Return whether a folder, or one of its subfolders, contains the feature matrix of a part."""
+    return bool(_find_features(folder, part))
 
 
 def has_raw_texts(folder: Path, part: str) -> bool:
@@ -29,6 +35,9 @@ def has_raw_texts(folder: Path, part: str) -> bool:
 
 def read_pecos(folder: PathLike, *, part: str = "train", vocabulary: Vocabulary | None = None) -> Matrices:
     """Read the features and labels of one part: ``X.trn.npz`` (or ``.npy``) and ``Y.trn.npz``.
+
+    As in the archives of PECOS, the features can be in a subfolder, such as ``tfidf-attnxml``. If `folder` is that
+    subfolder, the labels and their names are in its parent.
 
     Parameters
     ----------
@@ -41,9 +50,19 @@ def read_pecos(folder: PathLike, *, part: str = "train", vocabulary: Vocabulary 
     from carya.data.io.matrix_files import read_matrix
 
     root = Path(folder)
-    X, Y = (require_file(root, _matrix_names(symbol, part)) for symbol in "XY")
+    found = _find_features(root, part)
+    if not found:
+        raise InputError(f"{root} contains no {' or '.join(_matrix_names('X', part))}.")
+    if len(found) > 1:
+        folders = ", ".join(str(file.parent) for file in found)
+        raise InputError(f"{root} contains the features of several vectorizers. Pass one of the folders {folders}.")
+    (X,) = found
+    others = [folder for folder in (root, X.parent.parent) if folder != X.parent]
+    Y = next(filter(None, (find_file(folder, _matrix_names("Y", part)) for folder in (X.parent, *others))), None)
+    if Y is None:
+        raise InputError(f"{root} contains no {' or '.join(_matrix_names('Y', part))}, nor does {others[0]}.")
     if vocabulary is None:
-        vocabulary = _read_label_names(root)
+        vocabulary = _read_label_names(X.parent) or _read_label_names(Y.parent)
     return Matrices.of(read_matrix(X), read_matrix(Y), vocabulary, str(root), names=(str(X), str(Y)))
 
 
@@ -57,11 +76,12 @@ def read_raw_texts(
     """
     root = Path(folder)
     texts = require_file(root, _text_names(part))
-    labels = require_file(root, [f"{part}_labels.txt", *_matrix_names("Y", part)])
+    short_names = [f"{name}_X_Y.txt" for name in SHORT_PARTS[part]]
+    labels = require_file(root, [f"{part}_labels.txt", *_matrix_names("Y", part), *short_names])
     if vocabulary is None:
         vocabulary = _read_label_names(root)
-    if labels.suffix in (".npz", ".npy"):
-        return corpus_with_label_matrix(texts, labels, _column_numbers(labels) if vocabulary is None else vocabulary)
+    if is_label_matrix(labels):
+        return corpus_with_label_matrix(texts, labels, vocabulary)
     return Corpus(
         lambda: read_pair(texts, labels, label_separator=label_separator or " "),
         source=str(root),
@@ -75,7 +95,7 @@ def write_pecos(folder: PathLike, matrices: Matrices, *, part: str = "train") ->
     import scipy.sparse as sp
 
     root = Path(folder)
-    short_part = _PART_NAMES[part][0]
+    short_part = SHORT_PARTS[part][0]
     is_sparse = sp.issparse(matrices.X)
     X = root / f"X.{short_part}.{'npz' if is_sparse else 'npy'}"
     check_no_conflict(root, f"X.{short_part}.{'npy' if is_sparse else 'npz'}")
@@ -90,11 +110,22 @@ def write_pecos(folder: PathLike, matrices: Matrices, *, part: str = "train") ->
 
 
 def _matrix_names(symbol: str, part: str) -> list[str]:
-    return [f"{symbol}.{name}.{suffix}" for name in _PART_NAMES[part] for suffix in ("npz", "npy")]
+    return [f"{symbol}.{name}.{suffix}" for name in SHORT_PARTS[part] for suffix in ("npz", "npy")]
 
 
 def _text_names(part: str) -> list[str]:
-    return [f"{part}_texts.txt", f"{part}_raw_texts.txt", *(f"X.{name}.txt" for name in _PART_NAMES[part])]
+    own = [f"X.{name}.txt" for name in SHORT_PARTS[part]] + [f"{name}_X.txt" for name in SHORT_PARTS[part]]
+    return [f"{part}_texts.txt", f"{part}_raw_texts.txt", *own]
+
+
+def _find_features(folder: Path, part: str) -> list[Path]:
+    """Return the feature matrix of a folder or, if it has none, those of its subfolders."""
+    names = _matrix_names("X", part)
+    file = find_file(folder, names)
+    if file is not None:
+        return [file]
+    subfolders = sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+    return [file for subfolder in subfolders if (file := find_file(subfolder, names)) is not None]
 
 
 def _read_label_names(folder: Path) -> Vocabulary | None:
@@ -108,12 +139,4 @@ def _read_label_names(folder: Path) -> Vocabulary | None:
         return None
     if file.name.startswith(_NAMED_LABELS):
         return read_vocabulary(file)
-    lines = list(read_lines(file))
-    ids = lines if len(set(lines)) == len(lines) else [str(number) for number in range(len(lines))]
-    return Vocabulary(ids, lines, source=str(file))
-
-
-def _column_numbers(labels: Path) -> Vocabulary:
-    from carya.data.io.matrix_files import read_matrix
-
-    return Vocabulary(map(str, range(read_matrix(labels).shape[1])), source=str(labels))
+    return read_numbered_names(file)

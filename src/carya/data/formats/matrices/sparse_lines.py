@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from carya.data.formats.columns import short_repr
+from carya.data.formats.columns import OptionError, short_repr
 from carya.errors import InputError
 
 # The classes of bytes. The order matters: digits are 0, and _SPACE to _LINE_END separate tokens.
@@ -30,11 +30,16 @@ _ROWS_PER_BLOCK = 2048
 
 @dataclass(frozen=True)
 class Limits:
-    """Numbers of features and labels, and their origin, for error messages."""
+    """Numbers of features and labels, and their origin, for error messages.
+
+    `column` is what a feature is called in error messages, and `first_feature` is the lowest number of a feature.
+    """
 
     n_features: int = 2**31 - 1
     n_labels: int = 2**31 - 1
     stated_by: str = "a matrix"
+    column: str = "feature"
+    first_feature: int = 0
 
 
 class ParsedRows(NamedTuple):
@@ -59,6 +64,19 @@ class RowCollector:
         self.n_rows += rows.label_counts.size
         for field, array in rows._asdict().items():
             self._arrays[field].append(array if array.dtype == np.float32 else array.astype(np.int32))
+
+    def add_stated(self, rows: ParsedRows, n_rows: int, name: str) -> None:
+        """Append rows; raise InputError if there are more than the `n_rows` of the header, except empty ones."""
+        for row in range(max(0, n_rows - self.n_rows), rows.label_counts.size):
+            if rows.label_counts[row] or rows.feature_counts[row]:
+                line = self.n_rows + row + 2
+                raise InputError(f"{name}, line {line}: Expected {n_rows} rows, as stated in the header, got more.")
+        self.add(rows)
+
+    def check_n_rows(self, n_rows: int, name: str) -> None:
+        """Raise InputError if there are fewer rows than stated in the header."""
+        if self.n_rows < n_rows:
+            raise InputError(f"{name}: Expected {n_rows} rows, as stated in the header, got {self.n_rows}.")
 
     def take(self, field: str) -> NDArray[Any]:
         """Return one field of all rows and release its memory; can be called only once per field."""
@@ -169,6 +187,8 @@ def _parse_vectorized(block: bytes, limits: Limits) -> ParsedRows:
     numbers = _parse_numbers(data[~in_labels], b":", np.float64, 2 * int(colons[-1]))
     in_labels[label_ends] = True
     labels = _parse_numbers(data[in_labels], b",", np.int64, int(label_counts.sum()))
+    if numbers[::2].min(initial=limits.first_feature) < limits.first_feature:
+        raise _IrregularLinesError
     if numbers[::2].max(initial=0) >= limits.n_features or labels.max(initial=0) >= limits.n_labels:
         raise _IrregularLinesError
     features = numbers[::2].astype(np.int64)
@@ -240,14 +260,20 @@ def _parse_pairs(tokens: list[str], limits: Limits, location: str) -> Iterator[t
     for token in tokens:
         index, colon, value = token.partition(":")
         if not colon:
-            raise InputError(f"{location}: A feature must have the form number:value, got {short_repr(token)}.")
-        feature = _parse_index(index, "feature", limits.n_features, limits, location)
+            raise InputError(f"{location}: A {limits.column} must have the form number:value, got {short_repr(token)}.")
+        feature = _parse_index(index, limits.column, limits.n_features, limits, location)
+        if feature < limits.first_feature:
+            raise OptionError(
+                f"{location}: Features are numbered from 1, but feature 0 occurs. If they are numbered from 0, pass "
+                "zero_based=True (--zero-based).",
+                "zero_based",
+            )
         if feature in seen:
-            raise InputError(f"{location}: Feature {feature} occurs more than once.")
+            raise InputError(f"{location}: {limits.column.capitalize()} {feature} occurs more than once.")
         seen.add(feature)
         if not _VALUE.fullmatch(value) or abs(float(value)) > np.finfo(np.float32).max:
             raise InputError(
-                f"{location}: The value of feature {feature} must be a finite number, got {short_repr(value)}."
+                f"{location}: The value of {limits.column} {feature} must be a finite number, got {short_repr(value)}."
             )
         yield feature, float(value)
 
@@ -255,7 +281,11 @@ def _parse_pairs(tokens: list[str], limits: Limits, location: str) -> Iterator[t
 def _parse_index(text: str, kind: str, limit: int, limits: Limits, location: str) -> int:
     """Return the number of a label or feature; raise InputError if it is not an integer from 0 to `limit` - 1."""
     if not (text.isascii() and text.isdigit()):
-        hint = " A row without labels must begin with a space." if kind == "label" and ":" in text else ""
+        hint = (
+            " A row without labels must begin with a space."
+            if kind == "label" and ":" in text and limits.column == "feature"
+            else ""
+        )
         raise InputError(f"{location}: A {kind} must be an integer >= 0, got {short_repr(text)}.{hint}")
     if len(text.lstrip("0")) > 10 or int(text) >= limit:
         raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from carya.errors import InputError
 def read_svmlight(
     path: PathLike,
     *,
-    zero_based: bool | Literal["auto"] = "auto",
+    zero_based: bool | None = None,
     n_features: int | None = None,
     n_labels: int | None = None,
     vocabulary: Vocabulary | None = None,
@@ -29,8 +29,9 @@ def read_svmlight(
     Parameters
     ----------
     path : path
-    zero_based : bool or "auto"
-        Whether features are numbered from 0, not 1; ``"auto"`` means that they are if feature 0 occurs.
+    zero_based : bool, optional
+        Whether features are numbered from 0, not 1. By default, they are if feature 0 occurs, so a file without it can
+        be misread; `read_options` of the result contains the decision.
     n_features, n_labels : int, optional
         The numbers of columns. By default, as many as occur, or as the vocabulary has labels. Labels are numbered
         from 0.
@@ -47,16 +48,16 @@ def read_svmlight(
     """
     name = display_name(path)
     collector = RowCollector()
+    limits = Limits(first_feature=1 if zero_based is False else 0)
     line = 1
     for block in read_blocks(path):
-        collector.add(parse_block(block, line, name, Limits(), skip_blank=True))
+        collector.add(parse_block(block, line, name, limits, skip_blank=True))
         line += block.count(b"\n")
     features, labels = collector.take("features"), collector.take("labels")
-    if zero_based == "auto":
-        zero_based = features.size > 0 and features.min() == 0
+    is_stated = zero_based is not None
+    if zero_based is None:
+        zero_based = bool(features.size) and int(features.min()) == 0
     if not zero_based:
-        if features.size and features.min() == 0:
-            raise InputError(f"{name}: Features must be numbered from 1 if zero_based=False, but feature 0 occurs.")
         features = features - np.int32(1)
     if n_labels is None and vocabulary is not None:
         n_labels = len(vocabulary)
@@ -67,7 +68,15 @@ def read_svmlight(
         _n_columns(features, n_features, "features", name),
     )
     Y = to_csr(collector.take("label_counts"), labels, None, _n_columns(labels, n_labels, "labels", name))
-    return Matrices(X, Y, vocabulary, name, widths_known=n_features is not None and n_labels is not None)
+    return Matrices(
+        X,
+        Y,
+        vocabulary,
+        name,
+        widths_known=n_features is not None and n_labels is not None,
+        read_options={"zero_based": zero_based},
+        is_guessed=not (is_stated or zero_based),
+    )
 
 
 def write_svmlight(path: PathLike, matrices: Matrices) -> int:

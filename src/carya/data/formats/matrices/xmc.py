@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from carya.data.corpus import Matrices
-from carya.data.formats.columns import short_repr
 from carya.data.formats.matrices.sparse_lines import Limits, RowCollector, format_rows, parse_block, to_csr
+from carya.data.formats.matrices.sparse_text import parse_header
 from carya.data.io.files import PathLike, display_name, open_output, read_blocks, read_lines
 from carya.data.vocabulary import Vocabulary
-from carya.errors import InputError
-
-_MAX_COLUMNS = 2**31 - 1
 
 
 def looks_like_xmc(path: PathLike) -> bool:
@@ -35,19 +32,13 @@ def read_xmc(path: PathLike, *, vocabulary: Vocabulary | None = None) -> Matrice
     name = display_name(path)
     blocks = read_blocks(path)
     header, _, block = next(blocks, b"").partition(b"\n")
-    n_rows, n_features, n_labels = _parse_header(header, name)
+    n_rows, n_features, n_labels = parse_header(header, name, ("rows", "features", "labels"))
     limits = Limits(n_features, n_labels, "the header")
     collector = RowCollector()
     while block or (block := next(blocks, b"")):
-        parsed = parse_block(block, collector.n_rows + 2, name, limits, skip_blank=False)
-        for row in range(max(0, n_rows - collector.n_rows), parsed.label_counts.size):
-            if parsed.label_counts[row] or parsed.feature_counts[row]:
-                line = collector.n_rows + row + 2
-                raise InputError(f"{name}, line {line}: Expected {n_rows} rows, as stated in the header, got more.")
-        collector.add(parsed)
+        collector.add_stated(parse_block(block, collector.n_rows + 2, name, limits, skip_blank=False), n_rows, name)
         block = b""
-    if collector.n_rows < n_rows:
-        raise InputError(f"{name}: Expected {n_rows} rows, as stated in the header, got {collector.n_rows}.")
+    collector.check_n_rows(n_rows, name)
     X = to_csr(collector.take("feature_counts"), collector.take("features"), collector.take("values"), n_features)
     Y = to_csr(collector.take("label_counts"), collector.take("labels"), None, n_labels)
     if collector.n_rows > n_rows:  # blank lines at the end
@@ -63,19 +54,3 @@ def write_xmc(path: PathLike, matrices: Matrices) -> int:
         for line in format_rows(matrices.X, matrices.Y):
             stream.write(line.encode())
     return int(n_rows)
-
-
-def _parse_header(header: bytes, name: str) -> tuple[int, int, int]:
-    text = header.decode("ascii", "backslashreplace").strip()
-    fields = text.split()
-    if len(fields) != 3 or not all(field.isdigit() for field in fields) or any(len(field) > 18 for field in fields):
-        raise InputError(
-            f"{name}, line 1: The header must consist of three integers (rows, features, labels), got "
-            f"{short_repr(text)}."
-        )
-    n_rows, n_features, n_labels = map(int, fields)
-    if max(n_features, n_labels) > _MAX_COLUMNS:
-        raise InputError(
-            f"{name}, line 1: The number of columns must be at most {_MAX_COLUMNS}, got {max(n_features, n_labels)}."
-        )
-    return n_rows, n_features, n_labels

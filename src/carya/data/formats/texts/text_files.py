@@ -13,16 +13,48 @@ from typing import TYPE_CHECKING
 
 from carya.data.corpus import Corpus, Example
 from carya.data.formats.columns import TAB, check_one_line, join_labels, split_labels
+from carya.data.formats.content import is_label_matrix, text_lines
 from carya.data.formats.folder_files import check_no_conflict, find_file, require_file
 from carya.data.formats.vocabularies import read_vocabulary, write_vocabulary
-from carya.data.io.files import PathLike, display_name, open_text_output, read_lines
+from carya.data.io.files import PathLike, display_name, is_stdio, open_text_output
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from carya.core.matrices import Csr
 
+_MAX_UNNAMED_LABELS = 100_000_000  # a damaged header must not fill the memory with label numbers
 _NAMED_LABELS, _PLAIN_LABELS = "label_names.tsv", "label_names.txt"
+
+
+def open_pair(
+    texts: PathLike,
+    *,
+    labels: PathLike,
+    label_separator: str | None = None,
+    vocabulary: Vocabulary | None = None,
+) -> Corpus:
+    """Open a file of texts and a file of labels: one row per line, or a label matrix.
+
+    Parameters
+    ----------
+    texts, labels : path
+        A label matrix is an ``.npz`` or ``.npy`` file, or a text file such as ``trn_X_Y.txt`` of the Extreme
+        Classification Repository. Its columns are the labels of the vocabulary, or else their numbers, from 0.
+    label_separator : str, optional
+        The separator of the labels of a row, a TAB by default.
+    vocabulary : Vocabulary, optional
+    """
+    if is_label_matrix(labels):
+        if label_separator is not None:
+            raise ParameterError(f"{labels} is a matrix, which has no label_separator.")
+        return corpus_with_label_matrix(texts, labels, vocabulary)
+    return Corpus(
+        lambda: read_pair(texts, labels, label_separator=label_separator),
+        source=display_name(texts),
+        vocabulary=vocabulary,
+        single_pass=is_stdio(texts) or is_stdio(labels),
+    )
 
 
 def read_pair(texts: PathLike, labels: PathLike, *, label_separator: str | None = None) -> Iterator[Example]:
@@ -35,7 +67,7 @@ def read_pair(texts: PathLike, labels: PathLike, *, label_separator: str | None 
         The separator of the labels of a row, a TAB by default.
     """
     separator = label_separator or TAB
-    lines = zip_longest(read_lines(texts), read_lines(labels))
+    lines = zip_longest(text_lines(texts), text_lines(labels))
     for number, (text, row_labels) in enumerate(lines, 1):
         if text is None or row_labels is None:
             shorter, longer = (texts, labels) if text is None else (labels, texts)
@@ -97,21 +129,35 @@ def read_text_folder(
     )
 
 
-def corpus_with_label_matrix(texts: Path, labels: Path, vocabulary: Vocabulary) -> Corpus:
-    """Return a corpus from a text file and a label matrix with one column per label in the vocabulary."""
-    from carya.data.io.matrix_files import read_labels
+def corpus_with_label_matrix(texts: PathLike, labels: PathLike, vocabulary: Vocabulary | None) -> Corpus:
+    """Return the corpus of a file of texts and a label matrix.
 
-    Y = read_labels(labels)
-    if Y.cols != len(vocabulary):
-        raise InputError(f"{labels} has {Y.cols} columns, but {vocabulary.source} has {len(vocabulary)} labels.")
+    The columns of the matrix are the labels of the vocabulary or, without one, are identified by their numbers, from 0.
+    """
+    from carya.data.formats.matrices.label_matrix import read_label_matrix
+
+    Y = read_label_matrix(labels)
+    if vocabulary is None:
+        if Y.cols > _MAX_UNNAMED_LABELS:
+            raise InputError(
+                f"{display_name(labels)} has {Y.cols} columns. Without label names, the number of columns must be at "
+                f"most {_MAX_UNNAMED_LABELS}."
+            )
+        vocabulary = Vocabulary(map(str, range(Y.cols)), source=display_name(labels))
+    elif Y.cols != len(vocabulary):
+        raise InputError(
+            f"{display_name(labels)} has {Y.cols} columns, but {vocabulary.source} has {len(vocabulary)} labels."
+        )
+    ids = vocabulary.ids
 
     def read_texts() -> Iterator[str]:
         return _read_n_lines(texts, labels, Y.rows)
 
     return Corpus(
-        lambda: _add_labels(read_texts(), Y, vocabulary.ids),
-        source=str(texts.parent),
+        lambda: _add_labels(read_texts(), Y, ids),
+        source=display_name(texts),
         vocabulary=vocabulary,
+        single_pass=is_stdio(texts),
         texts=read_texts,
         matrix=Y,
     )
@@ -165,10 +211,10 @@ def _add_labels(texts: Iterable[str], Y: Csr, ids: list[str]) -> Iterator[Exampl
         yield Example(text, tuple(ids[label] for label in Y.indices[indptr[row] : indptr[row + 1]].tolist()))
 
 
-def _read_n_lines(texts: Path, labels: Path, n_lines: int) -> Iterator[str]:
+def _read_n_lines(texts: PathLike, labels: PathLike, n_lines: int) -> Iterator[str]:
     """Yield the lines of a file; raise InputError unless the label matrix has the same number of rows."""
     number = 0
-    for number, text in enumerate(read_lines(texts), 1):
+    for number, text in enumerate(text_lines(texts), 1):
         if number > n_lines:
             raise InputError(f"{texts} has more than {n_lines} lines, but {labels} has {n_lines} rows.")
         yield text

@@ -1,0 +1,119 @@
+"""Recognize formats by the first lines of a file or stream."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from carya.data.io.files import MATRIX_SUFFIXES, PathLike, display_name, is_stdio, peek_standard_input, read_lines
+from carya.data.io.utf16 import UTF16_MARKS
+from carya.errors import InputError
+
+_MAX_LINES = 20
+_DECISIVE_ROWS = 3  # rows that distinguish a sparse matrix from a text that happens to contain such numbers
+
+_PAIR = r"\d+:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_SPARSE_ROW = re.compile(rf"\s*{_PAIR}(?:\s+{_PAIR})*\s*", re.ASCII)
+_LABELED_ROW = re.compile(rf"(?:[+-]?\d+(?:,\d+)*)?(?:\s+{_PAIR})+\s*(?:#.*)?", re.ASCII)
+_HEADER = re.compile(r"\s*\d+\s+\d+(?:\s+\d+)?\s*", re.ASCII)
+_LABELS = re.compile(r"\d+(?:,\d+)*\s*", re.ASCII)
+_JSON_OBJECT = re.compile(r"\s*\{\s*\"(?:[^\"\\]|\\.)*\"\s*:")
+_JSON_ARRAY = re.compile(r"\s*\[\s*\{\s*\"")
+_XMC_RECORD = re.compile(r"\"target_ind\"\s*:")
+_FASTTEXT = re.compile(r"(?:^|\s)__label__\S")
+_IDS_AND_TEXT = re.compile(r"\d+(?::[\d.eE+-]+)?(?:,\d+(?::[\d.eE+-]+)?)*\t.*\S.*", re.ASCII)
+
+
+def first_lines(path: PathLike) -> list[str]:
+    """Return the first lines of a file, or of what has arrived on standard input; empty if they are not text."""
+    if is_stdio(path):
+        content = peek_standard_input()
+        encoding = "utf-16" if content[:2] in UTF16_MARKS else "utf-8-sig"
+        text = codecs.getincrementaldecoder(encoding)("replace").decode(content)
+        *lines, last = text.split("\n")
+        return [*lines, last.rpartition(" ")[0] or last][:_MAX_LINES]  # the last word may be incomplete
+    try:
+        return list(islice(read_lines(path), _MAX_LINES))
+    except InputError:
+        return []
+
+
+def guess_format(lines: Sequence[str]) -> str | None:
+    """Return the name of the format that begins with these lines, or None if they can be any text."""
+    rows = [line for line in lines if line.strip()]
+    if not rows:
+        return None
+    recognized = {
+        "xmc-json": _JSON_OBJECT.match(rows[0]) and _XMC_RECORD.search(rows[0]),
+        "jsonl": _JSON_OBJECT.match(rows[0]),
+        "json": _JSON_ARRAY.match("\n".join(rows)),
+        "fasttext": all(map(_FASTTEXT.search, rows)),
+        "text2text": all(map(_IDS_AND_TEXT.fullmatch, rows)),
+    }
+    return sparse_format(rows) or next((name for name, is_match in recognized.items() if is_match), None)
+
+
+def sparse_format(rows: Sequence[str]) -> str | None:
+    """Return the name of the sparse-matrix format of rows, the first ones that are not blank; None for other texts."""
+    if not _HEADER.fullmatch(rows[0]):
+        return "svmlight" if len(rows) > 1 and all(map(_LABELED_ROW.fullmatch, rows)) else None
+    has_pairs = [_SPARSE_ROW.fullmatch(row) or _LABELED_ROW.fullmatch(row) for row in rows[1:]]
+    others = [row for row, pairs in zip(rows[1:], has_pairs, strict=True) if not pairs]
+    if not any(has_pairs) or not all(map(_LABELS.fullmatch, others)):
+        return None
+    return "xmc-pair" if len(rows[0].split()) == 2 else "xmc"
+
+
+def is_label_matrix(path: PathLike) -> bool:
+    """Return whether a file contains a matrix, not lines of labels."""
+    if is_stdio(path):
+        return False
+    if Path(path).suffix in MATRIX_SUFFIXES:
+        return True
+    rows = [line for line in first_lines(path) if line.strip()]
+    return bool(rows) and sparse_format(rows) == "xmc-pair"
+
+
+def text_lines(path: PathLike) -> Iterator[str]:
+    """Yield the lines of a file of texts; raise InputError, before any line, if it is a sparse matrix."""
+    lines = read_lines(path)
+    begin: list[str] = []
+    for line in lines:
+        begin.append(line)
+        if not _may_be_sparse(begin):
+            break
+    check_not_sparse(path, begin)
+    yield from begin
+    yield from lines
+
+
+def check_not_sparse(path: PathLike, lines: Sequence[str]) -> None:
+    """Raise InputError if a file of texts begins like a sparse matrix; the message states how to read it."""
+    rows = [line for line in lines if line.strip()]
+    form = sparse_format(rows) if rows else None
+    if form is None:
+        return
+    begins = f"{display_name(path)}: Expected texts, but the file is a sparse matrix: it begins with {rows[0][:40]!r}"
+    if form == "svmlight":
+        raise InputError(f"{begins}. To read features and labels, pass the file with the format 'svmlight'.")
+    if form == "xmc":
+        raise InputError(
+            f"{begins}, followed by labels and number:value pairs. To read features and labels, pass the file without "
+            "other files, with the format 'xmc'."
+        )
+    raise InputError(
+        f"{begins}, followed by number:value pairs. To read features and labels, pass the file of features, such as "
+        "trn_X_Xf.txt, with the format 'xmc-pair'; its labels are read from trn_X_Y.txt in the same folder, or from "
+        "the file in labels (--labels)."
+    )
+
+
+def _may_be_sparse(begin: Sequence[str]) -> bool:
+    """Return whether more lines are needed to decide; this is rare, so that the lines of a stream are not delayed."""
+    rows = [line for line in begin if line.strip()]
+    if not rows:
+        return True
+    return len(rows) < _DECISIVE_ROWS and (_HEADER.fullmatch(rows[0]) or _LABELED_ROW.fullmatch(rows[0])) is not None

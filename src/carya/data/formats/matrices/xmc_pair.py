@@ -1,0 +1,127 @@
+"""The Extreme Classification Repository's files with features and labels apart, ``trn_X_Xf.txt`` and ``trn_X_Y.txt``.
+
+A folder of the repository contains such files for the parts ``trn`` and ``tst``, or one file per part with both
+features and labels.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import scipy.sparse as sp
+
+from carya.data.corpus import Matrices
+from carya.data.formats.folder_files import SHORT_PARTS, check_no_conflict, find_file, require_file
+from carya.data.formats.matrices.label_matrix import read_label_matrix
+from carya.data.formats.matrices.sparse_text import read_sparse_text, write_sparse_text
+from carya.data.formats.matrices.xmc import looks_like_xmc, read_xmc
+from carya.data.io.files import PathLike, display_name, uncompressed_name
+from carya.data.vocabulary import Vocabulary
+from carya.errors import InputError, ParameterError
+
+_FEATURES = re.compile(r"(.*)_Xf(\.\w+)?")
+_LABELS = re.compile(r"(.*)_Y(\.\w+)?")
+
+
+def read_xmc_pair(path: PathLike, *, labels: PathLike | None = None, vocabulary: Vocabulary | None = None) -> Matrices:
+    """Read a file of features, ``rows features`` and ``feature:value …`` lines, and a file of labels in the same form.
+
+    Parameters
+    ----------
+    path : path
+        The file of features, ``…_Xf.txt``, or that of labels, ``…_Y.txt``.
+    labels : path, optional
+        The other file; by default, the one of the corresponding name in the same folder. Labels can also be an
+        ``.npz`` file.
+    vocabulary : Vocabulary, optional
+    """
+    name = uncompressed_name(path)
+    if _LABELS.fullmatch(name) and (labels is None or _FEATURES.fullmatch(uncompressed_name(labels))):
+        features, labels = (_partner(path, name, _LABELS, "_Xf") if labels is None else labels), path
+    else:
+        features, labels = path, (_partner(path, name, _FEATURES, "_Y") if labels is None else labels)
+    X, Y = read_sparse_text(features), read_label_matrix(labels)
+    if X.shape[0] != Y.rows:
+        raise InputError(
+            f"{display_name(features)} has {X.shape[0]} rows, but {display_name(labels)} has {Y.rows} rows."
+        )
+    return Matrices(X, Y.to_scipy(), vocabulary, display_name(features))
+
+
+def read_xmc_features(path: PathLike) -> sp.csr_array:
+    """Read the features of a pair of files, without labels, which do not have to exist."""
+    name = uncompressed_name(path)
+    return read_sparse_text(_partner(path, name, _LABELS, "_Xf") if _LABELS.fullmatch(name) else path)
+
+
+def write_xmc_pair(path: PathLike, matrices: Matrices, *, labels: PathLike | None = None) -> int:
+    """Write a file of features and a file of labels; return the number of rows.
+
+    Without `labels`, the path must end in ``_Xf``, which ``_Y`` replaces in the name of the file of labels.
+    """
+    name = Path(path).name
+    if labels is None:
+        match = re.fullmatch(r"(.*)_Xf(\..*)?", name)
+        if match is None:
+            raise ParameterError(
+                f"{path}: The format 'xmc-pair' requires a second file. Pass labels (--to-labels), or a name such as "
+                "trn_X_Xf.txt."
+            )
+        labels = Path(path).with_name(f"{match[1]}_Y{match[2] or ''}")
+    if Path(path).absolute() == Path(labels).absolute():
+        raise ParameterError(f"{path} cannot store both features and labels. Pass two different files.")
+    write_sparse_text(path, matrices.X)
+    write_sparse_text(labels, matrices.Y)
+    return int(matrices.Y.shape[0])
+
+
+def has_xmc_files(folder: Path, part: str) -> bool:
+    """Return whether a folder contains the files of a part."""
+    if find_file(folder, _feature_names(part)) is not None:
+        return True
+    file = find_file(folder, _complete_names(part))
+    return file is not None and looks_like_xmc(file)
+
+
+def read_xmc_folder(folder: PathLike, *, part: str = "train", vocabulary: Vocabulary | None = None) -> Matrices:
+    """Read one part of a folder: ``trn_X_Xf.txt`` and ``trn_X_Y.txt``, or ``train.txt`` with features and labels."""
+    root = Path(folder)
+    features = find_file(root, _feature_names(part))
+    if features is not None:
+        return read_xmc_pair(features, vocabulary=vocabulary)
+    return read_xmc(require_file(root, [*_complete_names(part), *_feature_names(part)[:1]]), vocabulary=vocabulary)
+
+
+def write_xmc_folder(folder: PathLike, matrices: Matrices, *, part: str = "train") -> int:
+    """Write ``trn_X_Xf.txt`` and ``trn_X_Y.txt``; return the number of rows."""
+    root = Path(folder)
+    name = _feature_names(part)[0]
+    for file in (name, name.replace("_Xf", "_Y")):
+        check_no_conflict(root, file, replaced=file)
+    return write_xmc_pair(root / name, matrices)
+
+
+def _feature_names(part: str) -> list[str]:
+    return [f"{name}_X_Xf.txt" for name in SHORT_PARTS[part]]
+
+
+def _complete_names(part: str) -> list[str]:
+    """Return the names of files with features and labels; ``train_v1.txt`` is that of AttentionXML."""
+    return [f"{name}{ending}.txt" for name in (part, *SHORT_PARTS[part]) for ending in ("", "_v1", "_data")]
+
+
+def _partner(path: PathLike, name: str, pattern: re.Pattern[str], ending: str) -> Path:
+    """Return the other file of a pair, which can be compressed."""
+    match = pattern.fullmatch(name)
+    folder = Path(path).parent
+    partner = None if match is None else find_file(folder, [f"{match[1]}{ending}{match[2] or ''}"])
+    if partner is not None:
+        return partner
+    expected = "" if match is None else f" There is no {match[1]}{ending}{match[2] or ''} in the same folder."
+    content = "features" if ending == "_Y" else "labels"
+    other = "labels" if ending == "_Y" else "features"
+    raise InputError(
+        f"{display_name(path)} is a sparse matrix of {content} and requires a file of {other}.{expected} Pass the file "
+        "of features, and that of labels with labels (--labels)."
+    )

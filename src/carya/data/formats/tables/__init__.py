@@ -1,0 +1,1 @@
+"""Formats of records with columns or keys, one file per format."""

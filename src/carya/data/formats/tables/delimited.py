@@ -1,0 +1,226 @@
+"""CSV and TSV files with a header: the text in one or more columns, the labels in another.
+
+In CSV, quoted fields can contain any character, and the separator of fields is detected from the header. TSV has no
+quotes: a field cannot contain a TAB or a line end.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+from carya.data.corpus import Example
+from carya.data.formats.columns import (
+    TAB,
+    Columns,
+    OptionError,
+    check_one_line,
+    join_labels,
+    join_texts,
+    parse_labels,
+    quote_names,
+    resolve_text_columns,
+    short_repr,
+    split_labels,
+)
+from carya.data.io.files import PathLike, display_name, open_text_output, read_lines
+from carya.errors import InputError
+
+#: The default separator of labels within their column.
+LABEL_SEPARATOR = ";"
+
+#: The separators of fields that are detected, in this order.
+_DELIMITERS = (",", ";", TAB, "|")
+#: The line with which spreadsheet programs state the separator.
+_SEPARATOR_LINE = re.compile(r"\"?sep=([^\"\r\n])\"?\r?\n?", re.IGNORECASE)
+#: The beginning of a list of labels as Python prints it.
+_PYTHON_LIST = re.compile(r"\[\s*['\"\d]")
+
+#: A row and the number of the line on which it begins.
+NumberedRow = tuple[int, list[str]]
+
+
+def read_csv(
+    path: PathLike,
+    *,
+    text_column: str = "text",
+    label_column: str | None = "labels",
+    label_separator: str | None = None,
+) -> Iterator[Example]:
+    """Yield the examples in a CSV file.
+
+    Fields are separated by commas, semicolons, TABs or vertical bars, whichever results in a header with the columns
+    that are read, or by the character in a first line ``sep=;``.
+
+    Parameters
+    ----------
+    path : path
+    text_column : str
+        The column of the text. The texts of several columns, separated by commas, are joined by spaces.
+    label_column : str or None
+        The column of the labels; None to read texts without labels.
+    label_separator : str, optional
+        The separator of labels within that column, ``;`` by default. Without it, labels can also be a JSON list.
+    """
+    columns = Columns(text_column, label_column, label_separator)
+    lines = read_lines(path, keep_ends=True)
+    first = next(lines, None)
+    if first is None:
+        raise InputError(f"{display_name(path)}: Missing header. The file is empty.")
+    stated = _SEPARATOR_LINE.fullmatch(first)
+    if stated:
+        rows = _parse_csv(path, lines, stated[1], first_line=2)
+        yield from _read_examples(path, rows, columns, stated[1])
+        return
+    delimiter = _detect_delimiter(first, columns)
+    yield from _read_examples(path, _parse_csv(path, itertools.chain([first], lines), delimiter), columns, delimiter)
+
+
+def read_tsv(
+    path: PathLike,
+    *,
+    text_column: str = "text",
+    label_column: str | None = "labels",
+    label_separator: str | None = None,
+) -> Iterator[Example]:
+    """Yield the examples in a TSV file, like :func:`read_csv`; fields are separated by TABs, without quotes."""
+    return _read_examples(path, tsv_rows(path), Columns(text_column, label_column, label_separator), TAB)
+
+
+def write_csv(path: PathLike, examples: Iterable[Example], *, label_separator: str | None = None) -> int:
+    """Write examples with the columns `text` and `labels`; return the number of examples."""
+    rows = 0
+    with open_text_output(path) as write:
+        write("text,labels\n")
+        for rows, example in enumerate(examples, 1):
+            labels = join_labels(example.labels, label_separator or LABEL_SEPARATOR, f"{path}, line {rows + 1}")
+            write(f"{_quote_field(example.text)},{_quote_field(labels)}\n")
+    return rows
+
+
+def write_tsv(path: PathLike, examples: Iterable[Example], *, label_separator: str | None = None) -> int:
+    """Write examples with the columns `text` and `labels`; return the number of examples."""
+    rows = 0
+    with open_text_output(path) as write:
+        write("text\tlabels\n")
+        for rows, example in enumerate(examples, 1):
+            location = f"{path}, line {rows + 1}"
+            labels = join_labels(example.labels, label_separator or LABEL_SEPARATOR, location)
+            write(f"{check_one_line(example.text, location, TAB)}\t{check_one_line(labels, location, TAB)}\n")
+    return rows
+
+
+def csv_rows(path: PathLike) -> Iterator[NumberedRow]:
+    """Yield the rows of a file whose fields are separated by commas, with line numbers; blank lines are ignored."""
+    return _parse_csv(path, read_lines(path, keep_ends=True), ",")
+
+
+def tsv_rows(path: PathLike) -> Iterator[NumberedRow]:
+    """Yield the rows of a TSV file with their line numbers; blank lines are ignored."""
+    for number, line in enumerate(read_lines(path), 1):
+        if line:
+            yield number, line.split(TAB)
+
+
+def find_column(header: list[str], name: str, location: str, option: str = "") -> int:
+    """Return the index of a column, which `option` selects; raise InputError if it is missing or not unique."""
+    match header.count(name):
+        case 0:
+            raise OptionError(f'{location}: Missing column "{name}"; the columns are {quote_names(header)}.', option)
+        case 1:
+            return header.index(name)
+    raise InputError(f'{location}: There is more than one column "{name}".')
+
+
+def check_n_fields(row: list[str], header: list[str], location: str) -> None:
+    """Raise InputError if a row has more or fewer fields than the header."""
+    if len(row) != len(header):
+        raise InputError(f"{location}: Expected {len(header)} fields, as in the header, got {len(row)}.")
+
+
+def _parse_csv(path: PathLike, lines: Iterator[str], delimiter: str, *, first_line: int = 1) -> Iterator[NumberedRow]:
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        line = reader.line_num + first_line
+        limit = csv.field_size_limit(sys.maxsize)  # a process-wide setting, which must be restored
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InputError(f"{display_name(path)}, line {line}: Invalid CSV: {error}.") from None
+        finally:
+            csv.field_size_limit(limit)
+        if row:
+            yield line, row
+
+
+def _detect_delimiter(header: str, columns: Columns) -> str:
+    """Return the separator of fields under which a header has the columns, or else the most frequent one."""
+    fields = {delimiter: _split_header(header, delimiter) for delimiter in _DELIMITERS}
+    for delimiter, names in fields.items():
+        needed = [*resolve_text_columns(columns.text, names), *([] if columns.labels is None else [columns.labels])]
+        if all(name in names for name in needed):
+            return delimiter
+    return max(_DELIMITERS, key=lambda delimiter: len(fields[delimiter]))
+
+
+def _split_header(header: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([header], delimiter=delimiter), [])
+    except csv.Error:  # reported when the file is read
+        return []
+
+
+def _read_examples(path: PathLike, rows: Iterator[NumberedRow], columns: Columns, delimiter: str) -> Iterator[Example]:
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{display_name(path)}: Missing header. The file is empty.")
+    line, header = first
+    location = f"{display_name(path)}, line {line}"
+    text_columns = resolve_text_columns(columns.text, header)
+    text_indices = [find_column(header, name, location, "text_column") for name in text_columns]
+    label_index = None if columns.labels is None else find_column(header, columns.labels, location, "label_column")
+    for line, row in rows:
+        location = f"{display_name(path)}, line {line}"
+        check_n_fields(row, header, location)
+        labels: tuple[str, ...] = ()
+        if label_index is not None:
+            labels = _read_labels(row[label_index], columns, delimiter, location)
+        yield Example(join_texts([row[index] for index in text_indices]), labels)
+
+
+def _read_labels(cell: str, columns: Columns, delimiter: str, location: str) -> tuple[str, ...]:
+    """Return the labels of a cell; raise InputError if, without an explicit separator, there are several readings."""
+    if columns.separator is not None:
+        return split_labels(cell, columns.separator, location)
+    if cell.startswith("[") and cell.endswith("]"):
+        try:
+            labels = json.loads(cell)
+        except (ValueError, RecursionError):
+            if _PYTHON_LIST.match(cell):
+                raise InputError(
+                    f'{location}: "{columns.labels}" looks like a list in Python, {short_repr(cell)}. Write the labels '
+                    "as a JSON list, or with a separator."
+                ) from None
+        else:
+            return parse_labels(labels, str(columns.labels), None, location)
+    if delimiter == LABEL_SEPARATOR and LABEL_SEPARATOR not in cell:
+        for separator in (",", "|"):
+            if separator in cell:
+                raise InputError(
+                    f"{location}: Is {short_repr(cell)} one label, or are labels separated by {separator!r}? Pass "
+                    f"label_separator (--label-separator): {separator!r}, or {LABEL_SEPARATOR!r} for one label."
+                )
+    return split_labels(cell, LABEL_SEPARATOR, location)
+
+
+def _quote_field(field: str) -> str:
+    """Quote a CSV field if necessary. The csv module is not used: its quoting of line ends depends on its version."""
+    if any(character in field for character in ',"\r\n') or field[:1] == " ":
+        return '"' + field.replace('"', '""') + '"'
+    return field
