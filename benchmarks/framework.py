@@ -41,8 +41,8 @@ TITLES = {
     "omikuji-bonsai": "*omikuji*, Bonsai",
     "napkinxc-plt": "*napkinXC*, PLT",
 }
-#: Rows with the same configuration as a preset; the tables omit them.
-REPEATED = ("B=32, T=1", "TFN")
+#: Rows with the same configuration as another row; the tables omit them.
+REPEATED = ("TFN",)
 
 
 def table_row(name: str, values: dict[str, Any]) -> str:

@@ -72,7 +72,7 @@ ROWS: dict[str, dict[str, Callable[[int], Any]]] = {
         "overlapping (copies=3)": _tree(clusters_per_label=3),
     },
     "ranking": {
-        "logistic": _tree(loss="logistic", transform="sigmoid"),
+        "logistic": _tree(loss="logistic"),
         "hinge": _tree(loss="hinge"),
         "L1, cost 8": _tree(penalty="l1", C=8.0, **PAPER),
         "weighted clusters (relevance=induce)": _tree(relevance="induce", relevance_norm="max"),

@@ -261,12 +261,15 @@ def test_transformers_reject_matrices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "{data}", "-o", "m", "--C", "much"], "--C must be a number > 0, got 'much'."),
+        (["train", "{data}", "-o", "m", "--C", "much"], "--C must be 'auto' or a number > 0; a pair of values"),
         (["train", "{data}", "-o", "m", "--norm", "l3"], "--norm must be 'l1', 'l2' or None, got 'l3'."),
         (["train", "{data}", "-o", "{data}"], "exists and is not a folder"),
         (["train", "{data}", "-o", "foreign"], "foreign exists and is not a Carya model"),
         (["train", "{data}", "-o", "m", "--min-df", "400"], "No term occurs in at least 400"),
-        (["train", "{data}", "-o", "m", "--representation", "pifa+lf"], "requires label names. Pass --vocabulary."),
+        (
+            ["train", "{data}", "-o", "m", "--representation", "pifa+lf"],
+            "requires label names. Pass --vocabulary or --label-features.",
+        ),
         (["train", "{data}", "-o", "m", "--penalty", "l1", "--loss", "hinge"], "penalty='l1' requires loss="),
         (["train", "{data}", "-o", "m", "--epochs", "1"], "--epochs requires --model xr-transformer or x-transformer."),
         (["train", "{data}", "-o", "m", "--model", "x-transformer", "--trees", "2"], "--trees requires --model xr-lin"),

@@ -31,6 +31,13 @@ def combine_reference(
     rankings: list[list[tuple[int, float]]], combine: str, weights: list[float], top_k: int
 ) -> list[tuple[int, float]]:
     """Combine rankings in plain Python, as specified in native/search/ensemble.hpp."""
+    if combine == "round_robin":
+        places: dict[int, int] = {}
+        turns = sorted(range(len(weights)), key=lambda member: -weights[member])
+        for turn, member in enumerate(turns):
+            for rank, (label, _) in enumerate(rankings[member]):
+                places[label] = min(places.get(label, 10**6), rank * len(weights) + turn)
+        return [(label, 1 / (1 + place)) for label, place in sorted(places.items(), key=lambda pair: pair[1])][:top_k]
     combined: dict[int, float] = {}
     mean: dict[int, float] = {}
     for weight, ranking in zip(weights, rankings, strict=True):

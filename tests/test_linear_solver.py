@@ -20,7 +20,7 @@ from carya.trees.trained_tree import TrainedTree
 
 import reference
 
-EXACT: dict[str, Any] = {"tol": 0.0, "max_iter": 3000, "threshold": 0.0, "weight_dtype": "float32"}
+EXACT: dict[str, Any] = {"C": 1.0, "tol": 0.0, "max_iter": 3000, "threshold": 0.0, "weight_dtype": "float32"}
 LOSSES = ["squared-hinge", "hinge", "logistic"]
 
 

@@ -303,7 +303,7 @@ def test_the_block_size_does_not_change_rankings(world: SyntheticData, monkeypat
         ({"n_neighbors": 0}, "n_neighbors must be an integer >= 1 or None, got 0"),
         ({"similarity_weight": 0.0}, "similarity_weight must be a number > 0 or 'learned' or None, got 0.0"),
         ({"connectivity": 1}, "connectivity must be an integer between 2 and 512, got 1"),
-        ({"transform": "l9"}, "transform must be 'noop', 'sigmoid'"),
+        ({"transform": "l9"}, "transform must be 'auto' or 'noop', 'sigmoid'"),
         ({"search": "graph"}, "search='graph' requires dense features"),
         ({"over": "rows", "representation": "lf"}, "representation='lf' requires over='labels'"),
     ],

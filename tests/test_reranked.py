@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +21,7 @@ from carya.ranking import BoostedRanker, NeuralRanker, Pairs, register
 
 from forging import use_forged
 from matrix_helpers import same_arrays, same_matrix
+from topics import corpus
 
 TREE = carya.XRLinear(branching=4, max_leaf_size=8)
 
@@ -287,3 +290,42 @@ def test_scores_of_similarity_models_are_inner_products(world: SyntheticData, pa
         S = model.predict(X, top_k=3)
         expected = np.sort(all_features @ all_features.T, axis=1)[:, ::-1][:, :3]
         assert S.data.reshape(-1, 3) == pytest.approx(expected, rel=2e-3)
+
+
+def test_accurate_models_work_without_lightgbm(tmp_path: Path) -> None:
+    """Only training requires LightGBM; in a process that cannot import it, models open, rank and can be saved."""
+    pytest.importorskip("lightgbm")
+    texts, labels = corpus(200)
+    ranker = carya.TextRanker(model=carya.preset("accurate", n_jobs=2)).fit(texts, labels)
+    ranker.save(tmp_path / "model")
+    expected = [suggestion.label for suggestion in ranker.suggest(texts[0], top_k=5)]
+    code = f"""
+import importlib.abc, sys
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "lightgbm":
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import carya
+from carya.errors import MissingExtraError
+
+ranker = carya.load({str(tmp_path / "model")!r})
+ranker.save({str(tmp_path / "copy")!r})
+text = {texts[0]!r}
+print(*[suggestion.label for suggestion in ranker.suggest(text, top_k=5)])
+copy = carya.load({str(tmp_path / "copy")!r})
+print(*[suggestion.label for suggestion in copy.suggest_all([text] * 20, top_k=5)[-1]])
+ranker.explain(text, ranker.labels_[0], tree=0)
+try:
+    carya.TextRanker(model=carya.preset("accurate")).fit([text] * 40, [["a"], ["b"]] * 20)
+except MissingExtraError as error:
+    print(error)
+assert "lightgbm" not in sys.modules
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    first, second, message = run.stdout.splitlines()
+    assert first.split() == second.split() == expected
+    assert "requires lightgbm. Install it with: pip install 'carya[gbdt]'" in message

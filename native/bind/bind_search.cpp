@@ -96,19 +96,20 @@ void register_search(nb::module_& m) {
 
     m.def(
         "pack",
-        [](const CheckedCsr& weights, Array<std::int64_t> chunks, WeightDtype dtype, int threads) {
+        [](const CheckedCsr& weights, Array<std::int64_t> chunks, WeightDtype dtype, int threads, Array<float> scales) {
             Packed out;
             {
                 const nb::gil_scoped_release released;
                 if (chunks.size() < 1 || span(chunks).back() != weights.view.cols)
                     throw std::invalid_argument("chunks must cover all columns of weights.");
-                out = pack(weights.view, span(chunks), dtype, threads);
+                out = pack(weights.view, span(chunks), dtype, threads, span(scales));
             }
             return nb::make_tuple(lines_to_numpy(std::move(out.lines)), to_numpy(std::move(out.data)),
                                   to_numpy(std::move(out.scales)));
         },
-        "weights"_a, "chunks"_a.noconvert(), "dtype"_a, "threads"_a,
-        "Pack a weight matrix of shape (features, positions) for searching and return (starts, data, scales).");
+        "weights"_a, "chunks"_a.noconvert(), "dtype"_a, "threads"_a, "scales"_a,
+        "Pack a weight matrix of shape (features, positions) for searching and return (starts, data, scales). The "
+        "scales of int8 weights are chosen, unless they are given.");
 
     nb::class_<PySearchLayer>(m, "SearchLayer", "Arrays of one layer.")
         .def(
@@ -245,7 +246,8 @@ void register_search(nb::module_& m) {
         .value("rank", CombineMethod::rank)
         .value("count", CombineMethod::count)
         .value("softmax", CombineMethod::softmax)
-        .value("sigmoid", CombineMethod::sigmoid);
+        .value("sigmoid", CombineMethod::sigmoid)
+        .value("round_robin", CombineMethod::round_robin);
 
     m.def(
         "combine",

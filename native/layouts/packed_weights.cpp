@@ -403,11 +403,20 @@ void PackedView::check(std::int64_t chunks, const char* name) const {
         fail("has a scale that is NaN or infinite");
 }
 
-Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads) {
+Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads,
+            std::span<const float> scales) {
     Packed out;
     const PackedFormat format = out.format = PackedFormat::of(chunks, dtype);
     const ChunkAssignment assignment(format, chunks);
-    if (dtype == WeightDtype::int8) out.scales = chunk_scales(weights, assignment.scale_chunk_of(), chunks.size() - 1);
+    if (!scales.empty()) {
+        if (dtype != WeightDtype::int8 || scales.size() != chunks.size() - 1)
+            throw std::invalid_argument("scales must have one entry per chunk of int8 weights.");
+        if (!std::all_of(scales.begin(), scales.end(), [](float x) { return std::isfinite(x) && x > 0.0F; }))
+            throw std::invalid_argument("scales must be finite and > 0.");
+        out.scales.assign(scales.begin(), scales.end());
+    } else if (dtype == WeightDtype::int8) {
+        out.scales = chunk_scales(weights, assignment.scale_chunk_of(), chunks.size() - 1);
+    }
     const std::int64_t features = weights.rows();
     std::vector<std::int64_t> sizes(features);
     std::vector<std::uint8_t> has_bitmaps(features);

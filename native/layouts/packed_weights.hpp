@@ -140,8 +140,10 @@ struct Packed {
     PackedView view() const { return {{lines, features}, data, scales, format}; }
 };
 
-// Packs a matrix of shape (features, positions), which must have passed CsrView::check.
-Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads);
+// Packs a matrix of shape (features, positions), which must have passed CsrView::check. With `scales`, one per chunk,
+// int8 weights that were unpacked with these scales are packed without a change; by default, the scales are chosen.
+Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads,
+            std::span<const float> scales = {});
 
 // Unpacks all weights. Throws std::invalid_argument if a block is invalid.
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks);

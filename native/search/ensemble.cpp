@@ -13,6 +13,8 @@ constexpr std::int64_t kRowsPerTask = 32;
 constexpr std::int64_t kMaxRowsPerMember = 1024;
 constexpr std::int64_t kMaxBufferedLabels = 1 << 20;  // per thread
 
+float place_score(std::size_t place) { return 1.0F / (1.0F + static_cast<float>(place)); }
+
 float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
 void check_weights(std::size_t members, std::span<const float> weights) {
@@ -31,6 +33,16 @@ void check_weights(std::size_t members, std::span<const float> weights) {
 
 }  // namespace
 
+Combiner::Combiner(CombineMethod method, std::span<const float> weights) : method_(method), weights_(weights) {
+    if (method != CombineMethod::round_robin) return;
+    std::vector<std::size_t> members(weights.size());
+    std::iota(members.begin(), members.end(), std::size_t{0});
+    std::stable_sort(members.begin(), members.end(),
+                     [&](std::size_t a, std::size_t b) { return weights_[a] > weights_[b]; });
+    turns_.resize(members.size());
+    for (std::size_t turn = 0; turn < members.size(); ++turn) turns_[members[turn]] = turn;
+}
+
 void Combiner::add(std::size_t member, std::span<const ScoredNode> ranking) {
     const float weight = weights_[member];
     float total = 0.0F;
@@ -46,6 +58,10 @@ void Combiner::add(std::size_t member, std::span<const ScoredNode> ranking) {
             case CombineMethod::count: value = 1.0F; break;
             case CombineMethod::softmax: value = std::exp(score - ranking.front().score) / total; break;
             case CombineMethod::sigmoid: value = sigmoid(score); break;
+            case CombineMethod::round_robin:
+                if (!(weight > 0.0F)) return;
+                votes_.push_back({ranking[i].node, place_score(i * turns_.size() + turns_[member]), score});
+                continue;
         }
         votes_.push_back({ranking[i].node, weight * value, weight * score});
     }
@@ -63,11 +79,11 @@ std::span<const ScoredNode> Combiner::top(std::int64_t top_k) {
         float value = 0.0F;
         float score = 0.0F;
         for (; i < votes_.size() && votes_[i].label == label; ++i) {
-            value += votes_[i].value;
+            value = method_ == CombineMethod::round_robin ? std::max(value, votes_[i].value) : value + votes_[i].value;
             score += votes_[i].score;
         }
         if (tie > 0.0F) value += tie * sigmoid(score / sum);
-        ranking_.push_back({label, value / sum});
+        ranking_.push_back({label, method_ == CombineMethod::round_robin ? value : value / sum});
     }
     const auto kept = std::min<std::int64_t>(top_k, std::ssize(ranking_));
     std::partial_sort(ranking_.begin(), ranking_.begin() + kept, ranking_.end(), ranks_before);

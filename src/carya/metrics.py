@@ -17,7 +17,8 @@ over rows. Propensity-scored metrics can exceed 1 only because of rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -176,7 +177,7 @@ def psndcg(Y_true: Any, S: Any, k: int = 5, *, propensity: ArrayLike) -> float:
     return _Ranking(Y_true, S, k, propensity).psndcg(k)
 
 
-def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> _Floats:
+def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> Any:
     """Estimate the propensity of each label from its training frequency (Jain et al., 2016).
 
     The propensity is the probability that a relevant label is observed: p_l = 1 / (1 + C (N_l + b)^-a) with
@@ -184,26 +185,43 @@ def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> _Floats:
 
     Parameters
     ----------
-    Y_train : array_like or sparse matrix of shape (rows, labels)
-        The training labels.
+    Y_train : array_like or sparse matrix of shape (rows, labels), or list of list of str
+        The training labels, as a matrix or as one list of labels per text.
     a, b : float
         Constants that depend on the data set: usually 0.55 and 1.5; 0.5 and 0.4 for Wikipedia data, 0.6 and 2.6 for
         Amazon data.
 
     Returns
     -------
-    ndarray of shape (labels,)
+    ndarray of shape (labels,), or dict of str to float if the labels are lists of strings
 
     Examples
     --------
     >>> propensities(np.array([[1, 0], [1, 0], [1, 1]])).round(2)
     array([0.93, 0.91])
+    >>> propensities([["a"], ["a"], ["a", "b"]])["b"].round(2)
+    np.float64(0.91)
     """
+    if _is_label_lists(Y_train):
+        counter = Counter(label for labels in Y_train for label in set(labels))
+        values = _propensities(np.array(list(counter.values())), len(Y_train), a, b)
+        return dict(zip(counter, values, strict=True))
     labels = validation.check_labels(Y_train, "Y_train")
-    counts = labels.column_counts()
-    scale = max(np.log(max(labels.rows, 1)) - 1, 0.0) * (b + 1) ** a
+    return _propensities(labels.column_counts(), labels.rows, a, b)
+
+
+def _propensities(counts: NDArray[np.int64], rows: int, a: float, b: float) -> _Floats:
+    scale = max(np.log(max(rows, 1)) - 1, 0.0) * (b + 1) ** a
     propensity: _Floats = 1 / (1 + scale * (counts + b) ** -a)
     return propensity
+
+
+def _is_label_lists(labels: Any) -> bool:
+    """Return whether labels are lists of strings rather than a matrix."""
+    if sp.issparse(labels) or not hasattr(labels, "__len__") or not hasattr(labels, "__iter__"):
+        return False
+    first = next((label for row in labels if not np.isscalar(row) for label in row), None)
+    return isinstance(first, str)
 
 
 def report(
@@ -247,20 +265,23 @@ def mean_precision(Y_true: Any, S: Any) -> float:
     return (values["P@1"] + values["P@3"] + values["P@5"]) / 3
 
 
-def scorer(name: str, *, propensity: ArrayLike | None = None) -> Callable[[Any, Any, Any], float]:
+def scorer(name: str, *, propensity: ArrayLike | Mapping[str, float] | None = None) -> Callable[[Any, Any, Any], float]:
     """Return a scorer for scikit-learn: ``GridSearchCV(model, grid, scoring=carya.metrics.scorer("P@1"))``.
 
     Parameters
     ----------
     name : str
         The name of a metric, as in :func:`report`: P, R, nDCG, coverage, PSP or PSnDCG, followed by @k.
-    propensity : array_like of shape (labels,), optional
-        The result of :func:`propensities` for the training labels; required for PSP and PSnDCG.
+    propensity : array_like of shape (labels,), or mapping of str to float, optional
+        The result of :func:`propensities` for the training labels, one per column of Y or, for models that rank texts,
+        a mapping from labels; required for PSP and PSnDCG.
 
     Returns
     -------
     callable
-        A function that takes an estimator, X and Y, and returns the metric.
+        A function that takes an estimator, X and Y, and returns the metric. For models that rank texts, such as
+        :class:`carya.TextRanker`, X is a list of texts and Y a list of labels per text; labels that the model was not
+        trained on, such as those that occur only in the held-out fold, count as missed.
 
     Examples
     --------
@@ -268,6 +289,9 @@ def scorer(name: str, *, propensity: ArrayLike | None = None) -> Callable[[Any, 
     >>> X, Y = carya.data.make_world(300, 30, seed=0)
     >>> scorer("P@1")(carya.XRLinear().fit(X, Y), X, Y) > 0.8
     True
+    >>> texts, labels = ["a mail server", "a photo editor", "a mail client"], [["mail"], ["graphics"], ["mail"]]
+    >>> scorer("P@1")(carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels), texts, labels)
+    1.0
     """
     metric, _, cutoff = str(name).partition("@")
     if metric not in _METRICS or not cutoff.isdigit() or int(cutoff) < 1:
@@ -278,9 +302,39 @@ def scorer(name: str, *, propensity: ArrayLike | None = None) -> Callable[[Any, 
     k = int(cutoff)
 
     def score(estimator: Any, X: Any, Y: Any) -> float:
-        return _Ranking(Y, estimator.predict(X, top_k=k), k, propensity).metric(metric)(k)
+        S = estimator.predict(X, top_k=k)
+        by_column: Any = propensity
+        ranker = _text_ranker(estimator)
+        if ranker is None:
+            if isinstance(by_column, Mapping):
+                raise InputError("propensity must be an array with one number per column of Y, got a mapping.")
+        elif not sp.issparse(Y):
+            Y, labels = ranker.label_matrix_and_ids(Y)
+            S.resize((S.shape[0], len(labels)))
+            by_column = None if propensity is None else _propensity_of(propensity, labels)
+        return _Ranking(Y, S, k, by_column).metric(metric)(k)
 
     return score
+
+
+def _text_ranker(estimator: Any) -> Any:
+    """Return the estimator, or the last step of a pipeline, if it ranks labels for texts; otherwise None."""
+    while hasattr(estimator, "steps"):
+        estimator = estimator.steps[-1][1]
+    return estimator if hasattr(estimator, "label_matrix_and_ids") else None
+
+
+def _propensity_of(propensity: Any, labels: Sequence[str]) -> list[float]:
+    """Return the propensity of each label, given by name."""
+    if not isinstance(propensity, Mapping):
+        raise InputError(
+            "propensity must be a mapping from labels to numbers for a model that ranks texts. Pass "
+            "carya.metrics.propensities(labels)."
+        )
+    missing = next((label for label in labels if label not in propensity), None)
+    if missing is not None:
+        raise InputError(f"propensity has no entry for the label {missing!r}.")
+    return [propensity[label] for label in labels]
 
 
 class _Ranking:

@@ -14,6 +14,7 @@ import click
 from carya.cli.commands import Command, Option, command, option
 from carya.cli.options.common import PATH, json_option
 from carya.cli.options.data_options import DataOptions, data_options, reading_progress, texts_and_labels
+from carya.cli.options.label_files import LabelFiles, label_file_options
 from carya.cli.options.parameter_flags import flag, given_parameters, parameter_options
 from carya.cli.options.rule_type import RuleType
 from carya.core.rules import Choice, Integer
@@ -59,9 +60,11 @@ class _TrainCommand(Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then the presets."""
-        from carya.models.presets import PRESETS
+        from carya.models.presets import ADVICE, PRESETS
 
         super().format_options(ctx, formatter)
+        with formatter.section("Which preset?"):
+            formatter.write_dl(list(ADVICE))
         with formatter.section("Presets (--preset)"):
             formatter.write_dl([(name, preset.description) for name, preset in PRESETS.items()])
 
@@ -108,11 +111,13 @@ class _TrainCommand(Command):
     "--out", "-o", type=PATH, required=True, metavar="FOLDER", heading="Output", help="Folder to save the model to."
 )
 @json_option
+@label_file_options
 @click.pass_context
 def train(
     context: click.Context,
     /,
     data: DataOptions,
+    label_files: LabelFiles,
     model_name: str,
     preset: str | None,
     trees: int | None,
@@ -129,6 +134,8 @@ def train(
     from carya.data.corpus import Matrices
 
     if model_name in _TRANSFORMERS:
+        if label_files.given():
+            raise ParameterError(f"{label_files.given()[0]} requires --model xr-linear, got --model {model_name}.")
         estimator = _build_transformer(context, model_name, preset, trees)
     else:
         estimator = _build_text_ranker(context, preset, trees)
@@ -139,11 +146,11 @@ def train(
     started = time.perf_counter()
     dataset = data.open()
     if isinstance(dataset, Matrices):
-        trained, result = _fit_matrices(context, estimator, dataset)
+        trained, result = _fit_matrices(context, estimator, dataset, label_files)
     elif model_name in _TRANSFORMERS:
         trained, result = _fit_transformer(estimator, dataset)
     else:
-        trained, result = _fit_text_ranker(estimator, dataset)
+        trained, result = _fit_text_ranker(estimator, dataset, label_files.of_texts(data.label_separator))
     fit_seconds = time.perf_counter() - started
     _disable_progress(trained)
     trained.data_options_ = data.to_store(dataset)
@@ -203,13 +210,14 @@ def _build_transformer(context: click.Context, model_name: str, preset: str | No
     )
 
 
-def _fit_text_ranker(ranker: Any, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
+def _fit_text_ranker(ranker: Any, corpus: Corpus, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     texts, labels = _stream(corpus)
     names = _label_names(corpus)
-    needs_names = ranker.model.needs_label_features
-    if needs_names and names is None:
-        raise InputError("This --representation requires label names. Pass --vocabulary.")
-    ranker.fit(texts, labels, names=names, label_texts=names if needs_names else None)
+    if ranker.model.needs_label_features and "label_texts" not in inputs and "tree" not in inputs:
+        if names is None:
+            raise InputError("This --representation requires label names. Pass --vocabulary or --label-features.")
+        inputs = inputs | {"label_texts": names}
+    ranker.fit(texts, labels, names=names, **inputs)
     return ranker, {
         "kind": "text-ranker",
         "rows": ranker.label_set_.n_texts,
@@ -233,7 +241,9 @@ def _fit_transformer(model: Any, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
     }
 
 
-def _fit_matrices(context: click.Context, estimator: Any, matrices: Matrices) -> tuple[Any, dict[str, Any]]:
+def _fit_matrices(
+    context: click.Context, estimator: Any, matrices: Matrices, label_files: LabelFiles
+) -> tuple[Any, dict[str, Any]]:
     """Train the model of a text ranker on features."""
     from carya.models.registry import kind_of
     from carya.models.xr_linear.model import XRLinear
@@ -246,7 +256,16 @@ def _fit_matrices(context: click.Context, estimator: Any, matrices: Matrices) ->
         if name not in XRLinear.parameter_names():
             raise ParameterError(f"{flag(name)} applies to texts, but {matrices.source} contains features.")
     model: Any = estimator.model
-    model.fit(matrices.X, matrices.Y)
+    inputs = label_files.of_features()
+    tree = inputs.pop("tree", None)
+    if isinstance(model, XRLinear):
+        model.set_params(tree=tree)
+    elif tree is not None:
+        inputs["tree"] = tree
+    unused = [flag(name) for name in inputs if not getattr(model, f"uses_{name}", False)]
+    if unused:
+        raise ParameterError(f"{unused[0]} is not used by {model!r}.")
+    model.fit(matrices.X, matrices.Y, **inputs)
     return model, {
         "kind": kind_of(model),
         "rows": matrices.Y.shape[0],

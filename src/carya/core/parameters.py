@@ -76,7 +76,18 @@ def read_settings(cls: type[Settings], estimator: Any, **others: Any) -> Setting
     NumPy scalars become Python scalars. `others` are the fields that are not parameters of the estimator.
     """
     names = [field.name for field in dataclasses.fields(cls) if field.name not in others]  # type: ignore[arg-type]
-    return cls(**{name: rules.to_python_scalar(getattr(estimator, name)) for name in names}, **others)
+    return cls(**{name: to_python(getattr(estimator, name)) for name in names}, **others)
+
+
+def to_python(value: Any) -> Any:
+    """Convert NumPy scalars to Python scalars, and lists to tuples, which can be compared and hashed.
+
+    >>> to_python([1, 2])
+    (1, 2)
+    """
+    if isinstance(value, (list, tuple)):
+        return tuple(rules.to_python_scalar(item) for item in value)
+    return rules.to_python_scalar(value)
 
 
 class ParameterizedType(type):

@@ -180,15 +180,17 @@ class PerLayer(Rule):
         return self.rule.allows(value)
 
 
-def expand_per_layer(value: str | Sequence[str], depth: int, name: str) -> list[str]:
+def expand_per_layer(value: Any, depth: int, name: str) -> list[Any]:
     """Return one value for each of `depth` layers.
 
     >>> expand_per_layer("teacher", 3, "negatives")
     ['teacher', 'teacher', 'teacher']
     >>> expand_per_layer(("teacher", "both"), 3, "negatives")
     ['teacher', 'teacher', 'both']
+    >>> expand_per_layer(0.1, 2, "threshold")
+    [0.1, 0.1]
     """
-    if isinstance(value, str):
+    if not isinstance(value, (list, tuple)):
         return [value] * depth
     if len(value) == 2 and depth != 2:
         return [value[0]] * (depth - 1) + [value[1]]
@@ -198,6 +200,15 @@ def expand_per_layer(value: str | Sequence[str], depth: int, name: str) -> list[
             "the inner layers and the last layer, or one value per layer."
         )
     return list(value)
+
+
+def to_sequence(value: Any) -> Sequence[Any]:
+    """Return the values of a parameter that can differ between layers.
+
+    >>> to_sequence("teacher"), to_sequence(["teacher", "both"])
+    (('teacher',), ['teacher', 'both'])
+    """
+    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def to_python_scalar(value: Any) -> Any:

@@ -15,7 +15,7 @@ from carya.data.formats.detection import check_format, choose_format, detect_for
 from carya.data.formats.folder_files import PARTS
 from carya.data.formats.registry import FORMATS, Content
 from carya.data.formats.vocabularies import read_vocabulary
-from carya.data.io.files import PathLike, display_name, is_stdio, uncompressed_name
+from carya.data.io.files import PathLike, display_name, is_stdio
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError, ParameterError
 
@@ -92,7 +92,7 @@ def open_data(
         raise InputError(f"{display_name(path)}: No such file or directory.")
     defaults = check_read_options(defaults or {})
     trained_on = defaults.pop("format", None)
-    name = format or _detect_format(path, part, labels, label_column is not None, trained_on)
+    name = format or detect_format(path, part, labels, needs_labels=label_column is not None, default=trained_on)
     options: dict[str, Any] = {
         "labels": labels,
         "text_column": text_column,
@@ -123,17 +123,6 @@ def open_data(
         with _naming_defaults(defaults):
             data = read()
     return data.converting_errors(partial(_naming_defaults, defaults)) if isinstance(data, Corpus) else data
-
-
-def _detect_format(path: PathLike, part: str, labels: PathLike | None, needs_labels: bool, default: str | None) -> str:
-    """Return the format of the data or, if it cannot be determined, the default for files."""
-    try:
-        return detect_format(path, part, labels, needs_labels=needs_labels)
-    except InputError:
-        is_file = not Path(path).is_dir() and Path(uncompressed_name(path)).suffix != ".txt"
-        if default is None or not is_file or FORMATS[default].is_folder:
-            raise
-        return default
 
 
 @contextmanager

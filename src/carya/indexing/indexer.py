@@ -13,6 +13,7 @@ from carya.core.progress import Progress
 from carya.core.validation import FeaturesLike, LabelsLike
 from carya.errors import InputError
 from carya.indexing import clustering, representations
+from carya.indexing.representations import GRAPH_DIMENSIONS, SPECTRAL_DIMENSIONS
 from carya.trees.label_tree import LabelTree
 
 #: The names of the label representations.
@@ -33,6 +34,7 @@ class Indexer:
     balanced: bool
     bisect: bool
     seed: int
+    embedding_dimensions: int | None = None
 
     def build(
         self,
@@ -99,6 +101,7 @@ class Indexer:
             np.asarray(self.alpha).tobytes() if "+lf" in self.representation else None,
             self.seed if self.representation == "spectral" or "graph" in self.representation else None,
             self.clustering == "spherical",
+            self.embedding_dimensions,
         )
 
     def _represent(
@@ -116,9 +119,11 @@ class Indexer:
             elif self.representation == "pii":
                 representation = representations.pii(labels)
             elif self.representation == "spectral":
-                representation = representations.spectral(labels, seed=self.seed)
+                representation = representations.spectral(
+                    labels, dimensions=self.embedding_dimensions or SPECTRAL_DIMENSIONS, seed=self.seed
+                )
             elif self.representation == "graph" and edges is not None:
-                representation = representations.graph(edges, seed=self.seed)
+                representation = self._embed(edges)
             else:
                 representation = representations.pifa(
                     features, labels, keep=self.index_features, threads=threads, report=report
@@ -128,11 +133,15 @@ class Indexer:
                 elif self.representation == "pifa-concat-lf" and own_features is not None:
                     representation = representations.concatenate(representation, own_features)
                 elif self.representation == "pifa-concat-graph" and edges is not None:
-                    embedding = representations.normalize(representations.graph(edges, seed=self.seed))
+                    embedding = representations.normalize(self._embed(edges))
                     representation = representations.concatenate(representation, embedding)
         if self.clustering == "spherical" and self.representation not in ("pifa", "pii"):
             representation = representations.normalize(representation)
         return representation
+
+    def _embed(self, edges: Csr) -> Features:
+        dimensions = self.embedding_dimensions or GRAPH_DIMENSIONS
+        return representations.graph(edges, dimensions=dimensions, seed=self.seed)
 
     def _check_label_graph(self, label_graph: LabelsLike | None, labels: Csr) -> Csr | None:
         """Return the label graph if the representation uses one; raise InputError if it is given but not used."""

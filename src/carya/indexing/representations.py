@@ -14,6 +14,9 @@ from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
 from carya.errors import InputError, ParameterError
 
+#: Default numbers of dimensions of the spectral embedding and of the embedding of a label graph.
+SPECTRAL_DIMENSIONS, GRAPH_DIMENSIONS = 24, 64
+
 
 def pii(labels: Csr) -> Features:
     """Compute positive instance indices (PII): the rows in which each label occurs, with unit norm.
@@ -98,7 +101,7 @@ def concatenate(first: Features, second: Features) -> Features:
     return Features.of(Csr.of_scipy(sp.csr_array(sparse)), dense, "The label representation")
 
 
-def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
+def spectral(labels: Csr, *, dimensions: int = SPECTRAL_DIMENSIONS, seed: int = 0) -> Features:
     """Compute the spectral embedding of labels used in co-clustering of rows and labels (Dhillon 2001).
 
     With row degrees D₁ and label degrees D₂, label l is represented by row l of D₂^-½ [v₂ … v_k+1], where v₂ … v_k+1
@@ -129,7 +132,7 @@ def spectral(labels: Csr, *, dimensions: int = 24, seed: int = 0) -> Features:
     return Features.of(Csr.empty(labels.cols), dense, "The label representation")
 
 
-def graph(edges: Csr, *, dimensions: int = 64, seed: int = 0) -> Features:
+def graph(edges: Csr, *, dimensions: int = GRAPH_DIMENSIONS, seed: int = 0) -> Features:
     """Compute Laplacian eigenmaps of a label graph: the smoothest functions on the graph.
 
     With symmetrized edge weights A and degrees D, label l is represented by row l of D^-½ [λ₂ v₂ … λ_k+1 v_k+1], where

@@ -32,6 +32,15 @@ class Preset:
     kind: str = "trees"
 
 
+#: Which preset to use, one line per purpose.
+ADVICE = (
+    ("no preset", "one XRLinear tree: start here"),
+    ("fast, small", "shorter training, or smaller models, at up to one point lower precision"),
+    ("accurate", "the highest precision without a GPU; milliseconds instead of microseconds per row"),
+    ("slice, annexml", "few rows per label, or dense embeddings"),
+    ("parabel, bonsai, dismec, plt, xr-linear", "published systems, for comparisons"),
+)
+
 _HINGE = {"negatives": "teacher", "transform": "l2-hinge"}
 _BEAM_WIDTH = round(10 / BEAM_SHARE)  # each tree of an ensemble then searches with 10, as in these systems
 
@@ -71,8 +80,16 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "xr-linear": Preset(
-        "Yu et al. 2022: one tree with B = 32 and teacher negatives",
-        {"branching": 32, "max_leaf_size": 100, "negatives": "teacher", "transform": "l3-hinge"},
+        "Yu et al. 2022: three trees with B = 32, PIFA with all features, teacher negatives and beam 10 in each",
+        {
+            "branching": 32,
+            "max_leaf_size": 100,
+            "index_features": None,
+            "negatives": "teacher",
+            "transform": "l3-hinge",
+            "beam_width": _BEAM_WIDTH,
+        },
+        trees=3,
     ),
     "slice": Preset(
         "Jain et al. 2019: the labels nearest to a query, each with a ranker trained on hard negatives",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +13,13 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
+from carya.core.rules import expand_per_layer
 from carya.errors import InputError
 from carya.trees.layer import Layer, Weights
 from carya.trees.transforms import Transform
+
+#: The settings of the solver that can differ between layers.
+PER_LAYER_SETTINGS = ("C", "tol", "max_iter", "threshold", "max_weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +40,8 @@ class LayerProblem:
         The nodes grouped by parent, as returned by :meth:`carya.LabelTree.children`.
     transform : Transform
         The transform that combines scores with the scores of the parents.
+    depth : int, optional
+        The number of layers of the tree, by which settings per layer are expanded; by default, this is the last layer.
     """
 
     level: int
@@ -43,30 +51,58 @@ class LayerProblem:
     order: NDArray[np.int32]
     chunks: NDArray[np.int64]
     transform: Transform
+    depth: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearSolver:
-    """Solver for layers; its attributes are the parameters of :class:`carya.XRLinear` with the same names."""
+    """Solver for layers; its attributes are the parameters of :class:`carya.XRLinear` with the same names.
+
+    The settings in `PER_LAYER_SETTINGS` are single values for all layers, pairs for the inner layers and the last
+    layer, or tuples with one value per layer.
+    """
 
     loss: str
     penalty: str
-    C: float
+    C: float | tuple[float, ...]
     positive_weight: float
     negative_weight: float
     bias: float
-    tol: float
-    max_iter: int
-    threshold: float
+    tol: float | tuple[float, ...]
+    max_iter: int | tuple[int, ...]
+    threshold: float | tuple[float, ...]
     threshold_by: str
-    max_weights: int | None
+    max_weights: int | tuple[int | None, ...] | None
     weight_dtype: str
     use_target_costs: bool = False
+
+    def at_layer(self, level: int, depth: int) -> LinearSolver:
+        """Return the solver of one layer, 1 … `depth`, whose settings are single values."""
+        settings = {name: expand_per_layer(getattr(self, name), depth, name)[level - 1] for name in PER_LAYER_SETTINGS}
+        return dataclasses.replace(self, **settings)
 
     def train(
         self, features: Features, problems: Sequence[LayerProblem], *, threads: int, report: Report = None
     ) -> list[Layer]:
-        """Train the layers of independent problems, from one or more trees, in a single task pool."""
+        """Train the layers of independent problems, from one or more trees.
+
+        Problems with the same settings form a single task pool.
+        """
+        by_solver: dict[LinearSolver, list[int]] = {}
+        for number, problem in enumerate(problems):
+            solver = self.at_layer(problem.level, problem.depth or problem.level)
+            by_solver.setdefault(solver, []).append(number)
+        layers: dict[int, Layer] = {}
+        for solver, numbers in by_solver.items():
+            together = [problems[number] for number in numbers]
+            solved = solver._train_together(features, together, threads=threads, report=report)
+            layers |= dict(zip(numbers, solved, strict=True))
+        return [layers[number] for number in range(len(problems))]
+
+    def _train_together(
+        self, features: Features, problems: Sequence[LayerProblem], *, threads: int, report: Report
+    ) -> list[Layer]:
+        C, tol, max_iter, threshold, max_weights = (self._single(name) for name in PER_LAYER_SETTINGS)
         solutions = _core.train_layers(
             features.native,
             [
@@ -82,15 +118,15 @@ class LinearSolver:
             ],
             getattr(_core.Loss, self.loss.replace("-", "_")),
             getattr(_core.Penalty, self.penalty),
-            self.C * self.positive_weight,
-            self.C * self.negative_weight,
+            C * self.positive_weight,
+            C * self.negative_weight,
             self.use_target_costs,
             self.bias,
-            self.tol,
-            self.max_iter,
-            self.threshold,
+            tol,
+            max_iter,
+            threshold,
             self.threshold_by == "effect",
-            self.max_weights or 0,
+            max_weights or 0,
             threads,
             report,
         )
@@ -112,3 +148,9 @@ class LinearSolver:
                 )
             )
         return layers
+
+    def _single(self, name: str) -> Any:
+        """Return a setting that has a single value."""
+        value = getattr(self, name)
+        assert not isinstance(value, tuple)  # expanded by at_layer
+        return value

@@ -90,6 +90,10 @@ class BaseTextRanker(Fitted[StateT]):
         """Convert lists of labels to a matrix of shape (rows, labels); unknown labels are ignored."""
         return label_matrix(labels, self._check_fitted().labels.ids)[0]
 
+    def label_matrix_and_ids(self, labels: Iterable[Iterable[str]]) -> tuple[sp.csr_array, list[str]]:
+        """Convert lists of labels to a matrix, with columns for unknown labels at the end; also return all labels."""
+        return label_matrix(labels, self._check_fitted().labels.ids, keep_unknown=True)
+
     def score(self, texts: Iterable[str], labels: Any) -> float:
         """Return P@1, which scikit-learn's model selection uses as the default score.
 

@@ -95,6 +95,25 @@ class LabelSet:
             raise InputError(f"Unknown label {label!r}.{suggestion}")
         return number
 
+    def numbers(self, labels: Iterable[str]) -> NDArray[np.int32]:
+        """Return the distinct numbers of some labels, in ascending order; raise InputError if there are none."""
+        if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+            raise InputError(f"labels must be a list of strings, got {labels!r}.")
+        found = sorted({self.number(label) for label in labels})
+        if not found:
+            raise InputError("labels is empty. At least one label is required.")
+        return np.array(found, np.int32)
+
+    def take(self, numbers: NDArray[np.int32]) -> LabelSet:
+        """Return the labels with the given numbers."""
+
+        def of(strings: StringArray | None) -> StringArray | None:
+            return None if strings is None else StringArray.of([strings[number] for number in numbers.tolist()])
+
+        counts = None if self.counts is None else self.counts[numbers]
+        ids = StringArray.of([self.ids[number] for number in numbers.tolist()])
+        return LabelSet(ids, of(self.names), of(self.texts), counts, self.n_texts)
+
 
 @dataclass(frozen=True, eq=False)
 class LabelRows:

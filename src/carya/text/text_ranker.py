@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from carya.core import lazy_sparse as sp
 from carya.core import storage
@@ -26,6 +26,7 @@ from carya.text.base import BaseTextRanker, RankedLabels, Suggestion, check_text
 from carya.text.calibration import Calibration
 from carya.text.default_vectorizer import default_vectorizer, name_columns
 from carya.text.explanation import TextExplanation
+from carya.text.label_inputs import GraphLike, TreeLike, to_graph, to_shortlist, to_tree
 from carya.text.labels import LabelRows, LabelSet, label_matrix
 from carya.text.serialize import pack, unpack
 from carya.text.tfidf import Tfidf, check_texts
@@ -90,6 +91,9 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         *,
         names: Mapping[str, str] | None = None,
         label_texts: Mapping[str, str] | None = None,
+        label_graph: GraphLike | None = None,
+        shortlist: Iterable[Iterable[str]] | None = None,
+        tree: TreeLike | None = None,
     ) -> Self:
         """Train the ranker on texts and their labels.
 
@@ -103,6 +107,13 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         label_texts : mapping of str to str, optional
             Descriptions of the labels. Models with an ``lf`` representation use them to cluster the labels. Rerankers
             compare them with the text; without descriptions, they use the names or the ids.
+        label_graph : list of (label, label) or (label, label, weight), optional
+            Related labels, for representations with ``graph``, such as the edges of a thesaurus.
+        shortlist : list of list of str, optional
+            For ``negatives`` with ``given``: the labels whose clusters each text is a negative for.
+        tree : LabelTree or mapping of str to str, optional
+            The label tree: of the labels in sorted order, or the path of clusters of each label, as in
+            ``{"cat": "animals/mammals"}``.
         """
         self.check_parameters()
         self.check_dependencies()
@@ -115,42 +126,72 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
             raise InputError(f"texts and labels must have the same length, got {X.rows} and {Y.rows}.")
         if not ids:
             raise InputError("labels is empty for every text. At least one label is required.")
-        if model.needs_label_features and label_set.texts is None:
+        if model.needs_label_features and label_set.texts is None and tree is None:
             raise InputError(f"label_texts is missing. {model!r} requires descriptions of the labels.")
         label_features = None
-        if model.uses_label_features:
+        if model.uses_label_features and (tree is None or label_set.texts is not None):
             label_features = vectorizer.transform(label_set.texts or label_set.names or label_set.ids)
         columns = name_columns(model, vectorizer)
-        model.fit_data(TrainingData.of(X, Y, label_features=label_features, name_columns=columns))
+        data = TrainingData.of(
+            X,
+            Y,
+            label_features=label_features,
+            name_columns=columns,
+            label_graph=to_graph(label_graph, ids),
+            shortlist=to_shortlist(shortlist, ids, X.rows),
+            tree=to_tree(tree, ids),
+        )
+        data.check_used([model])
+        model.fit_data(data)
         self._state = _TextRankerState(vectorizer, model, label_set.with_counts(Y))
         return self
 
     def suggest(
-        self, text: str, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+        self,
+        text: str,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: Iterable[str] | None = None,
     ) -> list[Suggestion]:
         """Return the best labels for a text, best first.
 
         This takes tens of microseconds. The list is empty if the text contains no known terms.
+
+        Parameters
+        ----------
+        text : str
+        top_k, beam_width, min_score, transform
+            See :meth:`carya.XRLinear.predict`.
+        labels : list of str, optional
+            The ids or names of the only labels to rank.
         """
         state = self._check_fitted()
         check_text(text)
         features, values = state.vectorizer.row(text)
-        labels, scores = state.model.rank_sparse(
-            features, values, top_k=top_k, beam_width=beam_width, min_score=min_score
-        )
+        limits = _limits(state, top_k, beam_width, min_score, transform, labels)
+        ranked, scores = state.model.rank_sparse(features, values, **limits)
         return [
             Suggestion(state.labels.ids[label], score, state.labels.name(label))
-            for label, score in zip(labels.tolist(), scores.tolist(), strict=True)
+            for label, score in zip(ranked.tolist(), scores.tolist(), strict=True)
         ]
 
     def suggest_all(
-        self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: Iterable[str] | None = None,
     ) -> list[list[Suggestion]]:
-        """Return the best labels for each text, best first."""
+        """Return the best labels for each text, best first; for the options, see :meth:`suggest`."""
         state = self._check_fitted()
-        rankings = state.model.rank_rows(
-            *state.vectorizer.rows(texts), top_k=top_k, beam_width=beam_width, min_score=min_score
-        )
+        limits = _limits(state, top_k, beam_width, min_score, transform, labels)
+        rankings = state.model.rank_rows(*state.vectorizer.rows(texts), **limits)
         return to_suggestions(rankings, state.labels)
 
     def rank_texts(
@@ -160,26 +201,54 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        labels: ArrayLike | None = None,
     ) -> list[RankedLabels]:
-        """Return the numbers and scores of the best labels for each text, best first."""
+        """Return the numbers and scores of the best labels for each text, best first.
+
+        `labels` are the numbers of the only labels to rank.
+        """
         state = self._check_fitted()
         check_texts(texts)
         limits: dict[str, Any] = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
+        if labels is not None:
+            limits["labels"] = labels
         if len(texts) < _MAX_SINGLE:
             rankings = [state.model.rank_sparse(*state.vectorizer.row(text), **limits) for text in texts]
-            return [list(zip(labels.tolist(), scores.tolist(), strict=True)) for labels, scores in rankings]
-        ends, labels, scores = (
+            return [list(zip(ranked.tolist(), scores.tolist(), strict=True)) for ranked, scores in rankings]
+        ends, ranked, scores = (
             array.tolist() for array in state.model.rank_rows(*state.vectorizer.rows(texts), **limits)
         )
-        return [list(zip(labels[begin:end], scores[begin:end], strict=True)) for begin, end in itertools.pairwise(ends)]
+        return [list(zip(ranked[begin:end], scores[begin:end], strict=True)) for begin, end in itertools.pairwise(ends)]
 
     def predict(
-        self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: Iterable[str] | None = None,
     ) -> sp.csr_array:
         """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score."""
         state = self._check_fitted()
         X = state.vectorizer.transform(texts)
-        return state.model.predict(X, top_k=top_k, beam_width=beam_width, min_score=min_score)
+        return state.model.predict(X, **_limits(state, top_k, beam_width, min_score, transform, labels))
+
+    def subset(self, labels: Iterable[str]) -> Self:
+        """Return a smaller ranker of some of the labels, with the same vocabulary and calibration.
+
+        Parameters
+        ----------
+        labels : list of str
+            The ids or names of the labels.
+        """
+        state = self._check_fitted()
+        numbers = state.labels.numbers(labels)
+        model: Any = state.model
+        ranker = self.clone(vectorizer=state.vectorizer.clone(), model=model.clone())
+        ranker._state = state._replace(model=model.subset(numbers), labels=state.labels.take(numbers))
+        return ranker
 
     def explain(self, text: str, label: str, *, tree: int | None = None) -> TextExplanation:
         """Return the exact contribution of each term to a label's score, level by level.
@@ -293,6 +362,23 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         if not 0 <= number < len(trees):
             raise InputError(f"tree must be between 0 and {len(trees) - 1}, got {number!r}.")
         return trees[number]
+
+
+def _limits(
+    state: _TextRankerState,
+    top_k: int,
+    beam_width: int | None,
+    min_score: float | None,
+    transform: str | Sequence[str] | None,
+    labels: Iterable[str] | None,
+) -> dict[str, Any]:
+    """Return the options of a ranking request, with label numbers instead of names."""
+    limits: dict[str, Any] = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
+    if transform is not None:
+        limits["transform"] = transform
+    if labels is not None:
+        limits["labels"] = state.labels.numbers(labels)
+    return limits
 
 
 def _trees(model: Any) -> Iterator[XRLinear]:

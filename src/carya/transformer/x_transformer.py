@@ -123,7 +123,7 @@ def train_cluster_rankers(
         )
     targets = level_targets(labels, two_levels)
     order, chunks = two_levels.children(2)
-    transform = Transform.from_name(expand_per_layer(ranker.transform, 2, "transform")[1])
+    transform = Transform.from_name(expand_per_layer(ranker.effective_transform, 2, "transform")[1])
     shortlist = union_shortlists([targets[0], matched]).transpose()
     problem = LayerProblem(2, to_python_scalar(ranker.seed), targets[1], shortlist, order, chunks, transform)
     solver = dataclasses.replace(ranker.linear_solver(), use_target_costs=False)

@@ -217,6 +217,33 @@ class LabelTree:
             node = parent[node]
         return node
 
+    def subset(self, labels: NDArray[np.int32]) -> tuple[Self, list[NDArray[np.int32]]]:
+        """Return the tree of some labels, and the nodes of each level 1 … D that it keeps.
+
+        Nodes are renumbered in their order; clusters with a single remaining child are kept.
+
+        Parameters
+        ----------
+        labels : ndarray of int32
+            Distinct label numbers, in ascending order, at least one.
+
+        Examples
+        --------
+        >>> tree, nodes = LabelTree([[0, 0], [0, 1, 0]]).subset(np.array([0, 2]))
+        >>> tree, [kept.tolist() for kept in nodes]
+        (LabelTree(1 → 1 → 2 labels), [[0], [0, 2]])
+        """
+        leaf_labels = self._leaf_labels
+        kept = labels if leaf_labels is None else np.flatnonzero(np.isin(leaf_labels, labels)).astype(np.int32)
+        nodes, parents = [kept], list[NDArray[np.int32]]()
+        for parent in reversed(self._parents):
+            above, below = np.unique(parent[kept], return_inverse=True)
+            parents.insert(0, below.astype(np.int32))
+            nodes.insert(0, above)
+            kept = above
+        new_labels = None if leaf_labels is None else np.searchsorted(labels, leaf_labels[nodes[-1]])
+        return type(self)(parents, new_labels), nodes[1:]
+
     def _check_level(self, level: int, *, lowest: int) -> None:
         if not lowest <= level <= self.depth:
             raise InputError(f"level must be between {lowest} and {self.depth}, got {level!r}.")

@@ -52,9 +52,24 @@ class Weights:
     n_used: int
 
     @classmethod
-    def pack(cls, weights: Csr, chunks: NDArray[np.int64], dtype: str, *, threads: int = 1) -> Self:
-        """Pack a weight matrix of shape (sparse features, positions)."""
-        starts, data, scales = _core.pack(weights.native, chunks, getattr(_core.WeightDtype, dtype), threads)
+    def pack(
+        cls,
+        weights: Csr,
+        chunks: NDArray[np.int64],
+        dtype: str,
+        *,
+        threads: int = 1,
+        scales: NDArray[np.float32] | None = None,
+    ) -> Self:
+        """Pack a weight matrix of shape (sparse features, positions).
+
+        Parameters
+        ----------
+        scales : ndarray of float32, optional
+            The scales with which int8 weights were unpacked, one per cluster, so that they are packed unchanged.
+        """
+        given = np.zeros(0, np.float32) if scales is None else scales
+        starts, data, scales = _core.pack(weights.native, chunks, getattr(_core.WeightDtype, dtype), threads, given)
         used = int(np.count_nonzero(np.diff(weights.indptr)))
         return cls(starts, data, scales, dtype, weights.rows, n_weights=weights.values.size, n_used=used)
 
@@ -160,6 +175,38 @@ class Layer:
         if weight_dtype == self.weights.dtype:
             return self
         return replace(self, weights=Weights.pack(self.unpacked(), self.chunks, weight_dtype, threads=threads))
+
+    def take(
+        self,
+        positions: NDArray[np.int32],
+        parents: NDArray[np.int32],
+        chunks: NDArray[np.int64],
+        order: NDArray[np.int32],
+        *,
+        threads: int = 1,
+    ) -> Layer:
+        """Return a layer of some nodes with exactly the same weights.
+
+        Parameters
+        ----------
+        positions : ndarray of int32
+            The positions of the nodes, in ascending order.
+        parents : ndarray of int32
+            The parents of these nodes, in ascending order.
+        chunks, order
+            The nodes of the new layer, grouped by parent.
+        """
+        self.verify()
+        scales = self.weights.scales[parents] if self.weights.dtype == "int8" else None
+        weights = Weights.pack(self.unpacked(positions), chunks, self.weights.dtype, threads=threads, scales=scales)
+        return Layer(
+            weights=weights,
+            dense=np.ascontiguousarray(self.dense[positions]),
+            biases=np.ascontiguousarray(self.biases[positions]),
+            chunks=chunks,
+            order=order,
+            transform=self.transform,
+        )
 
     @cached_property
     def native(self) -> _core.SearchLayer:

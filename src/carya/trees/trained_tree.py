@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import Layer
 from carya.trees.layouts import TYPICAL_FEATURES
+from carya.trees.transforms import Transform
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,3 +36,21 @@ class TrainedTree:
     def with_weight_dtype(self, weight_dtype: str, *, threads: int = 1) -> TrainedTree:
         """Return a copy of the tree that stores its weights in a different data type."""
         return replace(self, layers=[layer.with_weight_dtype(weight_dtype, threads=threads) for layer in self.layers])
+
+    def with_transform(self, transforms: Sequence[str]) -> TrainedTree:
+        """Return a copy of the tree with the named transforms, one per layer; weights are shared."""
+        layers = [
+            replace(layer, transform=Transform.from_name(name))
+            for layer, name in zip(self.layers, transforms, strict=True)
+        ]
+        return replace(self, layers=layers)
+
+    def subset(self, labels: NDArray[np.int32], *, threads: int = 1) -> TrainedTree:
+        """Return a tree of some labels, in ascending order, and of the clusters that contain them."""
+        tree, nodes = self.tree.subset(labels)
+        layers = []
+        for level, (layer, kept) in enumerate(zip(self.layers, nodes, strict=True), 1):
+            order, chunks = tree.children(level)
+            parents = np.zeros(1, np.int32) if level == 1 else nodes[level - 2]
+            layers.append(layer.take(layer.positions[kept[order]], parents, chunks, order, threads=threads))
+        return replace(self, tree=tree, layers=layers)

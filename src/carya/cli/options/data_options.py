@@ -135,7 +135,13 @@ class DataOptions:
         if self.format is not None:
             return self.format
         try:
-            return detect_format(self.source, self.part, self.labels, needs_labels=self.reads_labels)
+            return detect_format(
+                self.source,
+                self.part,
+                self.labels,
+                needs_labels=self.reads_labels,
+                default=self.defaults.get("format"),
+            )
         except InputError:
             return ""
 

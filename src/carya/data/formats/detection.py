@@ -17,7 +17,9 @@ _AMBIGUOUS_SUFFIXES = {".tsv": ("text2text",), ".json": ("xmc-json",), ".jsonl":
 _LINE_SUFFIXES = (".txt", "")
 
 
-def detect_format(path: PathLike, part: str, labels: PathLike | None, *, needs_labels: bool = True) -> str:
+def detect_format(
+    path: PathLike, part: str, labels: PathLike | None, *, needs_labels: bool = True, default: str | None = None
+) -> str:
     """Return the name of the format of existing data; raise InputError if it cannot be determined.
 
     Parameters
@@ -29,6 +31,9 @@ def detect_format(path: PathLike, part: str, labels: PathLike | None, *, needs_l
         The second file that the user passed.
     needs_labels : bool
         Whether texts without labels are of no use. Otherwise, a file of lines is a file of texts.
+    default : str, optional
+        The format of files whose suffix and first lines do not determine it; texts without labels can be in any line,
+        so that only features have a default there.
     """
     if not is_stdio(path) and Path(path).is_dir():
         return _detect_folder_format(Path(path), part)
@@ -42,7 +47,10 @@ def detect_format(path: PathLike, part: str, labels: PathLike | None, *, needs_l
         return content if content in ("xmc", "xmc-pair") else "pair"
     if content is None and needs_labels and _begins_like_xmc(path, suffix):
         content = "xmc"
-    if content is None and not needs_labels and suffix in _LINE_SUFFIXES:
+    are_lines = not needs_labels and suffix in _LINE_SUFFIXES
+    if content is None and suffix != ".txt" and _is_file_format(default, features=are_lines):
+        content = default
+    elif content is None and are_lines:
         content = "lines"
     return content or _format_of_suffix(path, suffix)
 
@@ -55,6 +63,11 @@ def _choose_between(path: PathLike, suffix: str, content: str | None) -> str:
         if looks_like_annif(path):
             return "annif"
     return content if content in _AMBIGUOUS_SUFFIXES[suffix] else FORMAT_BY_SUFFIX[suffix]
+
+
+def _is_file_format(name: str | None, *, features: bool) -> bool:
+    """Return whether a name is that of a format for files and, if `features`, for features."""
+    return name is not None and not FORMATS[name].is_folder and not (features and FORMATS[name].content == "texts")
 
 
 def _begins_like_xmc(path: PathLike, suffix: str) -> bool:

@@ -14,7 +14,7 @@ from carya.core.progress import Report
 from carya.trees.beam_search import BeamSearcher, Rankings
 
 #: Methods for combining rankings; native/search/ensemble.hpp defines each of them.
-COMBINATIONS = ("mean", "rank", "count", "softmax", "sigmoid")
+COMBINATIONS = ("mean", "rank", "count", "softmax", "sigmoid", "round_robin")
 
 
 def predict_combined(

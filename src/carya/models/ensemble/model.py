@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from carya import _core
 from carya.core import lazy_sparse as sp
@@ -19,7 +19,7 @@ from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
 from carya.errors import InputError, ModelFormatError, ParameterError
-from carya.models.base import BaseModel, Model, RankOptions, TrainingData
+from carya.models.base import BaseModel, Model, RankOptions, TrainingData, check_tree
 from carya.models.ensemble.combine import (
     COMBINATIONS,
     combine_rankings,
@@ -32,6 +32,7 @@ from carya.models.ensemble.training import fit_members, map_distinct
 from carya.models.ensemble.weights import best_weights
 from carya.models.xr_linear.model import XRLinear
 from carya.trees.beam_search import Rankings
+from carya.trees.label_tree import LabelTree
 
 _MIN_POOL_SIZE = 20
 BEAM_SHARE = 1 / 2  # of a tree's beam width if scores are averaged: another tree finds labels that one tree misses
@@ -95,6 +96,8 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     3
     """
 
+    _restricts_labels: ClassVar[bool] = True
+
     members: Any = parameter(
         None,
         _Members(),
@@ -108,7 +111,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         "mean",
         Choice(*COMBINATIONS),
         "how rankings are combined: mean, mean score; rank, mean rank; count, number of members that found the label; "
-        "softmax or sigmoid of the scores",
+        "softmax or sigmoid of the scores; round_robin, the best label of each member in turn, then the second ones",
     )
     weights: Any = parameter(
         None, _MemberWeights(), "weight of each member; learned chooses them on held-out rows; None means equal weights"
@@ -141,6 +144,9 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         Y: LabelsLike,
         *,
         label_features: FeaturesLike | None = None,
+        label_graph: LabelsLike | None = None,
+        shortlist: LabelsLike | None = None,
+        tree: LabelTree | None = None,
     ) -> Self:
         """Train every member.
 
@@ -148,27 +154,48 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         ----------
         X : features, as for :meth:`XRLinear.fit`, or a list with the features of each member
         Y : label matrix
-        label_features : like X, of shape (labels, ...), optional
-            Passed to the members that use them.
+        label_features, label_graph, shortlist : optional
+            See :meth:`XRLinear.fit`; passed to the members that use them.
+        tree : LabelTree, optional
+            The label tree of all members that are trees without one of their own.
         """
         self.check_parameters()
         members = self._clone_members()
         inputs = self._inputs(X, len(members))
-        checked = map_distinct(inputs, lambda own: TrainingData.of(own, Y, label_features=label_features))
-        return self._fit(members, [data.features for data in checked], checked[0])
+        options = {
+            "label_features": label_features,
+            "label_graph": label_graph,
+            "shortlist": shortlist,
+            "tree": check_tree(tree),
+        }
+        checked = map_distinct(inputs, lambda own: TrainingData.of(own, Y, **options))
+        return self._fit(
+            members, [data.features for data in checked], checked[0], [own.feature_names for own in checked]
+        )
 
     def fit_data(self, data: TrainingData) -> Self:
         """Train every member on the same validated data."""
         self.check_parameters()
         members = self._clone_members()
-        return self._fit(members, [data.features] * len(members), data)
+        return self._fit(members, [data.features] * len(members), data, [data.feature_names] * len(members))
 
-    def _fit(self, members: list[Any], features: list[Features], data: TrainingData) -> Self:
+    def _fit(
+        self,
+        members: list[Any],
+        features: list[Features],
+        data: TrainingData,
+        names: list[tuple[str, ...] | None],
+    ) -> Self:
         weights = self._check_weights(len(members))
+        data.check_used(members)
         if isinstance(self.weights, str):
             weights = self._learn_weights(features, data)
         fit_members(members, features, data)
+        is_shared = len(set(names)) == 1
+        for member, own_names in zip(members, names, strict=True):
+            member.set_feature_names(None if is_shared else own_names)
         self.set_fitted(members, weights)
+        self.set_feature_names(names[0] if is_shared else None)
         return self
 
     def predict(
@@ -178,6 +205,8 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: ArrayLike | None = None,
     ) -> sp.csr_array:
         """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
@@ -186,12 +215,16 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         Parameters
         ----------
         X : features, in any form that `fit` accepts
-        top_k, beam_width, min_score
+        top_k, beam_width, min_score, transform, labels
             See :meth:`XRLinear.predict`.
         """
+        if transform is not None:
+            return self.with_transform(transform).predict(
+                X, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
+            )
         state = self._check_fitted()
-        inputs = self._inputs(X, len(state.members))
-        options = RankOptions.of(top_k, beam_width, min_score)
+        inputs = self._check_inputs(X, state.members)
+        options = RankOptions.of(top_k, beam_width, min_score, labels, state.n_labels)
         width = self._common_beam_width(state.members, options) if all(own is inputs[0] for own in inputs) else None
         if width is not None:
             rankings = self._search_together(
@@ -203,8 +236,8 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
                 member.predict(own, **limit) for member, own, limit in zip(state.members, inputs, limits, strict=True)
             ]
             rankings = self._combine(state, [matrix_to_native(S) for S in matrices], options)
-        indptr, labels, scores = rankings
-        return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, state.n_labels))
+        indptr, ranked, scores = rankings
+        return sp.csr_array((scores, ranked, indptr), shape=(indptr.size - 1, state.n_labels))
 
     def rank(
         self,
@@ -213,11 +246,17 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the best `top_k` labels for one query and their scores, best first."""
+        if transform is not None:
+            return self.with_transform(transform).rank(
+                x, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
+            )
         state = self._check_fitted()
-        options = RankOptions.of(top_k, beam_width, min_score)
-        inputs, limits = self._inputs(x, len(state.members)), self._member_limits(state.members, options)
+        options = RankOptions.of(top_k, beam_width, min_score, labels, state.n_labels)
+        inputs, limits = self._check_inputs(x, state.members), self._member_limits(state.members, options)
         rankings = [member.rank(own, **limit) for member, own, limit in zip(state.members, inputs, limits, strict=True)]
         return self._combine_one(state, rankings, options)
 
@@ -243,13 +282,15 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return self._combine_one(state, rankings, options)
 
     def _member_limits(self, members: Sequence[Any], options: RankOptions) -> list[dict[str, Any]]:
-        """Return the number of labels and the beam width for each member."""
-        pool_size = self._pool(options)
-        return [{"top_k": pool_size, "beam_width": width} for width in self._beam_widths(members, options)]
+        """Return the number of labels, the beam width and the labels to rank for each member."""
+        limits: dict[str, Any] = {"top_k": self._pool(options)}
+        if options.labels is not None:
+            limits["labels"] = options.labels
+        return [limits | {"beam_width": width} for width in self._beam_widths(members, options)]
 
     def _common_beam_width(self, members: Sequence[Any], options: RankOptions) -> int | None:
         """Return the beam width of one native search in all members, or None unless they are trees of the same kind."""
-        if not all(isinstance(member, XRLinear) for member in members):
+        if options.labels is not None or not all(isinstance(member, XRLinear) for member in members):
             return None
         widths = self._beam_widths(members, options)
         if len({(width, member.widths_) for width, member in zip(widths, members, strict=True)}) > 1:
@@ -307,10 +348,24 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         _, labels, scores = self._combine(state, native, options, threads=1)
         return labels, scores
 
+    def _copy_with_transform(self, state: _EnsembleState, transform: str | Sequence[str]) -> Self:
+        return self._copy_with_members([member.with_transform(transform) for member in state.members], state)
+
+    def _copy_with_labels(self, state: _EnsembleState, labels: NDArray[np.int32]) -> Self:
+        return self._copy_with_members([member.subset(labels) for member in state.members], state)
+
+    def _copy_with_members(self, members: list[Any], state: _EnsembleState) -> Self:
+        """Return a fitted ensemble of other members, with the same weights."""
+        ensemble = self.clone(members=members, n_trees=None, weights=state.weights.tolist())
+        ensemble.set_fitted(members, state.weights)
+        ensemble.set_feature_names(self._feature_names())
+        return ensemble
+
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the contents of a model folder."""
         members, weights = self._check_fitted()
-        return pack(members, weights, {name: getattr(self, name) for name in _SAVED_PARAMETERS}, weight_dtype)
+        own = {name: getattr(self, name) for name in _SAVED_PARAMETERS}
+        return self._with_feature_names(pack(members, weights, own, weight_dtype))
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
@@ -321,6 +376,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
                 raise InputError(f"The ensemble has the parameters {', '.join(sorted(own))}.")
             ensemble = cls.from_saved_parameters(own | {"members": members})
             ensemble.set_fitted(members, ensemble._check_weights(len(members)))
+            ensemble._restore_feature_names(saved)
             return ensemble
 
     @property
@@ -332,6 +388,21 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     def uses_label_features(self) -> bool:
         """Whether `fit` accepts label_features, because a member does."""
         return any(member.uses_label_features for member in self._member_list())
+
+    @property
+    def uses_label_graph(self) -> bool:
+        """Whether `fit` accepts label_graph, because a member does."""
+        return any(member.uses_label_graph for member in self._member_list())
+
+    @property
+    def uses_shortlist(self) -> bool:
+        """Whether `fit` accepts shortlist, because a member does."""
+        return any(member.uses_shortlist for member in self._member_list())
+
+    @property
+    def uses_tree(self) -> bool:
+        """Whether `fit` accepts a tree, because a member does."""
+        return any(member.uses_tree for member in self._member_list())
 
     def set_fitted(self, members: list[Any], weights: NDArray[np.float32]) -> None:
         """Set the fitted state."""
@@ -376,6 +447,14 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             raise InputError(f"X is a list of {len(X)} inputs, but the ensemble has {n_members} members.")
         return list(X)
 
+    def _check_inputs(self, X: Any, members: Sequence[Any]) -> list[Any]:
+        """Return the features of each member, after checking the columns of data frames."""
+        inputs = self._inputs(X, len(members))
+        for member, own in zip(members, inputs, strict=True):
+            for model in (self, member):
+                validation.check_feature_names(own, getattr(model, "feature_names_in_", None))
+        return inputs
+
     def _pool(self, options: RankOptions) -> int:
         return max(options.top_k, self.pool_size or max(2 * options.top_k, _MIN_POOL_SIZE))
 
@@ -388,7 +467,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             raise InputError(f"weights='learned' requires at least 2 rows, got {rows}.")
         train, held_out = np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
         members = self._clone_members()
-        train_data = replace(data, labels=data.labels.take(train))
+        train_data = data.take(train)
         fit_members(members, map_distinct(features, lambda own: own.take(train)), train_data)
         queries = map_distinct(features, lambda own: own.take(held_out))
         options = RankOptions.of(5, None, None)

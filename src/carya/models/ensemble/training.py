@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from carya.core.matrices import Features
@@ -25,11 +24,11 @@ def fit_members(members: Sequence[Any], features: Sequence[Features], data: Trai
     groups: dict[tuple[object, ...], tuple[TrainingData, list[XRLinear]]] = {}
     for member, own_features in zip(members, features, strict=True):
         member.check_parameters()
-        label_features = data.label_features if member.uses_label_features else None
-        own_data = replace(data, features=own_features, label_features=label_features)
+        own_data = data.for_member(member, own_features)
         if isinstance(member, XRLinear):
             solver = member.linear_solver()
-            key = (id(own_features), solver, member.n_jobs, member.verbose, member.uses_label_features)
+            inputs = member.uses_label_features, member.uses_label_graph, member.uses_shortlist, member.uses_tree
+            key = (id(own_features), solver, member.n_jobs, member.verbose, inputs)
             groups.setdefault(key, (own_data, []))[1].append(member)
         else:
             member.fit_data(own_data)

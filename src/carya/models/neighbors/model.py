@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -24,8 +24,10 @@ from carya.models.base import BaseModel, RankOptions, TrainingData
 from carya.models.neighbors.search import NeighborQuery, NeighborRanker, TrainedNeighbors
 from carya.models.neighbors.serialize import pack, unpack
 from carya.models.neighbors.training import MIN_GRAPH_ITEMS, NeighborTrainer
+from carya.models.restriction import filter_rankings
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking import LinearSolver
+from carya.ranking.auto_settings import AUTO, auto_C
 from carya.trees.beam_search import Rankings
 from carya.trees.layer import WEIGHT_DTYPE
 from carya.trees.transforms import TRANSFORM_NAMES, Transform
@@ -118,7 +120,11 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         "on a tenth of the rows, which doubles the training time; None means learned over labels, 0.5 over rows",
     )
     loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "loss function")
-    C: float = parameter(1.0, Real(0, open_low=True), "inverse regularization strength")
+    C: float | str = parameter(
+        AUTO,
+        Either(Choice(AUTO), Real(0, open_low=True)),
+        "inverse regularization strength; auto means 1, or the value that suits the loss",
+    )
     positive_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for positive rows")
     negative_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for negative rows")
     bias: float = parameter(1.0, Real(0), "value of the constant feature; 0 disables the bias")
@@ -138,7 +144,9 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         "data type of stored weights: float32, exact; float16, half the size; int8, a quarter",
     )
     transform: str = parameter(
-        "l3-hinge", Parsed(Transform.from_name, TRANSFORM_NAMES), "transform of the ranker's raw score"
+        AUTO,
+        Either(Choice(AUTO), Parsed(Transform.from_name, TRANSFORM_NAMES)),
+        "transform of the ranker's raw score; auto means l3-hinge, or sigmoid for the logistic loss",
     )
 
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
@@ -167,6 +175,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         with progress_bars(self.verbose) as progress:
             trainer = self._trainer(progress)
             self.set_fitted(trainer.train(normalize(data.features), data.labels.with_values(1), label_vectors))
+        self.set_feature_names(data.feature_names)
         return self
 
     def check_parameters(self) -> None:
@@ -175,7 +184,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         if self.over == "rows" and self.representation != "pifa":
             raise ParameterError("representation='lf' requires over='labels'.")
         multiplies_votes = self.over == "rows" and self.ranker is not None
-        if multiplies_votes and not Transform.from_name(self.transform).is_multiplicative:
+        if multiplies_votes and not Transform.from_name(self.effective_transform).is_multiplicative:
             raise ParameterError(
                 "over='rows' multiplies scores by votes and requires transform='sigmoid' or 'l<p>-hinge', got "
                 f"transform={self.transform!r}."
@@ -191,13 +200,29 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
             raise InputError("predict_selected requires over='labels'; over='rows' scores only labels with votes.")
         return state.score_pairs(queries, pairs, threads=_core.thread_count(self.n_jobs))
 
+    def _copy_with_transform(self, state: NeighborRanker, transform: str | Sequence[str]) -> Self:
+        if state.trained.ranker is None:
+            raise InputError("The transform cannot be changed, because ranker=None does not use one.")
+        model = self.clone(transform=transform)
+        model.check_parameters()
+        model.set_fitted(state.trained.with_transform(model.effective_transform))
+        model.set_feature_names(self._feature_names())
+        return model
+
+    def _copy_with_labels(self, state: NeighborRanker, labels: NDArray[np.int32]) -> Self:
+        model = self.clone(C=self.effective_C, transform=self.effective_transform)
+        model.set_fitted(state.trained.subset(labels, threads=_core.thread_count(self.n_jobs)))
+        model.set_feature_names(self._feature_names())
+        return model
+
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the contents of a model folder."""
-        trained, parameters = self._check_fitted().trained, self.get_params()
+        resolved = {"C": self.effective_C, "transform": self.effective_transform}
+        trained, parameters = self._check_fitted().trained, self.get_params() | resolved
         if weight_dtype is not None:
             trained = trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
             parameters |= {"weight_dtype": weight_dtype}
-        return pack(trained, parameters)
+        return self._with_feature_names(pack(trained, parameters))
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
@@ -208,6 +233,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
             if (model.over == "rows") != (trained.labels is not None):
                 raise InputError(f"over={model.over!r} does not match the saved index.")
             model.set_fitted(trained)
+            model._restore_feature_names(saved)
             return model
 
     @property
@@ -238,9 +264,23 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         if "_state" in state:
             self.set_fitted(unpack(state["_state"]))
 
+    @property
+    def effective_C(self) -> float:  # noqa: N802 - the name of the parameter
+        """C, or the value that ``C="auto"`` stands for."""
+        return auto_C(str(self.loss)) if isinstance(self.C, str) else self.C
+
+    @property
+    def effective_transform(self) -> str:
+        """The transform, or the one that ``transform="auto"`` stands for."""
+        if self.transform != AUTO:
+            return self.transform
+        return "sigmoid" if self.loss == "logistic" else "l3-hinge"
+
     def set_fitted(self, trained: TrainedNeighbors) -> None:
         """Set the fitted state."""
         self.similarity_weight_ = trained.similarity_weight
+        self.transform_ = None if trained.ranker is None else trained.ranker.transform.name
+        self.C_ = self.effective_C
         # assigned last, because other threads may be ranking
         self._state = NeighborRanker(trained, n_neighbors=self._count())
 
@@ -252,9 +292,11 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
             NeighborTrainer,
             self,
             n_neighbors=self._count(),
+            transform=self.effective_transform,
             solver=read_settings(
                 LinearSolver,
                 self,
+                C=self.effective_C,
                 penalty=XRLinear.penalty,
                 threshold_by=XRLinear.threshold_by,
                 use_target_costs=False,
@@ -274,11 +316,23 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
             raise InputError("representation='lf' requires label_features in fit.")
         return normalize(validation.check_label_features(data.label_features, data.labels.cols, data.features.widths))
 
+    def _rank_queries(self, state: NeighborRanker, queries: Features, options: RankOptions) -> Rankings:
+        if options.labels is None or state.scores_any_label:
+            return super()._rank_queries(state, queries, options)
+        all_labels = options._replace(top_k=state.n_labels, labels=None)
+        complete = self._search(state, queries, all_labels, max_candidates=state.n_labels)
+        return filter_rankings(complete, options.labels, top_k=options.top_k)
+
     def _rank_batch(self, state: NeighborRanker, queries: Features, options: RankOptions) -> Rankings:
+        return self._search(state, queries, options, max_candidates=int(self.max_candidates))
+
+    def _search(
+        self, state: NeighborRanker, queries: Features, options: RankOptions, *, max_candidates: int
+    ) -> Rankings:
         query = NeighborQuery(
             top_k=options.top_k,
             n_neighbors=self._count() if options.beam_width is None else options.beam_width,
-            max_candidates=int(self.max_candidates),
+            max_candidates=max_candidates,
             sharpness=to_python_scalar(self.sharpness),
             ef_search=to_python_scalar(self.ef_search),
             min_score=options.min_score,

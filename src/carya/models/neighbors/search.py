@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
+from carya.errors import InputError
 from carya.indexing.representations import normalize
 from carya.matching.hnsw import HnswGraph
 from carya.matching.nearest_neighbors import NeighborSearcher
@@ -58,6 +60,29 @@ class TrainedNeighbors:
         """Return a copy of the model with its weights stored in a different data type."""
         ranker = None if self.ranker is None else self.ranker.with_weight_dtype(weight_dtype, threads=threads)
         return replace(self, index=self.index.with_weight_dtype(weight_dtype, threads=threads), ranker=ranker)
+
+    def with_transform(self, transform: str) -> TrainedNeighbors:
+        """Return the same model with another transform of the rankers' raw scores."""
+        assert self.ranker is not None  # checked by the model
+        return replace(self, ranker=replace(self.ranker, transform=Transform.from_name(transform)))
+
+    def subset(self, labels: NDArray[np.int32], *, threads: int = 1) -> TrainedNeighbors:
+        """Return a model of some labels, in ascending order; rows without them remain neighbors, but have no vote."""
+        order = np.arange(labels.size, dtype=np.int32)
+        ranker = None
+        if self.ranker is not None:  # each ranker is the only child of its label
+            chunks = np.arange(labels.size + 1, dtype=np.int64)
+            ranker = self.ranker.take(labels, labels, chunks, order, threads=threads)
+        if self.labels is not None:
+            votes = Csr.of_scipy(sp.csr_array(self.labels.to_scipy()[:, labels]))
+            return replace(self, ranker=ranker, labels=votes, n_labels=labels.size)
+        if self.graph is not None:
+            raise InputError(
+                "A model with an HNSW graph of the labels has no subset. Use search='exact', or pass labels to predict."
+            )
+        chunks = np.array([0, labels.size], np.int64)
+        index = self.index.take(labels, np.zeros(1, np.int32), chunks, order, threads=threads)
+        return replace(self, index=index, ranker=ranker, n_labels=labels.size)
 
 
 @dataclass(frozen=True, kw_only=True)

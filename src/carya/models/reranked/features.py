@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from carya.indexing.representations import cooccurrence_graph, normalize, pifa
 from carya.models.ensemble.combine import predict_combined
 from carya.models.reranked.column_views import column_views
 from carya.models.reranked.similarity_model import similarity_model
+from carya.models.restriction import score_labels
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking.candidates import Candidates, LabelVotes
 from carya.ranking.pairs import Pairs
@@ -42,12 +44,15 @@ class CandidateSettings:
         Candidates added by the votes, by the centroids and by the label names, each.
     beam_width : int, optional
         The beam width of the trees; the largest of their own by default.
+    labels : ndarray of int32, optional
+        Labels of which each tree adds its best `pool_size`.
     """
 
     pool_size: int
     n_neighbors: int
     extra_candidates: int
     beam_width: int | None = None
+    labels: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +155,8 @@ class CandidateFeatures:
             keys.append(self._nearest(self.centroids.searcher, normalized, settings.extra_candidates, threads))
             if self.names is not None:
                 keys.append(self._nearest(self.names.searcher, name_queries, settings.extra_candidates, threads))
+        if settings.labels is not None:
+            keys += [self._best_of_labels(member, queries, settings, threads) for member in self.members]
         candidates = Candidates.of(np.concatenate(keys), queries.rows, self.n_labels)
         columns = self._tree_features(queries, candidates, threads)
         columns |= _vote_features(votes, candidates, voters, cosines)
@@ -170,6 +177,18 @@ class CandidateFeatures:
             combine="mean",
             weights=np.ones(len(self.members), np.float32),
             threads=threads,
+        )
+        keys: NDArray[np.int64] = _row_numbers(offsets) * self.n_labels + labels
+        return keys
+
+    def _best_of_labels(
+        self, member: XRLinear, queries: Features, settings: CandidateSettings, threads: int
+    ) -> NDArray[np.int64]:
+        """Return the keys of the best of the given labels in one tree."""
+        assert settings.labels is not None
+        score = partial(member.searcher.score_pairs, threads=threads)
+        offsets, labels, _ = score_labels(
+            score, queries, settings.labels, self.n_labels, top_k=settings.pool_size, min_score=-math.inf
         )
         keys: NDArray[np.int64] = _row_numbers(offsets) * self.n_labels + labels
         return keys

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,11 +19,12 @@ from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike
 from carya.errors import InputError, ParameterError
-from carya.models.base import BaseModel, RankOptions, TrainingData
+from carya.models.base import BaseModel, RankOptions, TrainingData, check_tree
 from carya.models.ensemble.model import Ensemble
 from carya.models.reranked.column_views import first_columns
 from carya.models.reranked.features import CandidateFeatures, CandidateSettings
 from carya.models.reranked.serialize import pack, unpack
+from carya.models.restriction import filter_rankings
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking.averaged import AveragedRanker
 from carya.ranking.boosted import BoostedRanker
@@ -32,6 +33,7 @@ from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
 from carya.ranking.ranker import Ranker
 from carya.trees.beam_search import Rankings
+from carya.trees.label_tree import LabelTree
 
 _DEFAULT_TREES = 2
 _RUN = 20  # adjacent rows that are held out together, and the minimum number of such runs
@@ -93,6 +95,8 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     3
     """
 
+    _restricts_labels: ClassVar[bool] = True
+
     base: Any = parameter(
         None, _Base(), "models that find candidates: a tree, an ensemble of trees or a list; None means two trees"
     )
@@ -135,6 +139,9 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         Y: LabelsLike,
         *,
         label_features: FeaturesLike | None = None,
+        label_graph: LabelsLike | None = None,
+        shortlist: LabelsLike | None = None,
+        tree: LabelTree | None = None,
         groups: ArrayLike | None = None,
         name_columns: int | None = None,
     ) -> Self:
@@ -146,6 +153,8 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         label_features : like X, of shape (labels, ...), optional
             Features of the labels' names or descriptions. If they have the columns of X, the similarity of names and
             queries becomes a feature of the reranker.
+        label_graph, shortlist, tree : optional
+            For the base models; see :meth:`XRLinear.fit` and :meth:`Ensemble.fit`.
         groups : array_like of int, shape (n,), optional
             Rows of the same group, such as parts of one document, are held out together; otherwise the reranker would
             see neighbors that a new query does not have. By default, runs of up to 20 adjacent rows are held out
@@ -156,7 +165,16 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         """
         self.check_parameters()
         return self.fit_data(
-            TrainingData.of(X, Y, label_features=label_features, groups=groups, name_columns=name_columns)
+            TrainingData.of(
+                X,
+                Y,
+                label_features=label_features,
+                label_graph=label_graph,
+                shortlist=shortlist,
+                tree=check_tree(tree),
+                groups=groups,
+                name_columns=name_columns,
+            )
         )
 
     def fit_data(self, data: TrainingData) -> Self:
@@ -175,9 +193,13 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             tree_label_features = (first_columns(own, n_columns) if comparable else own).to_input()
         names = own if comparable else None  # label features with different columns are used only by the trees
 
-        def train(tree_features: Features, tree_labels: Csr) -> CandidateFeatures:
-            members = self._train_trees(TrainingData(tree_features, tree_labels, tree_label_features))
-            return CandidateFeatures.of(members, tree_features, tree_labels, names, n_jobs=self.n_jobs)
+        tree_data = replace(
+            data, features=rows, label_features=tree_label_features, groups=None, name_columns=None, feature_names=None
+        )
+
+        def train(train_data: TrainingData) -> CandidateFeatures:
+            members = self._train_trees(train_data)
+            return CandidateFeatures.of(members, train_data.features, train_data.labels, names, n_jobs=self.n_jobs)
 
         ranker = self.ranker or AveragedRanker([BoostedRanker(n_jobs=self.n_jobs), NeuralRanker()])
         ranker = copy.deepcopy(ranker)
@@ -185,24 +207,25 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         with progress_bars(self.verbose) as progress:
             for held_out in self._held_out_rows(labels.rows, data.groups):
                 train_rows = np.setdiff1d(np.arange(labels.rows), held_out)
-                candidate_features = train(rows.take(train_rows), labels.take(train_rows))
+                candidate_features = train(tree_data.take(train_rows))
                 queries = features.take(held_out)
                 with progress.stage("rank held-out rows") as report:
                     for begin, block_pairs, candidates in self._compute_blocks(
-                        candidate_features, queries, None, report
+                        candidate_features, queries, self._candidate_settings(None), report
                     ):
                         block = held_out[begin : begin + candidates.offsets.size - 1]
                         relevance.append(_relevance(candidates, labels.take(block)))
                         pairs.append(block_pairs)
             with progress.stage("train reranker"):
                 ranker.fit(Pairs.concatenate(pairs), np.concatenate(relevance))
-        self.set_fitted(train(rows, labels), ranker)
+        self.set_fitted(train(tree_data), ranker)
+        self.set_feature_names(data.feature_names)
         return self
 
     def pairs(self, X: FeaturesLike, *, beam_width: int | None = None) -> tuple[Pairs, NDArray[np.int32]]:
         """Return the input of the reranker for queries: the features of all pairs, and the label of each pair."""
-        features, _ = self._check_fitted()
-        queries = validation.check_features_like(X, features.widths)
+        state = self._check_fitted()
+        features, queries = state.features, self._check_queries(state, X)
         width = None if beam_width is None else validation.check_positive_int(beam_width, "beam_width")
         settings = self._candidate_settings(width)
         pairs, candidates = features.compute(queries, settings, threads=_core.thread_count(self.n_jobs))
@@ -213,7 +236,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         features, ranker = self._check_fitted()
         parameters = self.get_params(deep=False)
         own = {name: value for name, value in parameters.items() if name not in ("base", "ranker")}
-        return pack(features, ranker, own, weight_dtype)
+        return self._with_feature_names(pack(features, ranker, own, weight_dtype))
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
@@ -222,6 +245,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         with consistent_parts():
             model = cls.from_saved_parameters(parameters | {"base": list(features.members), "ranker": ranker})
             model.set_fitted(features, ranker)
+            model._restore_feature_names(saved)
             return model
 
     @property
@@ -233,6 +257,21 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     def uses_label_features(self) -> bool:
         """Whether `fit` accepts label_features; always, because the reranker compares them with queries."""
         return True
+
+    @property
+    def uses_label_graph(self) -> bool:
+        """Whether `fit` accepts label_graph, because a base model does."""
+        return any(model.uses_label_graph for model in self._base_models())
+
+    @property
+    def uses_shortlist(self) -> bool:
+        """Whether `fit` accepts shortlist, because a base model does."""
+        return any(model.uses_shortlist for model in self._base_models())
+
+    @property
+    def uses_tree(self) -> bool:
+        """Whether `fit` accepts a tree, because a base model does."""
+        return self.base is None or any(model.uses_tree for model in self._base_models())
 
     def _base_models(self) -> list[Any]:
         if self.base is None:
@@ -288,10 +327,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         return rounds
 
     def _compute_blocks(
-        self, features: CandidateFeatures, queries: Features, beam_width: int | None, report: Report
+        self, features: CandidateFeatures, queries: Features, settings: CandidateSettings, report: Report
     ) -> Iterator[tuple[int, Pairs, Candidates]]:
         """Yield the first query, the pairs and the candidates of each block of queries."""
-        settings, threads = self._candidate_settings(beam_width), _core.thread_count(self.n_jobs)
+        threads = _core.thread_count(self.n_jobs)
         for begin in range(0, queries.rows, _BLOCK):
             block = queries.take(slice(begin, begin + _BLOCK)) if queries.rows > _BLOCK else queries
             yield begin, *features.compute(block, settings, threads=threads)
@@ -302,13 +341,18 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         features, ranker = state
         lengths, labels, scores = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
         with progress_bars(self.verbose) as progress, progress.stage("rank") as report:
-            for _, pairs, candidates in self._compute_blocks(features, queries, options.beam_width, report):
+            settings = self._candidate_settings(options.beam_width)
+            if options.labels is not None:
+                settings = replace(settings, pool_size=max(settings.pool_size, options.top_k), labels=options.labels)
+            top_k = options.top_k if options.labels is None else state.n_labels
+            for _, pairs, candidates in self._compute_blocks(features, queries, settings, report):
                 block_scores = _check_scores(ranker, pairs)
-                selected, best = candidates.best(block_scores, options.top_k, options.min_score)
+                selected, best = candidates.best(block_scores, top_k, options.min_score)
                 lengths.append(np.diff(best.offsets))
                 labels.append(best.labels)
                 scores.append(block_scores[selected])
-        return np.cumsum(np.concatenate(lengths)), np.concatenate(labels), np.concatenate(scores)
+        rankings = np.cumsum(np.concatenate(lengths)), np.concatenate(labels), np.concatenate(scores)
+        return rankings if options.labels is None else filter_rankings(rankings, options.labels, top_k=options.top_k)
 
 
 def _check_name_columns(name_columns: object, width: int, comparable: bool) -> int:

@@ -12,19 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 from carya import _core
 from carya.core import validation
 from carya.core.matrices import Csr, Features
-from carya.core.parameters import Parameterized, parameter, read_settings
+from carya.core.parameters import Parameterized, parameter, read_settings, to_python
 from carya.core.progress import progress_bars
-from carya.core.rules import Choice, Either, Instance, Integer, Parsed, PerLayer, Real
+from carya.core.rules import Choice, Either, Instance, Integer, Parsed, PerLayer, Real, expand_per_layer, to_sequence
 from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
 from carya.errors import InputError, ParameterError
 from carya.indexing.indexer import REPRESENTATIONS
+from carya.indexing.representations import GRAPH_DIMENSIONS, SPECTRAL_DIMENSIONS
 from carya.matching.negatives import NEGATIVES_NAMES, Negatives
 from carya.models.base import BaseModel, RankOptions, TrainingData
 from carya.models.xr_linear.explanation import Explanation, explain
 from carya.models.xr_linear.serialize import pack, unpack
 from carya.models.xr_linear.training import train_trees
 from carya.ranking import LinearSolver
+from carya.ranking.auto_settings import AUTO, auto_C, auto_transform
 from carya.trees.beam_search import BeamSearcher, Rankings
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import WEIGHT_DTYPE
@@ -111,7 +113,15 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     index_features: int | None = parameter(
         384,
         Either(Integer(1), Choice(None)),
-        "number of features that represent a label in clustering, the largest ones; None means all, as in the paper",
+        "number of features that represent a label in clustering, the largest ones; None means all, as in the paper's "
+        "definition of PIFA",
+        group="tree",
+    )
+    embedding_dimensions: int | None = parameter(
+        None,
+        Either(Integer(1), Choice(None)),
+        f"number of dimensions of the label vectors of spectral and graph; None means {SPECTRAL_DIMENSIONS} and "
+        f"{GRAPH_DIMENSIONS}",
         group="tree",
     )
     clustering: str = parameter(
@@ -162,7 +172,12 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         "regularization penalty; l1 gives sparse weights, needs a larger C, and does not support loss=hinge",
         group="training",
     )
-    C: float = parameter(1.0, Real(0, open_low=True), "inverse regularization strength", group="training")
+    C: float | str | Sequence[float] = parameter(
+        AUTO,
+        Either(Choice(AUTO), PerLayer(Real(0, open_low=True))),
+        "inverse regularization strength; auto means 1, or the value that suits the loss and the penalty",
+        group="training",
+    )
     positive_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for positive rows", group="training")
     negative_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for negative rows", group="training")
     relevance: str = parameter(
@@ -179,14 +194,18 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         group="training",
     )
     bias: float = parameter(1.0, Real(0), "value of the constant feature; 0 disables the bias", group="training")
-    tol: float = parameter(
+    tol: float | Sequence[float] = parameter(
         0.005,
-        Real(0),
+        PerLayer(Real(0)),
         "stopping tolerance: relative gain of the objective per pass below which a label is solved",
         group="training",
     )
-    max_iter: int = parameter(20, Integer(1), "maximum number of passes over the rows of a label", group="training")
-    threshold: float = parameter(0.1, Real(0), "drop smaller weights of sparse features", group="training")
+    max_iter: int | Sequence[int] = parameter(
+        20, PerLayer(Integer(1)), "maximum number of passes over the rows of a label", group="training"
+    )
+    threshold: float | Sequence[float] = parameter(
+        0.1, PerLayer(Real(0)), "drop smaller weights of sparse features", group="training"
+    )
     threshold_by: str = parameter(
         "weight",
         Choice("weight", "effect"),
@@ -195,9 +214,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         "a higher threshold",
         group="training",
     )
-    max_weights: int | None = parameter(
+    max_weights: int | Sequence[int | None] | None = parameter(
         None,
-        Either(Integer(1), Choice(None)),
+        PerLayer(Either(Integer(1), Choice(None))),
         "maximum number of weights of sparse features per label, the largest ones",
         group="training",
     )
@@ -209,9 +228,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         group="training",
     )
     transform: str | Sequence[str] = parameter(
-        ("l3-hinge", "l4-hinge"),
-        PerLayer(Parsed(Transform.from_name, TRANSFORM_NAMES)),
-        "how level scores are combined",
+        AUTO,
+        Either(Choice(AUTO), PerLayer(Parsed(Transform.from_name, TRANSFORM_NAMES))),
+        "how level scores are combined; auto chooses the transforms that suit the loss and the negatives",
         group="training",
     )
 
@@ -255,6 +274,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         self.check_parameters()
         (trained,) = train_trees([self], data)
         self.set_fitted(trained)
+        self.set_feature_names(data.feature_names)
         return self
 
     def check_parameters(self) -> None:
@@ -275,7 +295,14 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
             )
 
     def rank(
-        self, x: FeaturesLike, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+        self,
+        x: FeaturesLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the best `top_k` labels for one query and their scores, best first.
 
@@ -284,16 +311,21 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         Parameters
         ----------
         x : one feature row, with one or two dimensions
-        top_k, beam_width, min_score
+        top_k, beam_width, min_score, transform, labels
             See :meth:`predict`.
         """
-        trained, searcher = self._check_fitted()
+        if transform is not None or labels is not None:
+            return super().rank(
+                x, top_k=top_k, beam_width=beam_width, min_score=min_score, transform=transform, labels=labels
+            )
+        state = self._check_fitted()
+        trained, searcher = state
         options = RankOptions.of(top_k, beam_width, min_score)
         limits = options.top_k, self._beam_width(options), options.min_score
         query = validation.fast_query(x, trained.widths)
         ranking = None if query is None else searcher.rank(*query, *limits)
         if ranking is None:  # not in the expected form: convert it, or raise an error that states the reason
-            ranking = searcher.rank(*validation.check_query(x, trained.widths), *limits)
+            ranking = searcher.rank(*self._check_query(state, x), *limits)
         assert ranking is not None  # a validated query is always accepted
         return ranking
 
@@ -307,6 +339,20 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     def _score_pairs(self, state: _XRLinearState, queries: Features, pairs: Csr) -> NDArray[np.float32]:
         return state.searcher.score_pairs(queries, pairs, threads=_core.thread_count(self.n_jobs))
+
+    def _copy_with_transform(self, state: _XRLinearState, transform: str | Sequence[str]) -> Self:
+        model = self.clone(transform=transform, tree=None)
+        model.check_parameters()
+        names = expand_per_layer(model.effective_transform, len(state.trained.layers), "transform")
+        model.set_fitted(state.trained.with_transform(names))
+        model.set_feature_names(self._feature_names())
+        return model
+
+    def _copy_with_labels(self, state: _XRLinearState, labels: NDArray[np.int32]) -> Self:
+        trained = state.trained.subset(labels, threads=_core.thread_count(self.n_jobs))
+        model = self.from_trained_tree(trained, **self._parameters_to_save())
+        model.set_feature_names(self._feature_names())
+        return model
 
     def explain(self, x: FeaturesLike, label: int) -> Explanation:
         """Explain the score of a label for one query: the exact contribution of every feature at every level.
@@ -328,10 +374,11 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         >>> math.isclose(explanation.score, scores[0], rel_tol=1e-4)
         True
         """
-        trained = self._check_fitted().trained
+        state = self._check_fitted()
+        trained = state.trained
         if not isinstance(label, (int, np.integer)) or not 0 <= label < trained.tree.n_labels:
             raise InputError(f"label must be an integer between 0 and {trained.tree.n_labels - 1}, got {label!r}.")
-        return explain(trained, *validation.check_query(x, trained.widths), int(label))
+        return explain(trained, *self._check_query(state, x), int(label))
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the contents of a model folder."""
@@ -339,7 +386,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         if weight_dtype is not None:
             trained = trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
             parameters |= {"weight_dtype": weight_dtype}
-        return pack(trained, parameters)
+        return self._with_feature_names(pack(trained, parameters))
 
     def with_weight_dtype(self, weight_dtype: str) -> Self:
         """Return a copy of the model with its weights stored in a different data type.
@@ -350,10 +397,17 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
             Fewer bits need less memory and are slightly less accurate.
         """
         trained = self._check_fitted().trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
-        return self.from_trained_tree(trained, **(self._parameters_to_save() | {"weight_dtype": weight_dtype}))
+        model = self.from_trained_tree(trained, **(self._parameters_to_save() | {"weight_dtype": weight_dtype}))
+        model.set_feature_names(self._feature_names())
+        return model
 
     def _parameters_to_save(self) -> dict[str, Any]:
-        return {name: value for name, value in self.get_params().items() if name != "tree"}
+        """Return the parameters without the tree, which is saved as arrays, and with the values chosen by auto."""
+        resolved = {"C": self.effective_C, "transform": self.effective_transform}
+        parameters = {name: resolved.get(name, value) for name, value in self.get_params().items() if name != "tree"}
+        if self.embedding_dimensions is None:  # not in the files of earlier versions, which remain the same
+            del parameters["embedding_dimensions"]
+        return parameters
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
@@ -362,6 +416,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         with consistent_parts():
             model = cls.from_saved_parameters(saved.parameters)
             model.set_fitted(trained)
+            model._restore_feature_names(saved)
             return model
 
     @classmethod
@@ -388,6 +443,21 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         return self.needs_label_features
 
     @property
+    def uses_label_graph(self) -> bool:
+        """Whether `fit` accepts label_graph."""
+        return "graph" in str(self.representation) and self.tree is None
+
+    @property
+    def uses_shortlist(self) -> bool:
+        """Whether `fit` accepts shortlist."""
+        return any("given" in name for name in to_sequence(self.negatives))
+
+    @property
+    def uses_tree(self) -> bool:
+        """Whether the model can be trained with a tree that `fit` of the surrounding model was given."""
+        return self.tree is None
+
+    @property
     def searcher(self) -> BeamSearcher:
         """The beam search over the fitted layers."""
         return self._check_fitted().searcher
@@ -397,9 +467,24 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         """The beam width of the matcher during training."""
         return int(self.beam_width if self.training_beam_width is None else self.training_beam_width)
 
+    @property
+    def effective_C(self) -> float | Sequence[float]:  # noqa: N802 - the name of the parameter
+        """C, or the value that ``C="auto"`` stands for."""
+        return auto_C(str(self.loss), str(self.penalty)) if isinstance(self.C, str) else self.C
+
+    @property
+    def effective_transform(self) -> str | Sequence[str]:
+        """The transform, or the pair that ``transform="auto"`` stands for."""
+        if self.transform != AUTO:
+            return self.transform
+        last = Negatives.from_name(to_sequence(self.negatives)[-1])
+        return auto_transform(str(self.loss), hard_negatives="matcher" in last or "given" in last)
+
     def linear_solver(self) -> LinearSolver:
         """Return the solver with this model's settings; trees with equal solvers can be trained together."""
-        return read_settings(LinearSolver, self, use_target_costs=self.relevance != "none")
+        return read_settings(
+            LinearSolver, self, C=to_python(self.effective_C), use_target_costs=self.relevance != "none"
+        )
 
     def set_fitted(self, trained: TrainedTree) -> None:
         """Set the fitted state."""
@@ -411,6 +496,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         self.layouts_ = choices
         self.tree_ = trained.tree
         self.layers_ = list(trained.layers)
+        self.transform_ = tuple(layer.transform.name for layer in trained.layers)
+        self.C_ = self.effective_C
         # assigned last and atomically, because other threads may be ranking
         self._state = _XRLinearState(trained, searcher)
 

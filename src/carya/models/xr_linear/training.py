@@ -118,13 +118,14 @@ class _TreeTraining:
 
     def _build_tree(self, cache: dict[object, Features] | None) -> LabelTree:
         model, data = self._model, self._data
-        if model.tree is not None:
+        tree = data.tree if model.tree is None else model.tree
+        if tree is not None:
             for name in ("label_features", "label_graph"):
                 if getattr(data, name) is not None:
                     raise InputError(f"{name} is given together with a tree, which would not use it.")
-            if model.tree.n_labels != data.labels.cols:
-                raise InputError(f"The tree has {model.tree.n_labels} labels, but Y has {data.labels.cols}.")
-            return model.tree
+            if tree.n_labels != data.labels.cols:
+                raise InputError(f"The tree has {tree.n_labels} labels, but Y has {data.labels.cols}.")
+            return tree
         return read_settings(Indexer, model).build(
             data.features,
             data.labels if model.relevance != "none" else data.labels.with_values(1),
@@ -155,7 +156,9 @@ class _TreeTraining:
         """
         model = self._model
         negatives = [Negatives.from_name(name) for name in expand_per_layer(model.negatives, depth, "negatives")]
-        transforms = [Transform.from_name(name) for name in expand_per_layer(model.transform, depth, "transform")]
+        transforms = [
+            Transform.from_name(name) for name in expand_per_layer(model.effective_transform, depth, "transform")
+        ]
         targets = level_targets(labels, tree, costs=self._costs, assigned=assigned)
         shortlist_targets = None if shortlist is None else level_targets(shortlist, tree)
         layers: list[Layer] = []
@@ -189,6 +192,7 @@ class _TreeTraining:
                     order=order,
                     chunks=chunks,
                     transform=transforms[level - 1],
+                    depth=depth,
                 )
             )
         return layers + (yield pending)
@@ -205,7 +209,7 @@ def _check_overlap(model: XRLinear) -> None:
     """Raise ParameterError if the matcher's scores are not confidences, which overlapping clusters require."""
     if model.clusters_per_label == 1:
         return
-    inner = expand_per_layer(model.transform, 2, "transform")[0]
+    inner = expand_per_layer(model.effective_transform, 2, "transform")[0]
     if not Transform.from_name(inner).is_multiplicative:
         raise ParameterError(
             f"clusters_per_label={model.clusters_per_label} requires the transform of the inner layers to be 'sigmoid' "

@@ -140,7 +140,9 @@ class CombinedRankers:
         return CandidateScores(candidates, scores)
 
     def _predict_one(self, name: str, inputs: RankerInputs, top_k: int, beam_width: int | None) -> sp.csr_array:
-        options = {} if name == "neighbors" else {"beam_width": beam_width}  # the neighbor search has no beam
+        options: dict[str, Any] = (
+            {} if name == "neighbors" else {"beam_width": beam_width}
+        )  # the neighbor search has no beam
         return self.models[name].predict(inputs.of(name), top_k=top_k, **options)
 
     def _predict_mixture(

@@ -1,0 +1,125 @@
+"""Files with further inputs of training: a label tree, a label graph, a shortlist, and features of labels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from carya.cli.commands import option
+from carya.cli.options.common import PATH
+from carya.cli.options.data_options import unescape
+from carya.data.io.files import MATRIX_SUFFIXES
+from carya.errors import InputError
+
+_Callback = TypeVar("_Callback", bound=Callable[..., Any])
+_HELP = {
+    "tree": "Label tree: lines of a label, a TAB and the path of its clusters, as in cat<TAB>animals/mammals; for "
+    "features, only the paths, one line per label.",
+    "label_features": "Label features for --representation lf: lines of a label, a TAB and its description; for "
+    "features, a .npz or .npy matrix with one row per label.",
+    "label_graph": "Label graph for --representation graph: lines of two labels and, optionally, a weight, separated "
+    "by TABs; for features, a .npz matrix of shape (labels, labels).",
+    "shortlist": "Shortlist for --negatives given: one line of labels per text, separated by TABs or "
+    "--label-separator; for features, a .npz matrix of the shape of the labels.",
+}
+
+
+@dataclass(frozen=True)
+class LabelFiles:
+    """The files that were passed on the command line."""
+
+    tree: Path | None = None
+    label_features: Path | None = None
+    label_graph: Path | None = None
+    shortlist: Path | None = None
+
+    def given(self) -> list[str]:
+        """Return the options that were passed."""
+        return [_flag(field.name) for field in fields(self) if getattr(self, field.name) is not None]
+
+    def of_texts(self, separator: str | None) -> dict[str, Any]:
+        """Return the arguments of `TextRanker.fit`."""
+        arguments: dict[str, Any] = {}
+        if self.tree is not None:
+            arguments["tree"] = _read_pairs(self.tree)
+        if self.label_features is not None:
+            arguments["label_texts"] = _read_pairs(self.label_features)
+        if self.label_graph is not None:
+            arguments["label_graph"] = [_edge(self.label_graph, edge) for edge in _read_columns(self.label_graph, 2, 3)]
+        if self.shortlist is not None:
+            split = unescape(separator) or "\t"
+            lines = _read_lines(self.shortlist)
+            arguments["shortlist"] = [[label for label in line.split(split) if label] for line in lines]
+        return arguments
+
+    def of_features(self) -> dict[str, Any]:
+        """Return the arguments of `fit` of a model over features."""
+        from carya.data.io.matrix_files import read_matrix
+        from carya.trees.label_tree import LabelTree
+
+        arguments: dict[str, Any] = {}
+        for name in ("label_features", "label_graph", "shortlist"):
+            path: Path | None = getattr(self, name)
+            if path is not None:
+                if path.suffix not in MATRIX_SUFFIXES:
+                    raise InputError(f"{_flag(name)} must be a .npz or .npy file for features, got {path}.")
+                arguments[name] = read_matrix(path)
+        if self.tree is not None:
+            arguments["tree"] = LabelTree.from_paths(list(_read_lines(self.tree)))
+        return arguments
+
+
+def label_file_options(callback: _Callback) -> _Callback:
+    """Add the options to a command, which receives them as one :class:`LabelFiles`, `label_files`."""
+    names = [field.name for field in fields(LabelFiles)]
+
+    @functools.wraps(callback)
+    def with_files(*args: Any, **arguments: Any) -> None:
+        callback(*args, label_files=LabelFiles(**{name: arguments.pop(f"{name}_file") for name in names}), **arguments)
+
+    decorated: Any = with_files
+    for name in reversed(names):
+        decorated = option(_flag(name), f"{name}_file", type=PATH, metavar="FILE", heading="Data", help=_HELP[name])(
+            decorated
+        )
+    result: _Callback = decorated
+    return result
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _read_lines(path: Path) -> Iterator[str]:
+    from carya.data.io.files import read_lines
+
+    return read_lines(path)
+
+
+def _read_columns(path: Path, least: int, most: int) -> Iterator[tuple[str, ...]]:
+    """Yield the columns of each line that is not empty."""
+    for number, line in enumerate(_read_lines(path), 1):
+        if not line.strip():
+            continue
+        columns = tuple(line.split("\t"))
+        if not least <= len(columns) <= most or not columns[0]:
+            expected = f"{least}" if least == most else f"{least} or {most}"
+            raise InputError(f"{path}, line {number}: expected {expected} columns separated by TABs, got {line!r}.")
+        yield columns
+
+
+def _read_pairs(path: Path) -> dict[str, str]:
+    """Return the second column of each line by the first."""
+    return {label: value for label, value in _read_columns(path, 2, 2)}  # noqa: C416 - checked to be pairs
+
+
+def _edge(path: Path, columns: tuple[str, ...]) -> tuple[Any, ...]:
+    if len(columns) == 2:
+        return columns
+    try:
+        return *columns[:2], float(columns[2])
+    except ValueError:
+        raise InputError(f"{path}: {columns[2]!r} is not a weight. Weights must be numbers >= 0.") from None
