@@ -30,7 +30,8 @@ def main() -> None:
     arguments, train_options = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
-        options = ["--n-jobs", arguments.threads, "--seed", arguments.seed, *train_options]
+        # The peers use words and word pairs; further options override this one.
+        options = ["--analyzer", "word", "--n-jobs", arguments.threads, "--seed", arguments.seed, *train_options]
         trained, seconds = carya("train", arguments.data, "-o", model, "--json", *options)
         measured, _ = carya("evaluate", model, arguments.data, "--json")
     precision = {f"P@{k}": 100 * measured[f"P@{k}"] for k in measure.KS}

@@ -221,7 +221,9 @@ def messages_table() -> str:
 
     rows = ["| file | content | message |", "|---|---|---|"]
     for name, content, message in INVALID_FILES:
-        visible = content.decode("utf-8", "backslashreplace").replace("\t", "⇥").replace("\n", "⏎")
+        visible = (
+            content.decode("utf-8", "backslashreplace").replace("\t", "⇥").replace("\n", "⏎").replace("\0", "\\x00")
+        )
         rows.append(f"| {cell(name)} | {cell(visible) if visible else 'nothing'} | {cell(message)} |")
     return "\n".join(rows) + "\n"
 

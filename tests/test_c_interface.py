@@ -1,10 +1,13 @@
-"""Tests for the C interface: the example program, and a program that passes invalid arguments."""
+"""Tests for the C interface: the example programs in C and Go, and a program that passes invalid arguments."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import unicodedata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +39,9 @@ def rank_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: Path, model: Path, queries: str = "") -> subprocess.CompletedProcess[str]:
     """Run a program with a model folder as argument and queries on standard input."""
-    return subprocess.run([program, model], input=queries, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [program, model], input=queries, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
 
 
 def test_example_ranks_like_python(world: SyntheticData, saved_model: Path, rank_program: Path) -> None:
@@ -79,7 +84,199 @@ def test_model_of_a_different_kind_is_an_error(world: SyntheticData, tmp_path: P
     carya.Ensemble(carya.XRLinear(max_depth=1), n_trees=2).fit(world.X[:100], world.Y[:100]).save(tmp_path / "model")
     process = run(rank_program, tmp_path / "model")
     assert process.returncode == 1
-    assert "is not an XR-Linear model. The C interface supports only models of kind 'xr-linear'." in process.stderr
+    assert "is a model of kind 'ensemble'. The C interface supports XRLinear models" in process.stderr
+
+
+TEXTS = [
+    "a fast web server",
+    "a small mail server",
+    "ein schneller Server für Ärger",
+    "किताब और पढ़ना",
+    "機器學習入門",
+    "web mail",
+    "বাংলা ভাষার বই",
+    "اللُّغَةُ العَرَبِيَّة",
+    "เรียนภาษาไทย",
+    "日本語のプログラミング言語 Python3",
+    "프로그래밍 언어",
+    "ΟΔΥΣΣΕΥΣ στην ΙΘΑΚΗ",
+]
+LABELS = [
+    ["net", "web"], ["net", "mail"], ["ärger"], ["hindi"], ["chinese"], ["web", "mail"],
+    ["bengali"], ["arabic"], ["thai"], ["japanese"], ["korean"], ["greek"],
+]  # fmt: skip
+#: Settings of the vectorizer that change how texts are split or weighted.
+VECTORIZERS: list[dict[str, Any]] = [
+    {},
+    {"analyzer": "auto"},
+    {"analyzer": ["word", "char_wb"], "ngram_range": [(1, 2), (2, 4)]},
+    {"analyzer": ["char_wb", "char", "word"], "ngram_range": [(4, 4), (1, 1), (1, 3)], "n_buckets": 4096},
+    {"ngram_range": (3, 4)},
+    {"analyzer": "char", "ngram_range": (1, 3), "strip_accents": "unicode"},
+    {"strip_accents": "ascii", "lowercase": False, "use_idf": False, "norm": None},
+    {"n_buckets": 512, "binary": True, "norm": "l1"},
+    {"stop_words": ["a", "für", "und \U0001f600"], "min_word_length": 1, "segmenter": None},
+    {"tokenizer": "sklearn", "sublinear_tf": False},
+]
+#: Queries in several languages, among them decomposed accents, an empty text and a text without known terms.
+QUERIES = [
+    "another web server", "A\u0308rger mit dem Server", "पढ़ना", "學習", "", "xyzzy", "WEB 😀 Mail",
+    "বই", "العَرَبِيَّة", "ภาษาง่าย", "Python言語、プロク\u3099ラミンク\u3099",
+    "언어", unicodedata.normalize("NFD", "프로그래밍"),
+    "soft\u00adware se\u200drver", "Οδυσσεύς", "I\u0307THAKİ \u0301 web\u0334\u0301 \ufdd0",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rank_text_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled example program for texts."""
+    return compile_program(TESTS.parent / "examples" / "rank_text.c", tmp_path_factory.mktemp("example"))
+
+
+def fit_text_ranker(**settings: Any) -> carya.TextRanker:
+    """Return a text ranker with named labels, trained on texts in several languages."""
+    model = carya.XRLinear(max_leaf_size=2, branching=2)
+    ranker = carya.TextRanker(carya.Tfidf(min_df=1, **settings), model)
+    return ranker.fit(TEXTS * 4, LABELS * 4, names={"net": "networks", "ärger": "Ärger"})
+
+
+def check_program(program: Path, ranker: carya.TextRanker, folder: Path, queries: list[str]) -> None:
+    """Check that a program prints the same suggestions as the ranker returns, with probabilities if calibrated."""
+    process = run(program, folder, "".join(query + "\n" for query in queries))
+    assert process.returncode == 0, process.stderr
+    rankings = ranker.rank_texts(queries, top_k=5)
+    for ranking, line in zip(rankings, process.stdout.split("\n")[:-1], strict=True):
+        scores = [score for _, score in ranking]
+        fields = [field.split(":") for field in line.split("\t") if field]
+        assert [field[0] for field in fields] == [ranker.labels_[label] for label, _ in ranking]
+        assert [float(field[1]) for field in fields] == pytest.approx(scores, rel=1e-5)
+        if ranker.calibration_ is not None:
+            probabilities = ranker.calibration_(scores).tolist()
+            assert [float(field[2]) for field in fields] == pytest.approx(probabilities, rel=1e-5)
+    assert any(rankings)
+
+
+@pytest.mark.filterwarnings("ignore::carya.errors.FewTermsWarning")
+@pytest.mark.parametrize("settings", VECTORIZERS, ids=str)
+def test_texts_are_ranked_like_in_python(settings: dict[str, Any], tmp_path: Path, rank_text_program: Path) -> None:
+    ranker = fit_text_ranker(**settings)
+    ranker.save(tmp_path / "model")
+    check_program(rank_text_program, ranker, tmp_path / "model", QUERIES)
+
+
+def test_scripts_and_normal_forms_have_known_terms(tmp_path: Path, rank_text_program: Path) -> None:
+    """Every training text is found in NFC and NFD, so that the comparisons with Python are not empty."""
+    ranker = fit_text_ranker()
+    ranker.save(tmp_path / "model")
+    for form in ("NFC", "NFD"):
+        queries = [unicodedata.normalize(form, text) for text in TEXTS]
+        process = run(rank_text_program, tmp_path / "model", "".join(query + "\n" for query in queries))
+        best = [line.split(":")[0] for line in process.stdout.splitlines()]
+        assert all(label in labels for label, labels in zip(best, LABELS, strict=True)), best
+
+
+@pytest.mark.parametrize("settings", [{}, {"analyzer": "auto"}, {"analyzer": "char"}], ids=str)
+def test_invalid_utf8_is_ignored(settings: dict[str, Any], tmp_path: Path, rank_text_program: Path) -> None:
+    ranker = fit_text_ranker(**settings)
+    ranker.save(tmp_path / "model")
+    valid, invalid = "web . server . 機器 .".encode(), "web \udcff server \udce6\udca9 機器 \udcf4"
+    outputs = [
+        subprocess.run(
+            [rank_text_program, tmp_path / "model"], input=text + b"\n", capture_output=True, check=True
+        ).stdout
+        for text in (valid, invalid.encode("utf-8", "surrogateescape"))
+    ]
+    assert outputs[0] == outputs[1] != b"\n"
+
+
+def test_subsets_of_labels_are_ranked_like_in_python(tmp_path: Path, rank_text_program: Path) -> None:
+    ranker = fit_text_ranker().subset(["mail", "ärger", "thai"])
+    ranker.save(tmp_path / "model")
+    check_program(rank_text_program, ranker, tmp_path / "model", QUERIES)
+
+
+def test_probabilities_of_calibrated_models(tmp_path: Path, rank_text_program: Path) -> None:
+    ranker = fit_text_ranker()
+    ranker.calibrate(TEXTS * 20, LABELS * 20)
+    ranker.save(tmp_path / "model")
+    check_program(rank_text_program, ranker, tmp_path / "model", QUERIES)
+
+
+@pytest.mark.parametrize("folder", sorted((TESTS / "golden" / "model-kinds").glob("text*")), ids=lambda path: path.name)
+def test_text_models_of_earlier_versions(folder: Path, rank_text_program: Path) -> None:
+    ranker = carya.load(folder)
+    assert isinstance(ranker, carya.TextRanker)
+    if type(ranker.model_) is carya.XRLinear:
+        terms = ranker.vectorizer_.get_feature_names_out().tolist()
+        check_program(rank_text_program, ranker, folder, [*QUERIES, " ".join(terms[::7])])
+    else:
+        process = run(rank_text_program, folder)
+        assert (process.returncode, process.stdout) == (1, "")
+        assert "The C interface supports XRLinear models, and TextRanker models with an XRLinear." in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "package", "message"),
+    [
+        ({"stemmer": "english"}, "snowballstemmer", "The model was trained with a stemmer, which requires Python."),
+        ({"segmenter": "icu"}, "icu4py", "The model was trained with segmenter='icu', which requires Python."),
+    ],
+)
+def test_models_that_require_python_are_rejected(
+    settings: dict[str, Any], package: str, message: str, tmp_path: Path, rank_text_program: Path
+) -> None:
+    pytest.importorskip(package)
+    fit_text_ranker(**settings).save(tmp_path / "model")
+    process = run(rank_text_program, tmp_path / "model", "web\n")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert message in process.stderr
+
+
+def test_text_functions_reject_models_over_features(saved_model: Path, rank_text_program: Path) -> None:
+    process = run(rank_text_program, saved_model, "web\n")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == "The model was trained on features. Use carya_rank.\n"
+
+
+def test_features_of_a_text_model_can_be_ranked(tmp_path: Path, rank_program: Path) -> None:
+    ranker = fit_text_ranker()
+    ranker.save(tmp_path / "model")
+    row = ranker.vectorizer_.transform([TEXTS[0]])
+    query = " ".join(f"{i}:{v!r}" for i, v in zip(row.indices.tolist(), row.data.tolist(), strict=True))
+    process = run(rank_program, tmp_path / "model", query + "\n")
+    labels, _ = ranker.model_.rank(row, top_k=5)
+    assert [int(pair.split(":")[0]) for pair in process.stdout.split()] == labels.tolist()
+
+
+def test_forged_text_models_are_rejected_or_harmless(tmp_path: Path, rank_text_program: Path) -> None:
+    """A forged vocabulary, label list or calibration leads to an error message or a ranking, but never to a crash."""
+    ranker = fit_text_ranker()
+    ranker.calibrate(TEXTS * 20, LABELS * 20)
+    ranker.save(tmp_path / "model")
+    rejected = accepted = 0
+    for seed in range(150):
+        forge(tmp_path / "model", tmp_path / f"forged-{seed}", seed)
+        process = run(rank_text_program, tmp_path / f"forged-{seed}", "\n".join(QUERIES) + "\n")
+        assert process.returncode in (0, 1), (seed, process.returncode)
+        rejected += process.returncode == 1
+        accepted += process.returncode == 0
+    assert min(rejected, accepted) > 10
+
+
+def test_go_example_ranks_like_python(tmp_path: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("requires Go")
+    flags = " ".join(compiler_flags())
+    caches = {"GOCACHE": str(tmp_path / "cache"), "GOFLAGS": "-mod=mod", "GOPATH": str(tmp_path / "path")}
+    environment = os.environ | caches | {"CGO_CFLAGS": flags, "CGO_LDFLAGS": flags, "CGO_ENABLED": "1"}
+    program = tmp_path / "rank"
+    command = [go, "build", "-o", str(program)]
+    subprocess.run(command, cwd=TESTS.parent / "examples" / "go", env=environment, check=True)
+    ranker = fit_text_ranker()
+    ranker.save(tmp_path / "model")
+    check_program(program, ranker, tmp_path / "model", QUERIES)
+    assert run(program, tmp_path, "").stderr == f"{tmp_path} is not a Carya model: manifest.json is missing.\n"
 
 
 def test_damaged_model_is_an_error(saved_model: Path, tmp_path: Path, rank_program: Path) -> None:

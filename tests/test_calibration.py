@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import carya
 from carya.core import storage
-from carya.errors import InputError, ModelFormatError
+from carya.errors import InputError, ModelFormatError, UnknownTextWarning
 from carya.text.calibration import Calibration, expected_calibration_error
 
 from command_line import run
@@ -140,7 +140,10 @@ def test_calibrate_command(ranker: carya.TextRanker, tmp_path: Path) -> None:
 def test_invalid_input_is_rejected(ranker: carya.TextRanker) -> None:
     with pytest.raises(InputError, match="texts and labels must have the same length, got 1 and 2"):
         ranker.calibrate(["rook"], [["chess"], []])
-    with pytest.raises(InputError, match="The ranker returns no suggestions for these texts"):
+    with (
+        pytest.warns(UnknownTextWarning, match="no known terms"),
+        pytest.raises(InputError, match="The ranker returns no suggestions for these texts"),
+    ):
         ranker.calibrate(["zzz"], [["chess"]])
     with pytest.raises(InputError, match="must have the same nonzero length, got 2 and 1"):
         Calibration.learn([0.1, 0.2], [True])

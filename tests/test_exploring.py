@@ -92,12 +92,13 @@ def test_clusters_are_described_by_frequent_labels_and_strong_terms(explorer: Ex
 def test_terms_have_the_largest_weights(ranker: carya.TextRanker, monkeypatch: pytest.MonkeyPatch) -> None:
     model = ranker.trees_[0]
     terms = ranker.vectorizer_.get_feature_names_out()
+    n_words, _ = ranker.vectorizer_.widths_  # character n-grams are not shown
     for level, nodes in {1: [0, 2, 3], 2: [1, 5, 17]}.items():
         weights = model.layers_[level - 1].matrix().toarray()[:-1]
         expected = []
         for node in nodes:
-            order = np.argsort(-weights[:, node], kind="stable")[: cluster_names._N_CANDIDATE_TERMS]
-            positive = (terms[feature] for feature in order if weights[feature, node] > 0)
+            order = np.argsort(-weights[:n_words, node], kind="stable")[: cluster_names._N_CANDIDATE_TERMS]
+            positive = (terms[feature].removeprefix("word:") for feature in order if weights[feature, node] > 0)
             expected.append(cluster_names.select_distinct_terms(positive, 100))
             assert np.array_equal(ClusterNamer(ranker, model).weights(level, node), weights[:, node])
         assert ClusterNamer(ranker, model).terms(level, nodes, limit=100) == expected

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +19,23 @@ GOLDEN = Path(__file__).parent / "golden" / "model-kinds"
 ANSWERS = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.transformer if name == "xr-transformer" else ()) for name in sorted(ANSWERS)],
-)
-def test_saved_model_returns_the_stored_rankings(name: str) -> None:
+def model_names(names: Iterable[str]) -> list[Any]:
+    """Return sorted names as test parameters; the tests of transformers are marked."""
+    return [
+        pytest.param(name, marks=pytest.mark.transformer if name == "xr-transformer" else ()) for name in sorted(names)
+    ]
+
+
+def load(name: str) -> Any:
+    """Load a saved model; skip the test if it requires packages that are not installed."""
     if name == "xr-transformer":
         pytest.importorskip("torch")
-    model, expected = carya.load(GOLDEN / name), ANSWERS[name]
+    return carya.load(GOLDEN / name)
+
+
+@pytest.mark.parametrize("name", model_names(ANSWERS))
+def test_saved_model_returns_the_stored_rankings(name: str) -> None:
+    model, expected = load(name), ANSWERS[name]
     if "texts" in expected:
         rankings = [
             [(suggestion.label, suggestion.score) for suggestion in suggestions]
@@ -39,3 +50,12 @@ def test_saved_model_returns_the_stored_rankings(name: str) -> None:
     for ranking, stored in zip(rankings, expected["rankings"], strict=True):
         assert [label for label, _ in ranking] == [label for label, _ in stored]
         assert [score for _, score in ranking] == pytest.approx([score for _, score in stored], rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", model_names(name for name in ANSWERS if "texts" in ANSWERS[name]))
+def test_saved_models_keep_the_tokenizer_of_their_version(name: str) -> None:
+    """Models without the parameter `tokenizer` were trained with scikit-learn's rules, which split words at marks."""
+    vectorizer = load(name).vectorizer_
+    text = "A\u0308rger हिन्दी 機器學習"
+    fitted = vectorizer.clone(min_df=1, analyzer="word", ngram_range=(1, 1)).fit([text])
+    assert fitted.get_feature_names_out().tolist() == ["rger", "機器學習"]

@@ -76,6 +76,7 @@ def to_tuples(suggestions: list[Any]) -> list[tuple[str, str, float]]:
     return [(suggestion.label, suggestion.name, suggestion.score) for suggestion in suggestions]
 
 
+@pytest.mark.filterwarnings("ignore::carya.errors.UnknownTextWarning")
 def test_suggestions_equal_those_of_the_ranker(client: Client, ranker: carya.TextRanker) -> None:
     response = client.post("/v1/suggest", {"text": TEXT, "top_k": 5}).json()
     assert (response["model"], len(response["version"])) == ("first", 16)
@@ -110,6 +111,7 @@ def test_models_by_name(client: Client, folder: Path) -> None:
     assert unknown.json()["detail"] == "Unknown model 'third'. Available models: 'first', 'second'."
 
 
+@pytest.mark.filterwarnings("ignore::carya.errors.UnknownTextWarning")
 def test_label_filters_are_exact(client: Client, ranker: carya.TextRanker) -> None:
     texts = [*corpus(12, seed=6)[0], "nothing known"]
     everything = ranker.suggest_all(texts, top_k=len(ranker.labels_), beam_width=1000)
@@ -150,6 +152,7 @@ def test_label_filters_are_exact(client: Client, ranker: carya.TextRanker) -> No
     )
 
 
+@pytest.mark.filterwarnings("ignore::carya.errors.UnknownTextWarning")
 def test_models_that_cannot_explain_scores_or_score_given_labels(tmp_path: Path) -> None:
     members = carya.XRLinear(max_leaf_size=6, n_jobs=1)
     ranker = carya.TextRanker(carya.Tfidf(n_jobs=1), carya.Ensemble(members, n_trees=2, n_jobs=1)).fit(*corpus())
@@ -173,6 +176,7 @@ def test_models_that_cannot_explain_scores_or_score_given_labels(tmp_path: Path)
             assert bool(best) == (text > 0)
 
 
+@pytest.mark.filterwarnings("ignore::carya.errors.UnknownTextWarning")
 def test_probabilities(tmp_path: Path) -> None:
     ranker = save_model(tmp_path / "m").calibrate(*corpus(100, seed=8))
     ranker.save(tmp_path / "m")

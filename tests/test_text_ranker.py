@@ -21,7 +21,14 @@ import carya
 from carya.core.label_index import LabelIndex
 from carya.core.matrices import Csr
 from carya.core.strings import StringArray
-from carya.errors import InputError, MissingExtraError, ModelFormatError, NotFittedError, UnknownParameterError
+from carya.errors import (
+    InputError,
+    MissingExtraError,
+    ModelFormatError,
+    NotFittedError,
+    UnknownParameterError,
+    UnknownTextWarning,
+)
 from carya.ranking import NeuralRanker
 from carya.text.label_restriction import LabelRestriction, rank_restricted
 from carya.text.labels import LabelRows, label_matrix
@@ -45,7 +52,23 @@ def test_topics_are_suggested(ranker: carya.TextRanker) -> None:
     assert len(suggestions) == 5
     assert suggestions[0].score >= suggestions[1].score >= suggestions[2].score
     assert ("astronomy", "Astronomy") in {(suggestion.label, suggestion.name) for suggestion in suggestions}
-    assert ranker.suggest("") == ranker.suggest("unknown words only") == []
+    for text in ("", "unknown words only"):
+        with pytest.warns(UnknownTextWarning, match=r"^The text contains no known terms.*char_wb") as caught:
+            assert ranker.suggest(text) == []
+        assert caught[0].filename == __file__
+        assert ranker.rank_texts([text]) == [[]]
+
+
+def test_texts_without_known_terms_are_reported(ranker: carya.TextRanker) -> None:
+    texts = [*corpus(3, seed=5)[0], "zzzz", "", *corpus(2, seed=6)[0]]
+    for method in (ranker.suggest_all, ranker.predict):
+        with pytest.warns(
+            UnknownTextWarning, match=r"^2 of 7 texts contain no known terms.*; the number of the first is 3\."
+        ) as caught:
+            method(iter(texts))
+        assert isinstance(caught[0].message, UnknownTextWarning)
+        assert caught[0].message.rows == [3, 4]
+        assert caught[0].filename == __file__
 
 
 def test_batch_equals_one_by_one(ranker: carya.TextRanker) -> None:
@@ -150,8 +173,8 @@ def test_contributions_add_up_to_the_score(ranker: carya.TextRanker, text: str, 
     assert math.exp(total) == pytest.approx(explanation.score, rel=1e-9)
     assert math.exp(by_level) == pytest.approx(explanation.score, rel=1e-9)
     assert math.prod(level.score for level in explanation.levels) == pytest.approx(explanation.score, rel=1e-9)
-    suggestions = ranker.suggest(text, top_k=1000, beam_width=1000)
-    scores = {suggestion.label: suggestion.score for suggestion in suggestions}
+    (ranked,) = ranker.rank_texts([text], top_k=1000, beam_width=1000)
+    scores = {ranker.labels_[number]: score for number, score in ranked}
     assert bool(scores) == bool(ranker.vectorizer_.terms_in(text))
     if scores:
         assert scores[label] == pytest.approx(explanation.score, rel=1e-3, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Tests for Tfidf: comparison with scikit-learn on texts in many languages and unusual strings."""
+"""Tests for Tfidf: comparison with scikit-learn and a reference tokenizer on many languages and unusual strings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
 
 import carya
-from carya.errors import InputError, NotFittedError, ParameterError, UnknownParameterError
+from carya.errors import InputError, MissingExtraError, NotFittedError, ParameterError, UnknownParameterError
+
+from reference_tokenizer import reference_analyzer
+
+pytestmark = pytest.mark.filterwarnings("ignore::carya.errors.FewTermsWarning")  # many texts here are single characters
 
 LANGUAGES = [
     "The quick brown fox jumps over the lazy dog, the dog sleeps.",
@@ -31,7 +35,11 @@ LANGUAGES = [
     "Příliš žluťoučký kůň úpěl ďábelské ódy",
     "שלום עולם, ברוך הבא",
     "مرحبا بالعالم العَرَبِيّ ١٢٣",
-    "नमस्ते दुनिया हिन्दी क्षत्रिय",
+    "नमस्ते दुनिया हिन्दी क्षत्रिय क़िला क्‍ष",
+    "বাংলা ভাষা কোণ",
+    "می‌خواهم می خواهم مِيَاه",
+    "ភាសាខ្មែរ ລາວພາສາ မြန်မာဘာသာ ᩈᩢᨠ 機器學習Python程式ที่ ๒๕๖๗",
+    "か\u3099くせい がくせい ｶﾞ 한\u1112\u1161\u11ab x\u0304 H\u0331 a\u0334\u0323\u0301 İ\u0334 \u0301a \u212b \u0958",
     "สวัสดีชาวโลก ภาษาไทย",
     "你好，世界！机器学习 與 機器學習",
     "こんにちは世界 ｶﾀｶﾅ カタカナ ㍿ ①②",
@@ -57,14 +65,18 @@ def comparable(text: str) -> bool:
     return SAME_UNICODE or all(unicodedata.category(c) != "Cn" for c in text)
 
 
-def sklearn_tfidf(**settings: Any) -> TfidfVectorizer:
-    """Return scikit-learn's vectorizer with float64 values."""
+def sklearn_tfidf(*, tokenizer: str = "sklearn", **settings: Any) -> TfidfVectorizer:
+    """Return scikit-learn's vectorizer with float64 values, and with the reference tokenizer if it is "unicode"."""
+    if tokenizer == "unicode":
+        names = ("analyzer", "ngram_range", "lowercase", "strip_accents", "min_word_length", "segmenter", "stop_words")
+        terms = reference_analyzer(**{name: settings.pop(name) for name in names if name in settings})
+        settings["analyzer"] = terms
     return TfidfVectorizer(dtype=np.float64, **settings)
 
 
 def carya_tfidf(**settings: Any) -> carya.Tfidf:
     """Return Carya's vectorizer with scikit-learn's default settings."""
-    defaults: dict[str, Any] = {"ngram_range": (1, 1), "min_df": 1, "sublinear_tf": False}
+    defaults: dict[str, Any] = {"ngram_range": (1, 1), "min_df": 1, "sublinear_tf": False, "tokenizer": "sklearn"}
     return carya.Tfidf(**defaults | settings)
 
 
@@ -109,21 +121,67 @@ ANALYSES = [
 ]
 
 
+TOKENIZERS: list[dict[str, Any]] = [
+    {"tokenizer": "sklearn"},
+    {"tokenizer": "unicode"},
+    {"tokenizer": "unicode", "segmenter": None},
+]
+
+
 @pytest.mark.parametrize("accents", [None, "unicode", "ascii"])
 @pytest.mark.parametrize("lowercase", [True, False])
 @pytest.mark.parametrize("analysis", ANALYSES, ids=str)
 def test_texts_in_many_languages(analysis: dict[str, Any], lowercase: bool, accents: str | None) -> None:
     texts = [text for text in LANGUAGES if comparable(text)]
-    assert assert_same(texts, texts[::-1], lowercase=lowercase, strip_accents=accents, **analysis)
+    for tokenizer in TOKENIZERS if analysis["analyzer"] == "word" else TOKENIZERS[:2]:
+        settings = analysis | tokenizer
+        assert assert_same(texts, texts[::-1], lowercase=lowercase, strip_accents=accents, **settings)
 
 
 @pytest.mark.skipif(not SAME_UNICODE, reason="requires the Unicode version of the native tables")
 @pytest.mark.parametrize("accents", [None, "unicode", "ascii"])
-def test_every_character(accents: str | None) -> None:
+@pytest.mark.parametrize("tokenizer", ["sklearn", "unicode"])
+def test_every_character(tokenizer: str, accents: str | None) -> None:
     """Test each character between letters, where it may end a word, and before Σ, whose lowercase depends on it."""
     points = [p for p in range(sys.maxunicode + 1) if not 0xD800 <= p < 0xE000]
     texts = ["".join(f"q{chr(p)}x{chr(p)}Σ " for p in points[i : i + 256]) for i in range(0, len(points), 256)]
-    assert assert_same(texts, texts[:1], strip_accents=accents, ngram_range=(1, 1))
+    assert assert_same(texts, texts[:1], strip_accents=accents, ngram_range=(1, 1), tokenizer=tokenizer)
+
+
+@pytest.mark.skipif(not SAME_UNICODE, reason="requires the Unicode version of the native tables")
+def test_every_character_in_decomposed_form() -> None:
+    """NFD texts have the same terms as NFC texts, for each character with and without further marks."""
+    points = [p for p in range(sys.maxunicode + 1) if not 0xD800 <= p < 0xE000]
+    points = [p for p in points if unicodedata.normalize("NFD", chr(p)) != chr(p)]
+    for marks in ("", "\u0301", "\u0323\u0301", "\u0334"):
+        texts = [unicodedata.normalize("NFD", f"q{chr(p)}{marks}x") for p in points]
+        assert assert_same(texts, [f"q{chr(p)}{marks}x" for p in points], tokenizer="unicode")
+
+
+# Letters with marks that NFC composes or reorders, jamo, joiners, and scripts without spaces.
+TRICKY = st.text("aAeEhHİIΣσq \u0301\u0323\u0331\u0334\u0307\u0345\u093c\u094dकि\u09be\u09c7\u200c\u200d\u00ad\ufe0f"
+                 "\u1100\u1161\u11a8가機器のか\u3099ที่๑a1_-,", max_size=24)  # fmt: skip
+
+
+@given(
+    texts=st.lists(TRICKY, min_size=1, max_size=6),
+    analysis=st.sampled_from(ANALYSES),
+    lowercase=st.booleans(),
+    accents=st.sampled_from([None, "unicode", "ascii"]),
+    stop_words=st.sampled_from([None, ["機", "の", "aa"]]),
+)
+def test_marks_and_joiners_in_any_order(
+    texts: list[str], analysis: dict[str, Any], lowercase: bool, accents: str | None, stop_words: list[str] | None
+) -> None:
+    settings = analysis | {"lowercase": lowercase, "strip_accents": accents, "stop_words": stop_words}
+    if not assert_same(texts, texts, tokenizer="unicode", **settings):
+        return
+    tfidf = carya_tfidf(tokenizer="unicode", **settings).fit(texts)
+    for text in texts:
+        features, _ = tfidf.row(text)
+        terms = tfidf.terms_in(text)
+        assert sorted({term.feature for term in terms}) == features.tolist()
+        assert all(0 <= term.begin <= term.end <= len(text) for term in terms)
 
 
 WORDS = st.lists(st.sampled_from(["red", "Red", "GREEN", "blue", "éclair", "x", "Σας", "blue-green", "7"]), max_size=12)
@@ -173,7 +231,7 @@ def test_buckets_equal_scikit_learn_hashing(texts: list[str], n_buckets: int) ->
         return
     counts = HashingVectorizer(n_features=n_buckets, alternate_sign=False, norm=None).transform(texts)
     expected = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
-    X = carya.Tfidf(ngram_range=(1, 1), n_buckets=n_buckets).fit_transform(texts)
+    X = carya.Tfidf(ngram_range=(1, 1), n_buckets=n_buckets, tokenizer="sklearn").fit_transform(texts)
     assert X.shape == (len(texts), n_buckets)
     assert np.allclose(X.toarray(), expected.toarray(), rtol=1e-6, atol=1e-7)
 
@@ -256,10 +314,11 @@ def test_english_stop_words_are_dropped() -> None:
     assert english.get_feature_names_out().tolist() == ["cat", "dog"]
 
 
+@pytest.mark.parametrize("tokenizer", ["sklearn", "unicode"])
 @pytest.mark.parametrize("analysis", ANALYSES, ids=str)
 @pytest.mark.parametrize("accents", [None, "unicode", "ascii"])
-def test_terms_have_their_spans_in_the_text(analysis: dict[str, Any], accents: str | None) -> None:
-    tfidf = carya_tfidf(strip_accents=accents, **analysis).fit(LANGUAGES)
+def test_terms_have_their_spans_in_the_text(analysis: dict[str, Any], accents: str | None, tokenizer: str) -> None:
+    tfidf = carya_tfidf(strip_accents=accents, tokenizer=tokenizer, **analysis).fit(LANGUAGES)
     names = tfidf.get_feature_names_out()
     for text in LANGUAGES:
         terms = tfidf.terms_in(text)
@@ -274,6 +333,153 @@ def test_terms_have_their_spans_in_the_text(analysis: dict[str, Any], accents: s
                     assert span == term.text.strip()
                 if analysis["analyzer"] == "word" and analysis["ngram_range"] == (1, 1):
                     assert span == term.text
+
+
+def words_and_spans(text: str, **settings: Any) -> dict[str, str]:
+    """Return each term of a text with the part of the text that its span covers."""
+    defaults: dict[str, Any] = {"min_df": 1, "ngram_range": (1, 1)}
+    tfidf = carya.Tfidf(**defaults | settings).fit([text])
+    return {term.text: text[term.begin : term.end] for term in tfidf.terms_in(text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("हिन्दी की किताब", {"हिन्दी": "हिन्दी", "की": "की", "किताब": "किताब"}),
+        ("বাংলা ভাষা", {"বাংলা": "বাংলা", "ভাষা": "ভাষা"}),
+        ("العَرَبِيَّة", {"العَرَبِيَّة": "العَرَبِيَّة"}),
+        ("A\u0308rger u\u0308ber", {"ärger": "A\u0308rger", "über": "u\u0308ber"}),
+        ("\u00c4rger", {"ärger": "\u00c4rger"}),
+        ("می\u200cخواهم", {"میخواهم": "می\u200cخواهم"}),
+        ("x 機器 y", {"機": "機", "器": "器", "機器": "機器"}),
+        ("ที่นี่", {"ที่": "ที่", "นี่": "นี่", "ที่นี่": "ที่นี่"}),
+        ("Python語abc", {"python": "Python", "語": "語", "abc": "abc"}),
+        ("か\u3099く", {"が": "か\u3099", "く": "く", "がく": "か\u3099く"}),
+        ("๒๕๖๗ soft\u00adhyphen", {"๒๕๖๗": "๒๕๖๗", "softhyphen": "soft\u00adhyphen"}),
+    ],
+)
+def test_words_of_many_languages_and_their_spans(text: str, expected: dict[str, str]) -> None:
+    assert words_and_spans(text) == expected
+
+
+def test_spans_of_decomposed_texts_cover_the_original_characters() -> None:
+    text = "xx A\u0308\u0323b xx"  # becomes Ạ̈, whose marks are in the other order
+    assert words_and_spans(text) == {"xx": "xx", "ạ\u0308b": "A\u0308\u0323b"}
+    tfidf = carya.Tfidf(analyzer="char_wb", ngram_range=(3, 3), min_df=1).fit(["\u00e9a"])
+    assert [(term.begin, term.end) for term in tfidf.terms_in("- e\u0301a")] == [(2, 5), (2, 5)]
+
+
+def test_icu_splits_scripts_without_spaces_into_words() -> None:
+    pytest.importorskip("icu4py")
+    assert words_and_spans("機器學習 and ภาษาไทย!", segmenter="icu") == {
+        "機器": "機器", "學習": "學習", "and": "and", "ภาษา": "ภาษา", "ไทย": "ไทย"
+    }  # fmt: skip
+    # 𠮷 takes two UTF-16 code units, and か + U+3099 become one character.
+    assert words_and_spans("𠮷 か\u3099くせいは学校", segmenter="icu")["学校"] == "学校"
+    both = carya.Tfidf(analyzer=["word", "char_wb"], ngram_range=[(1, 1), (4, 4)], segmenter="icu", min_df=1)
+    names = both.fit(["機器學習"]).get_feature_names_out().tolist()
+    assert {"word:機器", "word:學習", "char_wb:機器學習"} <= set(names)
+    assert both.rows(iter(["機器", "x"]))[0].tolist()[1] > 0
+
+
+def test_missing_icu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "icu4py", None)
+    monkeypatch.setitem(sys.modules, "icu4py.breakers", None)
+    with pytest.raises(MissingExtraError, match=r"segmenter='icu' requires icu4py\. .*carya\[icu\].*'bigrams'"):
+        carya.Tfidf(segmenter="icu").fit(["a b"])
+
+
+def test_a_stemmer_joins_the_forms_of_a_word() -> None:
+    pytest.importorskip("snowballstemmer")
+    texts = ["The servers are running", "a server runs fast"]
+    tfidf = carya.Tfidf(stemmer="english", min_df=2, ngram_range=(1, 2)).fit(texts)
+    assert tfidf.get_feature_names_out().tolist() == ["run", "server"]
+    # The forms of the query did not occur in training.
+    query = "Serverless? RUNNING server's"
+    assert [(query[t.begin : t.end], t.text) for t in tfidf.terms_in(query)] == [
+        ("RUNNING", "run"),
+        ("server", "server"),
+    ]
+    for n_jobs in (1, 3):
+        again = carya.Tfidf(stemmer="english", min_df=2, n_jobs=n_jobs).fit_transform(iter(texts * 50))
+        assert (again[:2] != carya.Tfidf(stemmer="english", min_df=2).fit(texts * 50).transform(texts)).nnz == 0
+    stops = carya.Tfidf(stemmer="english", min_df=1, stop_words=["running"]).fit(["running runs"])
+    assert stops.get_feature_names_out().tolist() == ["run"]  # stop words are compared before stemming
+    assert words_and_spans("機器 houses", stemmer="english") == {
+        "機": "機",
+        "器": "器",
+        "機器": "機器",
+        "hous": "houses",
+    }
+    copied = copy.deepcopy(tfidf.set_params(stemmer=None))
+    assert copied.row(query)[0].tolist() == tfidf.row(query)[0].tolist()
+
+
+def test_each_distinct_word_is_stemmed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    snowballstemmer = pytest.importorskip("snowballstemmer")
+    calls: list[list[str]] = []
+    real = snowballstemmer.stemmer
+
+    class Recorder:
+        def __init__(self, language: str) -> None:
+            self._stemmer = real(language)
+
+        def stemWords(self, words: list[str]) -> list[str]:  # noqa: N802 (the name in snowballstemmer)
+            calls.append(words)
+            return list(self._stemmer.stemWords(words))
+
+    monkeypatch.setattr(snowballstemmer, "stemmer", Recorder)
+    tfidf = carya.Tfidf(stemmer="english", min_df=1).fit(iter(["red cats", "cats run"] * 5000))
+    assert calls == [["cats", "red", "run"]]
+    tfidf.row("cats")
+    tfidf.transform(["new cats", "new"])
+    tfidf.terms_in("new")
+    assert calls[1:] == [["cats"], ["new"]]  # the fitted vectorizer has a table of its own
+
+
+def test_a_full_table_of_stems_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("snowballstemmer")
+    from carya.text import stemming
+
+    tfidf = carya.Tfidf(stemmer="english", min_df=1).fit(["cats run"])
+    expected = tfidf.row("cat running dogs")[0].tolist()
+    monkeypatch.setattr(stemming, "_MAX_WORDS", 4)
+    for number in range(20):
+        assert tfidf.row(f"cat running dogs{number}")[0].tolist() == expected
+        assert len(tfidf._state.stemmer.table) <= 4 + 3  # type: ignore[union-attr]
+
+
+def test_stemmers_can_be_used_by_several_threads() -> None:
+    pytest.importorskip("snowballstemmer")
+    tfidf = carya.Tfidf(stemmer="english", min_df=1).fit(["cats run"])
+    found: list[list[int]] = []
+
+    def query(seed: int) -> None:
+        for number in range(200):
+            found.append(tfidf.row(f"cat running words{number * seed}")[0].tolist())
+
+    threads = [threading.Thread(target=query, args=(seed,)) for seed in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 800
+    assert {tuple(features) for features in found} == {tuple(tfidf.row("cat run")[0].tolist())}
+
+
+def test_unknown_languages_and_missing_stemmers_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("snowballstemmer")
+    with pytest.raises(
+        ParameterError, match=r"stemmer must be None or one of .*'german'.*, got 'germn'\. .*'german'\?"
+    ):
+        carya.Tfidf(stemmer="germn").fit(["a b"])
+    with pytest.raises(ParameterError, match="stemmer requires the analyzer 'word', got analyzer='char'"):
+        carya.Tfidf(stemmer="german", analyzer="char").fit(["a b"])
+    with pytest.raises(ParameterError, match="segmenter='icu' requires tokenizer='unicode'"):
+        carya.Tfidf(segmenter="icu", tokenizer="sklearn").fit(["a b"])
+    monkeypatch.setitem(sys.modules, "snowballstemmer", None)
+    with pytest.raises(MissingExtraError, match=r"stemmer='german' requires snowballstemmer\. .*carya\[stem\]"):
+        carya.Tfidf(stemmer="german").fit(["a b"])
 
 
 def test_inconsistent_vocabularies_are_rejected() -> None:

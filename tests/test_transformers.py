@@ -138,6 +138,28 @@ def test_damaged_encoder_is_a_format_error(model: carya.XRTransformer, tmp_path:
         model.save(tmp_path / "model")
 
 
+@pytest.mark.parametrize(
+    ("options", "package"), [({"stemmer": "english"}, "snowballstemmer"), ({"segmenter": "icu"}, "icu4py")]
+)
+def test_vectorizers_with_stemmers_and_segmenters(
+    options: dict[str, Any], package: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(package)
+    vectorizer = carya.Tfidf(min_df=1, analyzer="auto", **options)
+    few = settings(bert, epochs=(1,), validation_fraction=0.0, vectorizer=vectorizer)
+    texts = [f"{text} words 機器學習" for text in TEXTS[:80]]
+    model = carya.XRTransformer(**few).fit(texts, LABELS[:80])
+    assert model.vectorizer_.analyzers_ == ["word", "char_wb"]
+    known = {term.text for term in model.vectorizer_.terms_in("word 機器")}
+    assert ("word" if "stemmer" in options else "機器") in known
+    model.save(tmp_path / "model")
+    assert equal(carya.load(tmp_path / "model").predict(texts[:10]), model.predict(texts[:10]))
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, "icu4py.breakers", None)
+    with pytest.raises(MissingExtraError, match=package):  # before the encoder is trained
+        carya.XRTransformer(**few).fit(texts, LABELS[:80])
+
+
 def test_equal_seeds_give_equal_models(bert: Path) -> None:
     few = settings(bert, epochs=(1,), validation_fraction=0.0)
     first, second = (carya.XRTransformer(**few).fit(TEXTS[:80], LABELS[:80]) for _ in range(2))

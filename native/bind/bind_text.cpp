@@ -55,10 +55,19 @@ private:
 // A TextAnalyzer together with the stop words that it references.
 struct PyTextAnalyzer {
     PyTextAnalyzer(TokenUnit unit, int min_n, int max_n, bool lowercase, Accents accents, int min_word_length,
-                   const std::vector<std::string>& stop_words, std::int64_t n_buckets)
+                   const std::vector<std::string>& stop_words, std::int64_t n_buckets, TokenizerKind tokenizer,
+                   Segmenter segmenter, const StemTable* stems)
         : arrays(VocabularyArrays::from_sorted(stop_words)), vocabulary(arrays.view()) {
-        analyzer.options = {
-            unit, min_n, max_n, lowercase, accents, min_word_length, stop_words.empty() ? nullptr : &vocabulary};
+        analyzer.options = {.unit = unit,
+                            .min_n = min_n,
+                            .max_n = max_n,
+                            .lowercase = lowercase,
+                            .accents = accents,
+                            .min_word_length = min_word_length,
+                            .stop_words = stop_words.empty() ? nullptr : &vocabulary,
+                            .tokenizer = tokenizer,
+                            .segmenter = segmenter,
+                            .stems = stems};
         analyzer.n_buckets = n_buckets;
     }
     PyTextAnalyzer(const PyTextAnalyzer&) = delete;
@@ -125,6 +134,13 @@ void register_text(nb::module_& m) {
         .value("keep", Accents::keep)
         .value("unicode", Accents::unicode)
         .value("ascii", Accents::ascii);
+    nb::enum_<TokenizerKind>(m, "TokenizerKind")
+        .value("sklearn", TokenizerKind::sklearn)
+        .value("unicode", TokenizerKind::unicode);
+    nb::enum_<Segmenter>(m, "Segmenter")
+        .value("none", Segmenter::none)
+        .value("characters", Segmenter::characters)
+        .value("words", Segmenter::words);
     nb::enum_<Norm>(m, "Norm").value("none", Norm::none).value("l1", Norm::l1).value("l2", Norm::l2);
 
     nb::class_<Weighting>(m, "Weighting")
@@ -136,9 +152,35 @@ void register_text(nb::module_& m) {
             "binary"_a, "sublinear"_a, "norm"_a);
 
     nb::class_<PyTextAnalyzer>(m, "TextAnalyzer")
-        .def(nb::init<TokenUnit, int, int, bool, Accents, int, const std::vector<std::string>&, std::int64_t>(),
+        .def(nb::init<TokenUnit, int, int, bool, Accents, int, const std::vector<std::string>&, std::int64_t,
+                      TokenizerKind, Segmenter, const StemTable*>(),
              "unit"_a, "min_n"_a, "max_n"_a, "lowercase"_a, "accents"_a, "min_word_length"_a, "stop_words"_a,
-             "n_buckets"_a, "Create an analyzer. stop_words must be sorted and distinct.");
+             "n_buckets"_a, "tokenizer"_a, "segmenter"_a, "stems"_a.none(), nb::keep_alive<1, 12>(),
+             "Create an analyzer. stop_words must be sorted and distinct.");
+
+    nb::class_<StemTable>(m, "StemTable")
+        .def(nb::init<>())
+        .def("__len__", &StemTable::size)
+        .def(
+            "missing",
+            [](const StemTable& self, nb::handle strings, const PyTextAnalyzer& analyzer, int threads) {
+                const Texts texts(strings);
+                const nb::gil_scoped_release released;
+                return self.missing(texts.views, analyzer.analyzer.options,
+                                    texts.bytes < kMinParallelBytes ? 1 : threads);
+            },
+            "texts"_a, "analyzer"_a, "threads"_a,
+            "Return the distinct words in the texts that are not in the table, sorted.")
+        .def("add", &StemTable::add, "words"_a, "stems"_a, nb::call_guard<nb::gil_scoped_release>(),
+             "Add words with their stems.");
+
+    m.def(
+        "unspaced_runs",
+        [](nb::handle text) {
+            const Texts texts(nb::make_tuple(text));
+            return find_unspaced_runs(texts.views[0]);
+        },
+        "text"_a, "Return the runs of characters in scripts without spaces between words as [(begin, end)].");
 
     nb::class_<TermCounter>(m, "TermCounter")
         .def(
@@ -172,13 +214,13 @@ void register_text(nb::module_& m) {
                 }
                 nb::list terms;
                 for (VocabularyArrays& arrays : fitted.terms) terms.append(to_numpy(std::move(arrays)));
-                const std::int64_t features = std::ssize(fitted.document_frequencies);
-                return nb::make_tuple(terms, bind::to_numpy(std::move(weights)), features,
+                return nb::make_tuple(terms, bind::to_numpy(std::move(weights)),
+                                      bind::to_numpy(std::move(fitted.document_frequencies)),
                                       bind::to_numpy(std::move(fitted.counts)));
             },
             "min_df"_a, "max_df"_a, "max_features"_a, "idf"_a, "smooth_idf"_a, "weighting"_a, "threads"_a,
-            "Fit the vocabulary and return ([(bytes, ends, slots) per analyzer], idf, n_features, (indptr, indices, "
-            "values)).");
+            "Fit the vocabulary and return ([(bytes, ends, slots) per analyzer], idf, document_frequencies, (indptr, "
+            "indices, values)).");
 
     nb::class_<PyVectorizer>(m, "Vectorizer")
         .def(

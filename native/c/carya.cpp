@@ -4,13 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 
+#include "../storage/model_parts.hpp"
+#include "../storage/text_model.hpp"
 #include "../storage/xr_linear_model.hpp"
 
 struct carya_model {
-    carya::XRLinearModel model;
+    carya::ModelFolder folder;
+    std::unique_ptr<carya::XRLinearModel> tree;
+    std::unique_ptr<carya::TextModel> text;  // null for models over feature matrices
 };
 
 namespace {
@@ -38,6 +45,66 @@ void require(bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
 }
 
+[[noreturn]] void fail_kind(const std::string& path, const std::string& kind) {
+    throw carya::FormatError(path + " is a model of kind '" + kind +
+                             "'. The C interface supports XRLinear models, and TextRanker models with an XRLinear.");
+}
+
+// Opens a model of kind 'xr-linear', or of kind 'text-ranker' with a model of kind 'xr-linear'.
+std::unique_ptr<carya_model> open_model(const char* path) {
+    auto model = std::make_unique<carya_model>(carya_model{carya::ModelFolder(path), nullptr, nullptr});
+    const carya::Json& manifest = model->folder.manifest();
+    const std::string kind = carya::member(manifest, "kind").text().value_or("");
+    try {
+        const carya::Json* parameters = &carya::member(manifest, "parameters");
+        if (kind == "text-ranker") {
+            const carya::Json* model_kind = parameters->find("model_kind");
+            if (model_kind && model_kind->text() != "xr-linear")
+                fail_kind(path, kind + "' with '" + model_kind->text().value_or(""));
+            model->text = std::make_unique<carya::TextModel>(model->folder);
+            parameters = &carya::member(*parameters, "model");
+        } else if (kind != "xr-linear") {
+            fail_kind(path, kind);
+        }
+        model->tree = std::make_unique<carya::XRLinearModel>(model->folder, *parameters);
+        if (model->text) {
+            const carya::BeamSearch& search = model->tree->search();
+            if (search.dense_cols() != 0 || search.sparse_cols() != model->text->vectorizer().n_features() ||
+                search.n_labels() != model->text->n_labels())
+                carya::fail_inconsistent("the numbers of terms, labels and weights differ");
+        }
+    } catch (const std::invalid_argument& error) {
+        throw carya::FormatError(std::string(path) + ": " + error.what());
+    }
+    return model;
+}
+
+int64_t rank(const carya_model& model, const carya::Query& query, const carya_options* options, carya_label* best,
+             int64_t top_k) {
+    require(top_k >= 1, "top_k must be >= 1.");
+    require(best != nullptr, "best must not be NULL.");
+    const carya_options settings = options ? *options : carya_defaults(&model);
+    require(settings.beam_width >= 1, "beam_width must be >= 1.");
+    require(!std::isnan(settings.min_score), "min_score must not be NaN.");
+    const carya::BeamSearch& search = model.tree->search();
+    require(search.is_valid_query(query),
+            "features must be strictly increasing and less than carya_sparse_features(model); values and dense must be "
+            "finite.");
+    return search.with_workspace([&](carya::BeamSearch::Workspace& workspace) {
+        const auto ranking = search.rank(query, {top_k, settings.beam_width, settings.min_score}, workspace);
+        for (std::size_t i = 0; i < ranking.size(); ++i) best[i] = {ranking[i].node, ranking[i].score};
+        return static_cast<int64_t>(ranking.size());
+    });
+}
+
+// Returns a string that belongs to a label, or an empty string if there is no such label.
+template <class Getter>
+carya_string label_string(const carya_model* model, int32_t label, const Getter& getter) {
+    if (!model || !model->text || label < 0 || label >= model->text->n_labels()) return {"", 0};
+    const std::string_view text = getter(*model->text, label);
+    return {text.data(), static_cast<int64_t>(text.size())};
+}
+
 }  // namespace
 
 extern "C" {
@@ -45,7 +112,7 @@ extern "C" {
 carya_model* carya_open(const char* folder) {
     return catch_errors<carya_model*>(nullptr, [&] {
         require(folder != nullptr, "folder must not be NULL.");
-        return new carya_model{carya::XRLinearModel(folder)};
+        return open_model(folder).release();
     });
 }
 
@@ -53,11 +120,25 @@ void carya_close(carya_model* model) { delete model; }
 
 const char* carya_error(void) { return last_error.c_str(); }
 
-int64_t carya_labels(const carya_model* model) { return model ? model->model.search().n_labels() : 0; }
-int64_t carya_sparse_features(const carya_model* model) { return model ? model->model.search().sparse_cols() : 0; }
-int64_t carya_dense_features(const carya_model* model) { return model ? model->model.search().dense_cols() : 0; }
+int64_t carya_labels(const carya_model* model) { return model ? model->tree->search().n_labels() : 0; }
+int64_t carya_sparse_features(const carya_model* model) { return model ? model->tree->search().sparse_cols() : 0; }
+int64_t carya_dense_features(const carya_model* model) { return model ? model->tree->search().dense_cols() : 0; }
 
-carya_options carya_defaults(const carya_model* model) { return {model ? model->model.beam_width() : 1, -INFINITY}; }
+carya_options carya_defaults(const carya_model* model) { return {model ? model->tree->beam_width() : 1, -INFINITY}; }
+
+int carya_accepts_texts(const carya_model* model) { return model && model->text ? 1 : 0; }
+
+carya_string carya_label_id(const carya_model* model, int32_t label) {
+    return label_string(model, label, [](const carya::TextModel& text, int32_t i) { return text.label_id(i); });
+}
+
+carya_string carya_label_name(const carya_model* model, int32_t label) {
+    return label_string(model, label, [](const carya::TextModel& text, int32_t i) { return text.label_name(i); });
+}
+
+double carya_probability(const carya_model* model, float score) {
+    return model && model->text ? model->text->probability(score) : NAN;
+}
 
 int64_t carya_rank(const carya_model* model, const int32_t* features, const float* values, int64_t count,
                    const float* dense, const carya_options* options, carya_label* best, int64_t top_k) {
@@ -65,23 +146,25 @@ int64_t carya_rank(const carya_model* model, const int32_t* features, const floa
         require(model != nullptr, "model must not be NULL.");
         require(count >= 0, "count must be >= 0.");
         require(count == 0 || (features && values), "features and values must not be NULL unless count is 0.");
-        require(top_k >= 1, "top_k must be >= 1.");
-        require(best != nullptr, "best must not be NULL.");
-        const carya::BeamSearch& search = model->model.search();
-        require(search.dense_cols() == 0 || dense, "dense must not be NULL because the model has dense features.");
-        const carya_options settings = options ? *options : carya_defaults(model);
-        require(settings.beam_width >= 1, "beam_width must be >= 1.");
-        require(!std::isnan(settings.min_score), "min_score must not be NaN.");
+        require(model->tree->search().dense_cols() == 0 || dense,
+                "dense must not be NULL because the model has dense features.");
         const auto size = static_cast<std::size_t>(count);
-        const carya::Query query{{features, size}, {values, size}, dense};
-        require(search.is_valid_query(query),
-                "features must be strictly increasing and less than carya_sparse_features(model); values and dense "
-                "must be finite.");
-        return search.with_workspace([&](carya::BeamSearch::Workspace& workspace) {
-            const auto ranking = search.rank(query, {top_k, settings.beam_width, settings.min_score}, workspace);
-            for (std::size_t i = 0; i < ranking.size(); ++i) best[i] = {ranking[i].node, ranking[i].score};
-            return static_cast<int64_t>(ranking.size());
-        });
+        return rank(*model, {{features, size}, {values, size}, dense}, options, best, top_k);
+    });
+}
+
+int64_t carya_rank_text(const carya_model* model, const char* text, int64_t size, const carya_options* options,
+                        carya_label* best, int64_t top_k) {
+    return catch_errors<int64_t>(-1, [&]() -> int64_t {
+        require(model != nullptr, "model must not be NULL.");
+        require(model->text != nullptr, "The model was trained on features. Use carya_rank.");
+        require(text != nullptr || size == 0, "text must not be NULL unless size is 0.");
+        require(size >= -1, "size must be >= 0, or -1 for a text that ends with a null character.");
+        const std::string_view view = !text      ? std::string_view()
+                                      : size < 0 ? std::string_view(text)
+                                                 : std::string_view(text, static_cast<std::size_t>(size));
+        const carya::Csr row = model->text->vectorizer().transform({&view, 1}, 1, nullptr);
+        return rank(*model, {row.indices, row.values, nullptr}, options, best, top_k);
     });
 }
 

@@ -1,11 +1,16 @@
-/* C interface to Carya: open a saved XR-Linear model and rank labels without Python.
+/* C interface to Carya: open a saved model and rank labels for texts or features without Python.
  *
  *     carya_model *model = carya_open("model/");
  *     if (!model) { fprintf(stderr, "%s\n", carya_error()); return 1; }
  *     carya_label best[10];
- *     int64_t n = carya_rank(model, features, values, count, NULL, NULL, best, 10);
- *     for (int64_t i = 0; i < n; ++i) printf("%d %f\n", best[i].label, best[i].score);
+ *     int64_t n = carya_rank_text(model, "a fast web server", -1, NULL, best, 10);
+ *     for (int64_t i = 0; i < n; ++i) {
+ *         carya_string name = carya_label_name(model, best[i].label);
+ *         printf("%.*s %f\n", (int)name.size, name.data, best[i].score);
+ *     }
  *     carya_close(model);
+ *
+ * Supported are XRLinear models and TextRanker models with an XRLinear, except with a stemmer or the ICU segmenter.
  *
  * Models are memory-mapped: opening a model takes milliseconds regardless of its size, and processes share one copy.
  * Any number of threads can use the same model concurrently. No function throws an exception, prints anything or
@@ -31,14 +36,21 @@ typedef struct carya_label {
     float score;
 } carya_label;
 
+/* A string in UTF-8, which is not terminated by a null character. It belongs to the model and is valid until the model
+ * is closed. */
+typedef struct carya_string {
+    const char *data;
+    int64_t size; /* in bytes */
+} carya_string;
+
 /* Search options. Start with carya_defaults(model) and change individual fields. */
 typedef struct carya_options {
     int64_t beam_width; /* number of nodes to keep at each level of the tree, >= 1 */
     float min_score;    /* labels with a lower score are omitted; -INFINITY keeps all labels */
 } carya_options;
 
-/* Opens a saved model. Returns NULL if the folder does not contain a complete, undamaged XR-Linear model; carya_error()
- * then returns the reason. */
+/* Opens a saved model. Returns NULL if the folder does not contain a complete, undamaged model of a supported kind;
+ * carya_error() then returns the reason. */
 CARYA_API carya_model *carya_open(const char *folder);
 
 /* Closes a model. No thread may be using it. NULL is ignored. */
@@ -52,6 +64,17 @@ CARYA_API const char *carya_error(void);
 CARYA_API int64_t carya_labels(const carya_model *model);
 CARYA_API int64_t carya_sparse_features(const carya_model *model);
 CARYA_API int64_t carya_dense_features(const carya_model *model);
+
+/* Returns 1 if the model was trained on texts, otherwise 0. */
+CARYA_API int carya_accepts_texts(const carya_model *model);
+
+/* Return the id and the name of a label. The string is empty if the label does not exist or if the model was trained on
+ * features. */
+CARYA_API carya_string carya_label_id(const carya_model *model, int32_t label);
+CARYA_API carya_string carya_label_name(const carya_model *model, int32_t label);
+
+/* Returns the probability that a suggestion with this score is correct, or NaN if the model is not calibrated. */
+CARYA_API double carya_probability(const carya_model *model, float score);
 
 /* Returns the default search options of a model. */
 CARYA_API carya_options carya_defaults(const carya_model *model);
@@ -69,6 +92,16 @@ CARYA_API carya_options carya_defaults(const carya_model *model);
  */
 CARYA_API int64_t carya_rank(const carya_model *model, const int32_t *features, const float *values, int64_t count,
                              const float *dense, const carya_options *options, carya_label *best, int64_t top_k);
+
+/* Ranks labels for one text, best first, as carya_rank does for features.
+ *
+ * text, size         the text in UTF-8 and its size in bytes, or -1 if the text ends with a null character; invalid
+ *                    UTF-8 is read as U+FFFD
+ *
+ * Returns the number of labels, which is 0 if the text contains no known terms, or -1 after an error.
+ */
+CARYA_API int64_t carya_rank_text(const carya_model *model, const char *text, int64_t size,
+                                  const carya_options *options, carya_label *best, int64_t top_k);
 
 #ifdef __cplusplus
 }

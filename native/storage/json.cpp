@@ -4,6 +4,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "../text/unicode/unicode.hpp"
+
 namespace carya {
 
 class JsonParser {
@@ -55,10 +57,12 @@ private:
                 break;
             case 't':
                 out.kind_ = Json::Kind::boolean;
+                out.text_ = "true";
                 expect_literal("true");
                 break;
             case 'f':
                 out.kind_ = Json::Kind::boolean;
+                out.text_ = "false";
                 expect_literal("false");
                 break;
             case 'n': expect_literal("null"); break;
@@ -120,9 +124,56 @@ const Json* Json::find(std::string_view name) const {
     return match;
 }
 
+namespace {
+
+// Returns the four hexadecimal digits at a position, or nothing.
+std::optional<std::uint32_t> hex_digits(std::string_view text, std::size_t position) {
+    std::uint32_t out = 0;
+    if (position + 4 > text.size()) return std::nullopt;
+    const char* begin = text.data() + position;
+    const auto [last, error] = std::from_chars(begin, begin + 4, out, 16);
+    if (error != std::errc() || last != begin + 4) return std::nullopt;
+    return out;
+}
+
+}  // namespace
+
 std::optional<std::string> Json::text() const {
-    if (kind_ != Kind::string || text_.find('\\') != std::string::npos) return std::nullopt;
-    return text_;
+    if (kind_ != Kind::string) return std::nullopt;
+    std::string out;
+    for (std::size_t i = 0; i < text_.size(); ++i) {
+        if (text_[i] != '\\') {
+            out += text_[i];
+            continue;
+        }
+        constexpr std::string_view kEscapes = "\"\\/bfnrt", kValues = "\"\\/\b\f\n\r\t";
+        const char escape = ++i < text_.size() ? text_[i] : '\0';
+        if (escape == 'u') {
+            const auto unit = hex_digits(text_, i + 1);
+            if (!unit) return std::nullopt;
+            i += 4;
+            std::uint32_t point = *unit;
+            if (point >= 0xD800 && point < 0xDC00 && text_.compare(i + 1, 2, "\\u") == 0) {
+                const auto low = hex_digits(text_, i + 3);
+                if (!low || *low < 0xDC00 || *low >= 0xE000) return std::nullopt;
+                point = 0x10000 + ((point - 0xD800) << 10) + (*low - 0xDC00);
+                i += 6;
+            }
+            if (point >= 0xD800 && point < 0xE000) return std::nullopt;  // a lone surrogate
+            char bytes[unicode::kMaxUtf8Bytes];
+            out.append(bytes, unicode::encode(point, bytes));
+        } else if (const std::size_t index = kEscapes.find(escape); index != std::string_view::npos) {
+            out += kValues[index];
+        } else {
+            return std::nullopt;
+        }
+    }
+    return out;
+}
+
+std::optional<bool> Json::boolean() const {
+    if (kind_ != Kind::boolean) return std::nullopt;
+    return text_ == "true";
 }
 
 std::optional<std::int64_t> Json::integer() const {

@@ -23,9 +23,12 @@ public:
     const Json* find(std::string_view name) const;
     const std::vector<Json>& items() const { return items_; }
 
-    // Returns the value of a string, or nothing for other values and for strings with escape sequences, which do not
-    // occur in the relevant entries of a manifest.
+    bool is_null() const { return kind_ == Kind::null; }
+
+    // Returns the value of a string in UTF-8, or nothing for other values and for invalid escape sequences.
     std::optional<std::string> text() const;
+    // Returns the value of a boolean, or nothing for other values.
+    std::optional<bool> boolean() const;
     // Returns the value of an integer, or nothing for other values.
     std::optional<std::int64_t> integer() const;
 
@@ -34,7 +37,7 @@ private:
     friend class JsonParser;
 
     Kind kind_ = Kind::null;
-    std::string text_;  // raw text of a string or number
+    std::string text_;  // raw text of a string, number or boolean
     std::vector<Json> items_;
     std::vector<std::pair<std::string, Json>> members_;
 };

@@ -1,8 +1,7 @@
-// Saved XR-Linear models, opened without Python for the C interface.
+// The label tree of a saved model, opened without Python for the C interface.
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "../search/beam_search.hpp"
@@ -13,14 +12,14 @@ namespace carya {
 
 class XRLinearModel {
 public:
-    // Throws FormatError if the folder does not contain a valid XR-Linear model.
-    explicit XRLinearModel(const std::string& path);
+    // `parameters` are the parameters of the tree. The folder must outlive this object. Throws std::invalid_argument if
+    // the parts of the model are inconsistent.
+    XRLinearModel(const ModelFolder& folder, const Json& parameters);
 
     const BeamSearch& search() const { return *search_; }
     std::int64_t beam_width() const { return beam_width_; }
 
 private:
-    ModelFolder folder_;
     std::vector<TreeLevel> levels_;
     std::unique_ptr<BeamSearch> search_;
     std::int64_t beam_width_ = 10;

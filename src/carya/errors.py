@@ -1,4 +1,4 @@
-"""Exceptions raised by Carya.
+"""Exceptions and warnings raised by Carya.
 
 ::
 
@@ -12,12 +12,20 @@
     └── SaveError (OSError)                          a model or a data set cannot be written
 
 Each exception also derives from the corresponding built-in exception, so ``except ValueError`` works.
+
+::
+
+    CaryaWarning (UserWarning)
+    ├── FewTermsWarning                              most training texts have hardly any terms
+    └── UnknownTextWarning                           a text to rank contains no known terms
 """
 
 from __future__ import annotations
 
 __all__ = [
     "CaryaError",
+    "CaryaWarning",
+    "FewTermsWarning",
     "InputError",
     "MissingExtraError",
     "ModelFormatError",
@@ -25,6 +33,7 @@ __all__ = [
     "ParameterError",
     "SaveError",
     "UnknownParameterError",
+    "UnknownTextWarning",
 ]
 
 
@@ -58,3 +67,25 @@ class ModelFormatError(CaryaError, ValueError):
 
 class SaveError(CaryaError, OSError):
     """Raised when a model or a data set cannot be written to the given path."""
+
+
+class CaryaWarning(UserWarning):
+    """Base class of all warnings issued by Carya."""
+
+
+class FewTermsWarning(CaryaWarning):
+    """Issued when a vectorizer is fitted on texts most of which have hardly any terms."""
+
+
+class UnknownTextWarning(CaryaWarning):
+    """Issued when texts to rank contain no known terms, so that nothing can be suggested for them.
+
+    Attributes
+    ----------
+    rows : list of int
+        The numbers of these texts, starting at 0.
+    """
+
+    def __init__(self, message: str, rows: list[int]) -> None:
+        super().__init__(message)
+        self.rows = rows

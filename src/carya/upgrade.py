@@ -1,4 +1,4 @@
-"""Upgrade opened models of earlier versions: replace former names with current ones, before any class reads them.
+"""Upgrade opened models of earlier versions: replace former names and defaults, before any class reads them.
 
 docs/format.md lists the names. Only built-in kinds and rankers are changed; the contents of user-defined rankers have
 no known meaning.
@@ -41,6 +41,8 @@ _RERANKED_PARAMETERS = _ENSEMBLE_PARAMETERS | {
     "ranker_rows": "max_ranker_rows",
 }
 _TFIDF_PARAMETERS = {"min_length": "min_word_length", "buckets": "n_buckets"}
+#: The values of parameters that did not exist in earlier versions, where they differ from the current defaults.
+_TFIDF_DEFAULTS = {"tokenizer": "sklearn"}
 _TRANSFORMER_PARAMETERS = {
     "layers": "pooled_layers",
     "shorter_first": "progressive_length",
@@ -197,7 +199,7 @@ _FUNCTIONS: dict[str, Callable[[SavedModel], SavedModel]] = {
 
 def _upgrade_vectorizer(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a text model with those of its vectorizer upgraded."""
-    return parameters | {"text": _renamed(parameters["text"], _TFIDF_PARAMETERS)}
+    return parameters | {"text": _TFIDF_DEFAULTS | _renamed(parameters["text"], _TFIDF_PARAMETERS)}
 
 
 def _upgrade_ranker(ranker: dict[str, Any], current_feature: Callable[[str], str]) -> dict[str, Any]:

@@ -131,14 +131,20 @@ void test_train_and_rank(int threads, Loss loss) {
 // Uses texts of random bytes, most of which are not valid UTF-8. Memory accesses must stay in bounds (checked by the
 // sanitizers), every learned term must be found, and the number of threads must not affect the result.
 void test_texts() {
+    // Marks, characters that NFC composes or reorders, invisible characters, and scripts without spaces.
+    constexpr const char* characters[] = {"\u0301", "\u0323", "\u0334", "\u0130", "\u212B", "\u1100", "\u1161",
+                                          "\u11A8", "\u200D", "\u00AD", "\u0E17", "\u0E35", "\u6A5F", "\u5668"};
     Random random(7);
     std::vector<std::string> texts(400);
     for (std::string& text : texts) {
         const auto size = random.below(120);
         for (std::uint64_t i = 0; i < size; ++i) {
-            const auto kind = random.below(4);
+            const auto kind = random.below(5);
             const auto byte = kind == 0 ? random.below(256) : kind == 1 ? ' ' : 'a' + random.below(3);
-            text.push_back(static_cast<char>(byte));
+            if (kind == 4)
+                text.append(characters[random.below(std::size(characters))]);
+            else
+                text.push_back(static_cast<char>(byte));
         }
     }
     const std::vector<std::string_view> views(texts.begin(), texts.end());
@@ -146,8 +152,30 @@ void test_texts() {
     const Vocabulary stop_words = stop_word_arrays.view();
     for (const TokenUnit unit : {TokenUnit::word, TokenUnit::character, TokenUnit::character_in_word})
         for (const Accents accents : {Accents::keep, Accents::unicode, Accents::ascii})
-            for (const std::int64_t n_buckets : {0, 13}) {
-                const TextAnalyzer analyzer{{unit, 1, 3, true, accents, 1, &stop_words}, n_buckets};
+            for (const auto& [kind, segmenter, n_buckets] :
+                 {std::tuple(TokenizerKind::sklearn, Segmenter::none, 0),
+                  std::tuple(TokenizerKind::sklearn, Segmenter::none, 13),
+                  std::tuple(TokenizerKind::unicode, Segmenter::none, 0),
+                  std::tuple(TokenizerKind::unicode, Segmenter::words, 0),
+                  std::tuple(TokenizerKind::unicode, Segmenter::characters, 0),
+                  std::tuple(TokenizerKind::unicode, Segmenter::characters, 13)}) {
+                StemTable stems;
+                const AnalyzerOptions options{.unit = unit,
+                                              .min_n = 1,
+                                              .max_n = 3,
+                                              .accents = accents,
+                                              .min_word_length = 1,
+                                              .stop_words = &stop_words,
+                                              .tokenizer = kind,
+                                              .segmenter = segmenter,
+                                              .stems = &stems};
+                const auto missing = stems.missing(views, options, 3);
+                expect(!missing.empty(), "the table is empty at first");
+                std::vector<std::string> long_stems;  // longer than the words, so that buffers must grow
+                for (const std::string& word : missing) long_stems.push_back(word + "abcdefgh" + word);
+                stems.add(missing, long_stems);
+                expect(stems.missing(views, options, 1).empty(), "all words have stems");
+                const TextAnalyzer analyzer{options, n_buckets};
                 std::vector<Csr> rows;
                 for (const int threads : {1, 3}) {
                     TermCounter counter({analyzer}, true, threads);

@@ -12,7 +12,16 @@ constexpr std::uint32_t kMaxCodePoint = 0x10FFFF;
 constexpr std::uint32_t kReplacement = 0xFFFD;
 constexpr std::uint32_t kPageSize = 128;
 
-enum Flag : std::uint8_t { kWord = 1, kSpace = 2, kCased = 4, kIgnorable = 8 };
+enum Flag : std::uint8_t {
+    kWord = 1,
+    kSpace = 2,
+    kCased = 4,  // determines the lowercase form of sigma, as does kIgnorable
+    kIgnorable = 8,
+    kMark = 16,       // combining mark (category Mn or Mc), part of the word before it
+    kIgnored = 32,    // invisible character, such as the zero width joiners and the soft hyphen
+    kUnspaced = 64,   // word character of a script that is written without spaces between words
+    kUnstable = 128,  // changed by NFC, or possibly composed with a previous character
+};
 
 inline bool has(std::uint32_t point, Flag flag) {
     return (kFlags[kFlagPage[point / kPageSize] * kPageSize + point % kPageSize] & flag) != 0;
@@ -69,17 +78,36 @@ constexpr std::uint32_t kFinalSigma = 0x3C2;
 // not, ignoring case-ignorable characters.
 bool ends_word(std::string_view text, std::size_t begin, std::size_t end);
 
+// Converts the character in text[begin, end) to lower case and calls body(character) for each resulting character.
+template <class Body>
+void for_each_lower(std::string_view text, std::size_t begin, std::size_t end, std::uint32_t point, const Body& body) {
+    if (point == kSigma && ends_word(text, begin, end)) return body(kFinalSigma);
+    if (point == kDottedI) {
+        body('i');
+        return body(kDotAbove);
+    }
+    body(lower(point));
+}
+
+constexpr std::uint32_t kHangul = 0xAC00;  // first syllable; syllables are ordered by leading, vowel and trailing jamo
+constexpr std::uint32_t kHangulCount = 11172;
+constexpr std::uint32_t kHangulLeading = 0x1100, kHangulLeadingCount = 19;
+constexpr std::uint32_t kHangulVowel = 0x1161, kHangulVowelCount = 21;
+constexpr std::uint32_t kHangulTrailing = 0x11A7, kHangulTrailingCount = 28;  // the first means none
+
+// Calls body(jamo) for each jamo of a Hangul syllable.
+template <class Body>
+void decompose_hangul(std::uint32_t point, const Body& body) {
+    const std::uint32_t syllable = point - kHangul;
+    body(kHangulLeading + syllable / (kHangulVowelCount * kHangulTrailingCount));
+    body(kHangulVowel + syllable / kHangulTrailingCount % kHangulVowelCount);
+    if (syllable % kHangulTrailingCount != 0) body(kHangulTrailing + syllable % kHangulTrailingCount);
+}
+
 // Calls body(character) for each character in the compatibility decomposition, except for combining characters.
 template <class Body>
 void strip_accents(std::uint32_t point, const Body& body) {
-    constexpr std::uint32_t kHangul = 0xAC00, kHangulCount = 11172, kVowels = 21, kTrailing = 28;
-    if (point - kHangul < kHangulCount) {
-        const std::uint32_t syllable = point - kHangul;
-        body(0x1100 + syllable / (kVowels * kTrailing));
-        body(0x1161 + syllable / kTrailing % kVowels);
-        if (syllable % kTrailing != 0) body(0x11A7 + syllable % kTrailing);
-        return;
-    }
+    if (point - kHangul < kHangulCount) return decompose_hangul(point, body);
     const std::uint16_t entry = kFold[kFoldPage[point / kPageSize] * kPageSize + point % kPageSize];
     if (entry == 0) return body(point);
     const std::uint32_t* folded = kFolded + entry - 1;

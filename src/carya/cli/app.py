@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from typing import TextIO
 
 import click
 
 from carya.cli.commands import LazyGroup
-from carya.errors import CaryaError
+from carya.errors import CaryaError, CaryaWarning
 
 _INTERRUPTED = 130  # the exit code of a command interrupted by Ctrl-C: 128 + SIGINT
 
@@ -56,7 +58,11 @@ app = LazyGroup(
 
 
 def main() -> None:
-    """Run the command; errors print one message and exit with 2 (invalid input), 1 (system error) or 130 (Ctrl-C)."""
+    """Run the command; errors print one message and exit with 2 (invalid input), 1 (system error) or 130 (Ctrl-C).
+
+    Warnings of Carya print one line on standard error.
+    """
+    warnings.showwarning = _show_warning
     try:
         exit_code = app.main(prog_name="carya", standalone_mode=False)
     except click.UsageError as error:
@@ -72,6 +78,21 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         _fail("Interrupted.", _INTERRUPTED)
     raise SystemExit(exit_code)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning: one line for Carya's own, which concern the user's data, and Python's format for others."""
+    text = f"carya: warning: {message}\n"
+    if not issubclass(category, CaryaWarning):
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+    print(text, file=sys.stderr if file is None else file, end="")
 
 
 def _fail(message: str, exit_code: int) -> None:

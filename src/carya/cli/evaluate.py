@@ -69,6 +69,7 @@ def evaluate(
     Labels that do not occur in the training data count as missed.
     """
     import carya
+    from carya.text.base import warn_unknown_texts
     from carya.text.text_ranker import TextRanker
 
     loaded = carya.load(model)
@@ -79,6 +80,7 @@ def evaluate(
         X, Y = _read_texts(loaded, data, model)
         if isinstance(loaded, TextRanker):
             X, loaded = loaded.vectorizer_.transform(X), loaded.model_
+            warn_unknown_texts(X.indptr)
     else:
         X, Y = _read_matrices(loaded, data, model, label_matrix, dense)
     if Y.shape[0] == 0:

@@ -61,12 +61,12 @@ def explain(model: Path, text: str, label: str | None, tree: int | None, terms: 
     if text == "-":
         text = _read_standard_input()
     if label is None:
-        suggestions = ranker.suggest(text, top_k=1)
-        if not suggestions:
+        (best,) = ranker.rank_texts([text], top_k=1)
+        if not best:
             raise InputError(
                 "The text contains no terms from the model's vocabulary. Pass a different text, or use --label."
             )
-        label = suggestions[0].label
+        label = ranker.labels_[best[0][0]]
     if as_json:
         click.echo(json.dumps(ranker.explain(text, label, tree=tree_number).to_dict(), indent=1, ensure_ascii=False))
         return

@@ -6,6 +6,7 @@ import itertools
 import json
 import select
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,10 @@ from carya.cli.options.common import (
     top_k_option,
 )
 from carya.cli.options.data_options import DataOptions, data_options
-from carya.errors import InputError
+from carya.errors import InputError, UnknownTextWarning
 
 if TYPE_CHECKING:
+    from carya.text.base import Suggestion
     from carya.text.text_ranker import TextRanker
 
 _BATCH = 2048  # texts ranked at a time
@@ -116,16 +118,45 @@ def _batches(texts: Iterable[str], *, is_stream: bool = False) -> Iterator[list[
 
 
 def _rank_texts(ranker: TextRanker, batches: Iterable[list[str]], limits: dict[str, Any]) -> Iterator[str]:
-    """Yield the output lines of each batch."""
+    """Yield the output lines of each batch; warn about texts without known terms."""
+    n_texts = n_unknown = 0
     for batch in batches:
+        suggestions_of_batch, unknown = _suggest(ranker, batch, limits)
+        if unknown and n_unknown == 0:
+            # Shown at once, because standard input may stay open; the other texts are counted.
+            _warn(f"Text {n_texts + unknown[0] + 1} contains no known terms, so nothing is suggested for it.")
+        n_texts += len(batch)
+        n_unknown += len(unknown)
         yield _to_lines(
             [
                 {"label": suggestion.label, "score": round(suggestion.score, 6)}
                 | ({"name": suggestion.name} if suggestion.name != suggestion.label else {})
                 for suggestion in suggestions
             ]
-            for suggestions in ranker.suggest_all(batch, **limits)
+            for suggestions in suggestions_of_batch
         )
+    if n_unknown > 1:
+        click.echo(f"carya: warning: {n_unknown:,} of {n_texts:,} texts contain no known terms.", err=True)
+
+
+def _suggest(ranker: TextRanker, texts: list[str], limits: dict[str, Any]) -> tuple[list[list[Suggestion]], list[int]]:
+    """Return the suggestions for each text and the numbers of the texts without known terms."""
+    unknown: list[int] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnknownTextWarning)
+        suggestions = ranker.suggest_all(texts, **limits)
+    for warning in caught:
+        if isinstance(warning.message, UnknownTextWarning):
+            unknown += warning.message.rows
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return suggestions, unknown
+
+
+def _warn(message: str) -> None:
+    from carya.text.base import UNKNOWN_TEXT_ADVICE
+
+    click.echo(f"carya: warning: {message} {UNKNOWN_TEXT_ADVICE}", err=True)
 
 
 def _rank_features(model: Any, path: Path, data: DataOptions, limits: dict[str, Any]) -> Iterator[str]:

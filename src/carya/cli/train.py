@@ -50,6 +50,9 @@ def _generate_options() -> list[Option]:
     from carya.text.tfidf import Tfidf
 
     linear = parameter_options([Tfidf, XRLinear], _HEADINGS)
+    for generated in linear:
+        if generated.name == "analyzer" and generated.help:  # see `default_vectorizer`
+            generated.help = generated.help.replace("[default: word]", "[default: auto]")
     names = {generated.name for generated in linear}
     transformer = parameter_options([_transformer_parameters()], {"other": "Transformer"})
     return [*linear, *(generated for generated in transformer if generated.name not in names)]

@@ -205,7 +205,8 @@ def _load(name: str, folder: Path) -> ServedModel:
             break
     for estimator in (ranker.vectorizer_, ranker.model_):
         limit_to_one_thread(estimator)
-    ranker.suggest_all(["a first text, so that no request waits for lazy initialization"])
+    # Rank a batch, so that no request waits for lazy initialization.
+    ranker.rank_texts(["a first text"] * 16)
     return ServedModel(name, ranker, version, modified)
 
 

@@ -151,12 +151,12 @@ def explain(model: ServedModel, request: ExplainRequest) -> ExplainResponse:
             "model."
         )
     if request.label is None:
-        best = ranker.suggest(request.text, top_k=1)
+        (best,) = ranker.rank_texts([request.text], top_k=1)
         if not best:
             raise NotFoundError(
                 "The text contains no terms from the model's vocabulary, so there is no best label. Pass a label."
             )
-        label = best[0].label
+        label = ranker.labels_[best[0][0]]
     else:
         label, _ = model.label(model.find_label(request.label))
     try:

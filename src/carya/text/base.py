@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -14,8 +15,13 @@ from carya import metrics
 from carya.core import lazy_sparse as sp
 from carya.core import validation
 from carya.core.parameters import Fitted
-from carya.errors import InputError
+from carya.errors import InputError, UnknownTextWarning
 from carya.text.labels import LabelSet, label_matrix
+
+#: What to do about texts without known terms.
+UNKNOWN_TEXT_ADVICE = (
+    "Train on texts of the same language and domain, or with analyzer='char_wb', which also matches parts of words."
+)
 
 
 class Suggestion(NamedTuple):
@@ -140,3 +146,20 @@ def check_text(text: object) -> None:
     """Raise InputError if the argument is not a string."""
     if not isinstance(text, str):
         raise InputError(f"text must be a string, got {type(text).__name__}. Use suggest_all for several texts.")
+
+
+def warn_unknown_texts(row_offsets: NDArray[np.int64], *, stacklevel: int = 2) -> None:
+    """Issue UnknownTextWarning if rows are empty, given their offsets; `stacklevel` 2 is the caller's caller."""
+    empty = row_offsets[1:] == row_offsets[:-1]
+    if not empty.any():
+        return
+    rows = np.flatnonzero(empty).tolist()
+    if empty.size == 1:
+        subject = "The text contains no known terms, so nothing is suggested for it."
+    else:
+        verb, pronoun = ("contains", "it") if len(rows) == 1 else ("contain", "them")
+        subject = (
+            f"{len(rows):,} of {empty.size:,} texts {verb} no known terms, so nothing is suggested for {pronoun}; the "
+            f"number of the first is {rows[0]}."
+        )
+    warnings.warn(UnknownTextWarning(f"{subject} {UNKNOWN_TEXT_ADVICE}", rows), stacklevel=stacklevel + 1)

@@ -12,21 +12,24 @@ def default_vectorizer(model: object, **settings: Any) -> Tfidf:
     """Return an unfitted Tfidf with the default features for a model; `settings` are passed to Tfidf.
 
     For :class:`carya.Reranked`, the features include character n-grams in addition to words, so that label names can be
-    found in texts; the trees use only the words (see :func:`name_columns`). For other models, the features are words.
+    found in texts; the trees use only the words (see :func:`name_columns`). For other models, the features are words
+    and, if texts are short, character n-grams (``analyzer="auto"``).
 
     Examples
     --------
     >>> import carya
     >>> default_vectorizer(carya.XRLinear())
-    Tfidf()
+    Tfidf(analyzer='auto')
     >>> default_vectorizer(carya.Reranked()).analyzer
     ['word', 'char_wb']
     >>> default_vectorizer(carya.Reranked(), analyzer="word")
     Tfidf()
     """
-    if isinstance(model, Reranked) and not {"analyzer", "ngram_range"} & settings.keys():
-        return Tfidf(analyzer=["word", "char_wb"], ngram_range=[(1, 2), (3, 5)], **settings)
-    return Tfidf(**settings)
+    if isinstance(model, Reranked):
+        if not {"analyzer", "ngram_range"} & settings.keys():
+            return Tfidf(analyzer=["word", "char_wb"], ngram_range=[(1, 2), (3, 5)], **settings)
+        return Tfidf(**settings)
+    return Tfidf(**{"analyzer": "auto"} | settings)
 
 
 def name_columns(model: object, vectorizer: Tfidf) -> int | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import unicodedata
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from carya import _core
 from carya.models.xr_linear.explanation import Explanation
-from carya.text.tfidf import Term
+from carya.text.tfidf import Term, Tfidf
 
 
 @dataclass(frozen=True)
@@ -82,21 +85,27 @@ class TextExplanation:
     levels: tuple[TextLevelExplanation, ...]
 
     @classmethod
-    def of(cls, explanation: Explanation, located: Sequence[Term], label: str, name: str) -> TextExplanation:
-        """Convert an explanation in terms of features to one in terms of the text's terms."""
-        texts: defaultdict[int, dict[str, None]] = defaultdict(dict)
-        spans: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        for term in located:
-            texts[term.feature][term.text] = None
-            spans[term.feature].append((term.begin, term.end))
-        # Hashed terms can share a feature; its name then lists all of them.
-        names = {feature: " / ".join(variants) for feature, variants in texts.items()}
+    def of(cls, explanation: Explanation, occurrences: Sequence[Term], label: str, name: str) -> TextExplanation:
+        """Convert an explanation in terms of features to one in terms of the text's terms.
+
+        The contribution of a feature is divided equally among its occurrences.
+        """
+        by_feature: defaultdict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        for term in occurrences:
+            by_feature[term.feature][term.text].append((term.begin, term.end))
 
         def by_size(contributions: NDArray[np.float64]) -> tuple[TermContribution, ...]:
+            totals: defaultdict[str, list[float]] = defaultdict(list)
+            spans: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+            for feature, contribution in zip(explanation.features.tolist(), contributions.tolist(), strict=True):
+                if contribution == 0:
+                    continue
+                n_occurrences = sum(map(len, by_feature[feature].values()))
+                for text, places in by_feature[feature].items():
+                    totals[text].append(contribution * (len(places) / n_occurrences))
+                    spans[text].update(places)
             terms = [
-                TermContribution(names[feature], float(contribution), tuple(spans[feature]))
-                for feature, contribution in zip(explanation.features.tolist(), contributions, strict=True)
-                if contribution != 0
+                TermContribution(text, math.fsum(parts), tuple(sorted(spans[text]))) for text, parts in totals.items()
             ]
             return tuple(sorted(terms, key=lambda term: -abs(term.contribution)))
 
@@ -125,3 +134,51 @@ class TextExplanation:
                 for level in self.levels
             ],
         }
+
+
+def locate_contributions(vectorizer: Tfidf, text: str) -> list[Term]:
+    """Return the occurrences of known terms; those of character n-grams in words get the name and span of the word.
+
+    Hashed terms can share a feature; its name then lists all of them. N-grams keep their name if there are no features
+    of words, or if they occur in a script without spaces between words, where the words are unknown.
+    """
+    terms = vectorizer.terms_in(text)
+    words = vectorizer.word_features_
+    if vectorizer.fitted_parameters_["n_buckets"] is not None:
+        variants: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        for term in terms:
+            variants[term.feature][term.text] = None
+        terms = [term._replace(text=" / ".join(variants[term.feature])) for term in terms]
+    if len(words) == vectorizer.n_features_:
+        return terms
+    spans = list(_word_spans(text))
+    span_at = {position: span for span in spans for position in range(*span)}
+    names = {(term.begin, term.end): term.text for term in terms if term.feature in words}
+    lowercase = vectorizer.fitted_parameters_["lowercase"]
+    located = []
+    for term in terms:
+        covered = [span_at[position] for position in range(term.begin, term.end) if position in span_at]
+        if term.feature in words or not covered:
+            located.append(term)
+            continue
+        span = max(covered, key=covered.count)
+        word = text[slice(*span)]
+        located.append(Term(term.feature, *span, names.get(span) or (word.lower() if lowercase else word)))
+    return located
+
+
+def _word_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of the words in scripts with spaces between words."""
+    unspaced = {position for run in _core.unspaced_runs(text) for position in range(*run)}
+    begin = None
+    for position, c in enumerate(text):
+        is_word = position not in unspaced and (
+            c.isalnum() or c == "_" or (begin is not None and unicodedata.category(c) in ("Mn", "Mc", "Cf"))
+        )
+        if is_word and begin is None:
+            begin = position
+        elif not is_word and begin is not None:
+            yield begin, position
+            begin = None
+    if begin is not None:
+        yield begin, len(text)

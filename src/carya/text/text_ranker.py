@@ -22,10 +22,10 @@ from carya.models.base import Model, TrainingData
 from carya.models.registry import open_model
 from carya.models.reranked.column_views import first_columns_of_row
 from carya.models.xr_linear.model import XRLinear
-from carya.text.base import BaseTextRanker, RankedLabels, Suggestion, check_text, to_suggestions
+from carya.text.base import BaseTextRanker, RankedLabels, Suggestion, check_text, to_suggestions, warn_unknown_texts
 from carya.text.calibration import Calibration
 from carya.text.default_vectorizer import default_vectorizer, name_columns
-from carya.text.explanation import TextExplanation
+from carya.text.explanation import TextExplanation, locate_contributions
 from carya.text.label_inputs import GraphLike, TreeLike, to_graph, to_shortlist, to_tree
 from carya.text.labels import LabelRows, LabelSet, label_matrix
 from carya.text.serialize import pack, unpack
@@ -66,7 +66,7 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
     vectorizer: Tfidf | None = parameter(
         None,
         Either(Instance(Tfidf, "a Tfidf"), Choice(None)),
-        "the vectorizer; None means Tfidf(), with additional character n-grams for Reranked models",
+        "the vectorizer; None means Tfidf(analyzer='auto'), or words and character n-grams for Reranked models",
     )
     model: Model | None = parameter(
         None, Either(Instance(Model, "a model such as XRLinear"), Choice(None)), "the model; None means XRLinear()"
@@ -80,9 +80,10 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
                 part.check_parameters()
 
     def check_dependencies(self) -> None:
-        """Raise MissingExtraError if the model requires an optional package that is not installed."""
-        if self.model is not None:
-            self.model.check_dependencies()
+        """Raise MissingExtraError if the vectorizer or the model requires a package that is not installed."""
+        for part in (self.vectorizer, self.model):
+            if part is not None:
+                part.check_dependencies()
 
     def fit(
         self,
@@ -158,7 +159,8 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
     ) -> list[Suggestion]:
         """Return the best labels for a text, best first.
 
-        This takes tens of microseconds. The list is empty if the text contains no known terms.
+        This takes tens of microseconds. If the text contains no known terms, the list is empty, and UnknownTextWarning
+        is issued.
 
         Parameters
         ----------
@@ -171,6 +173,8 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         state = self._check_fitted()
         check_text(text)
         features, values = state.vectorizer.row(text)
+        if not features.size:
+            warn_unknown_texts(np.zeros(2, np.int64))
         limits = _limits(state, top_k, beam_width, min_score, transform, labels)
         ranked, scores = state.model.rank_sparse(features, values, **limits)
         return [
@@ -188,10 +192,15 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
     ) -> list[list[Suggestion]]:
-        """Return the best labels for each text, best first; for the options, see :meth:`suggest`."""
+        """Return the best labels for each text, best first; for the options, see :meth:`suggest`.
+
+        UnknownTextWarning is issued if texts contain no known terms.
+        """
         state = self._check_fitted()
         limits = _limits(state, top_k, beam_width, min_score, transform, labels)
-        rankings = state.model.rank_rows(*state.vectorizer.rows(texts), **limits)
+        rows = state.vectorizer.rows(texts)
+        warn_unknown_texts(rows[0])
+        rankings = state.model.rank_rows(*rows, **limits)
         return to_suggestions(rankings, state.labels)
 
     def rank_texts(
@@ -203,7 +212,7 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         min_score: float | None = None,
         labels: ArrayLike | None = None,
     ) -> list[RankedLabels]:
-        """Return the numbers and scores of the best labels for each text, best first.
+        """Return the numbers and scores of the best labels for each text, best first; never issue warnings.
 
         `labels` are the numbers of the only labels to rank.
         """
@@ -230,9 +239,13 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
     ) -> sp.csr_array:
-        """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score."""
+        """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score.
+
+        UnknownTextWarning is issued if texts contain no known terms.
+        """
         state = self._check_fitted()
         X = state.vectorizer.transform(texts)
+        warn_unknown_texts(X.indptr)
         return state.model.predict(X, **_limits(state, top_k, beam_width, min_score, transform, labels))
 
     def subset(self, labels: Iterable[str]) -> Self:
@@ -252,6 +265,9 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
 
     def explain(self, text: str, label: str, *, tree: int | None = None) -> TextExplanation:
         """Return the exact contribution of each term to a label's score, level by level.
+
+        If the vectorizer combines words with character n-grams (``char_wb``), the contributions of the n-grams are
+        added to those of the words in which they occur.
 
         Parameters
         ----------
@@ -274,8 +290,8 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
                 "The levels of the model use different kinds of transforms, so its scores are not sums over terms. "
                 "Use XRLinear.explain to get the raw contributions at each level."
             )
-        terms = vectorizer.terms_in(text)
-        return TextExplanation.of(explanation, terms, state.labels.ids[number], state.labels.name(number))
+        occurrences = locate_contributions(vectorizer, text)
+        return TextExplanation.of(explanation, occurrences, state.labels.ids[number], state.labels.name(number))
 
     def calibrate(self, texts: Iterable[str], labels: Iterable[Iterable[str]], *, top_k: int = 20) -> Self:
         """Learn to convert scores to probabilities from texts that were not used for training.

@@ -275,8 +275,10 @@ class TransformerSettings(Parameterized):
                 part.check_parameters()
 
     def check_dependencies(self) -> None:
-        """Raise MissingExtraError if a package for training transformers is not installed."""
+        """Raise MissingExtraError if a package for training transformers or for the vectorizer is not installed."""
         require_transformer_packages(type(self).__name__)
+        if self.vectorizer is not None:
+            self.vectorizer.check_dependencies()
 
     def make_vectorizer(self) -> Tfidf:
         """Return an unfitted vectorizer."""

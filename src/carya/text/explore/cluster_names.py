@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
+from carya.core.matrices import Csr
 from carya.models.xr_linear.model import XRLinear
 from carya.text.text_ranker import TextRanker
 from carya.trees.layer import Layer
@@ -78,9 +79,14 @@ class ClusterNamer:
         layer = self._layers[level - 1]
         layer.verify()
         step = max(1, _MAX_UNPACKED * layer.n_nodes // max(layer.weights.n_weights, 1))
-        blocks = [_strongest_features(layer, nodes[begin : begin + step]) for begin in range(0, len(nodes), step)]
+        shown = self._vectorizer.word_features_
+        blocks = [
+            _strongest_features(layer, nodes[begin : begin + step], shown) for begin in range(0, len(nodes), step)
+        ]
         return [
-            select_distinct_terms((self._vectorizer.term(feature) for feature in row if feature >= 0), limit)
+            select_distinct_terms(
+                (self._vectorizer.term(feature, prefix=False) for feature in row if feature >= 0), limit
+            )
             for row in itertools.chain.from_iterable(block.tolist() for block in blocks)
         ]
 
@@ -111,11 +117,14 @@ class ClusterNamer:
             return self._levels[level]
 
 
-def _strongest_features(layer: Layer, nodes: Sequence[int]) -> NDArray[np.int32]:
-    """Return the features with the largest positive weights at each node, largest first, padded with -1."""
+def _strongest_features(layer: Layer, nodes: Sequence[int], shown: range) -> NDArray[np.int32]:
+    """Return the features in a range with the largest positive weights at each node, padded with -1."""
     positions = layer.positions[np.asarray(nodes)]
     order = np.argsort(positions)
     by_node = layer.unpacked(positions[order]).transpose()
+    if len(shown) < by_node.cols:
+        values = np.where((by_node.indices >= shown.start) & (by_node.indices < shown.stop), by_node.values, 0)
+        by_node = Csr.of_triple((by_node.indptr, by_node.indices, values.astype(np.float32)), by_node.cols)
     features, values = _core.row_topk(by_node.native, min(_N_CANDIDATE_TERMS, by_node.cols), 1)
     strongest: NDArray[np.int32] = np.empty_like(features)
     strongest[order] = np.where(values > 0, features, -1)

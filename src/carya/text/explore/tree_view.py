@@ -152,10 +152,13 @@ class TreeView:
         positions, weights_of_leaves = [], []
         for leaf in self._tree.leaves(label):
             weights = self._namer.weights(self._tree.depth, leaf)
-            order = np.argsort(weights, kind="stable")
+            words = self._vectorizer.word_features_
+            shown = np.zeros_like(weights)
+            shown[words.start : words.stop] = weights[words.start : words.stop]
+            order = np.argsort(shown, kind="stable")
             ancestors = self.path(self._tree.depth - 1, int(self._tree.parents[-1][leaf]))
-            positive = [feature for feature in order[: -4 * _N_LABEL_TERMS - 1 : -1].tolist() if weights[feature] > 0]
-            negative = [feature for feature in order[: 4 * _N_LABEL_TERMS].tolist() if weights[feature] < 0]
+            positive = [feature for feature in order[: -4 * _N_LABEL_TERMS - 1 : -1].tolist() if shown[feature] > 0]
+            negative = [feature for feature in order[: 4 * _N_LABEL_TERMS].tolist() if shown[feature] < 0]
             positions.append(LabelPosition(ancestors, self._terms(positive, weights), self._terms(negative, weights)))
             weights_of_leaves.append(weights)
         similar = find_similar_labels(self.model, label, np.mean(weights_of_leaves, axis=0), _N_SIMILAR_LABELS)
@@ -164,7 +167,7 @@ class TreeView:
         )
 
     def _terms(self, features: list[int], weights: NDArray[np.float32]) -> tuple[tuple[str, float], ...]:
-        by_term = {self._vectorizer.term(feature): weights.item(feature) for feature in features}
+        by_term = {self._vectorizer.term(feature, prefix=False): weights.item(feature) for feature in features}
         return tuple((term, by_term[term]) for term in select_distinct_terms(by_term, _N_LABEL_TERMS))
 
     @cached_property

@@ -1,0 +1,3 @@
+module example.com/carya-rank
+
+go 1.19

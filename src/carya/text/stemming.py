@@ -1,0 +1,60 @@
+"""Stemming with the Snowball algorithms, once per distinct word."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from carya import _core
+from carya.core.extras import require
+from carya.core.parameters import did_you_mean
+from carya.errors import MissingExtraError, ParameterError
+
+_MAX_WORDS = 1 << 20  # limits the memory for words of queries
+
+
+def check_language(language: str) -> None:
+    """Raise ParameterError if there is no stemmer for a language; accept any language if none is installed."""
+    try:
+        known = list(import_snowball(language).algorithms())
+    except MissingExtraError:  # `check_dependencies` reports it
+        return
+    if language not in known:
+        raise ParameterError(
+            f"stemmer must be None or one of {', '.join(map(repr, sorted(known)))}, got {language!r}."
+            f"{did_you_mean(language, known)}"
+        )
+
+
+class Stemmer:
+    """Stems of the words that occurred so far.
+
+    Attributes
+    ----------
+    table : _core.StemTable
+        The stem of each known word; analyzers that use the table replace words by their stems.
+    """
+
+    def __init__(self, language: str) -> None:
+        self._snowball = import_snowball(language).stemmer(language)
+        self._lock = threading.Lock()  # Snowball's stemmers must not be used by several threads at a time
+        self.table = _core.StemTable()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the table is so large that a new one should be used for further texts."""
+        return len(self.table) >= _MAX_WORDS
+
+    def learn(self, texts: Iterable[str], analyzer: _core.TextAnalyzer, threads: int) -> None:
+        """Add the stems of all words in the texts to the table."""
+        words = self.table.missing(texts, analyzer, threads)
+        if words:
+            with self._lock:
+                stems = self._snowball.stemWords(words)
+            self.table.add(words, [stem or word for stem, word in zip(stems, words, strict=True)])
+
+
+def import_snowball(language: str) -> Any:
+    """Import the stemmers; raise MissingExtraError if they are not installed."""
+    return require("snowballstemmer", extra="stem", purpose=f"stemmer={language!r}", alternative="stemmer=None")
