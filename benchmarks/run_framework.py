@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import carya
-from carya.models.base import TrainingData
 from carya.models.presets import PRESETS
+from carya.models.training_data import TrainingData
 from carya.ranking import BoostedRanker, NeuralRanker
 from carya.text.default_vectorizer import default_vectorizer, name_columns
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import carya
 from carya.core import validation
-from carya.models.base import TrainingData
 from carya.models.reranked.column_views import first_columns
+from carya.models.training_data import TrainingData
 from carya.ranking import AveragedRanker, BoostedRanker, NeuralRanker
 from carya.text.default_vectorizer import default_vectorizer, name_columns
 

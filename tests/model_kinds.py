@@ -355,6 +355,58 @@ def _text_rankers() -> Iterator[ModelKind]:
         )
 
 
+def _text_ensemble(n_jobs: int = 2, seed: int = 0, **parameters: Any) -> carya.TextEnsemble:
+    words = _text_ranker(functools.partial(_tree, branching=4, max_leaf_size=6), n_jobs, seed)
+    other_words = carya.TextRanker(carya.Tfidf(min_df=1, use_idf=False, n_jobs=n_jobs), _tree(n_jobs, seed))
+    return carya.TextEnsemble([words, other_words], n_jobs=n_jobs, seed=seed, pool_size=100, **parameters)
+
+
+def _text_reranker(n_jobs: int = 2, seed: int = 0) -> carya.TextReranker:
+    base = _text_ranker(functools.partial(_tree, branching=4, max_leaf_size=6), n_jobs, seed)
+    return carya.TextReranker(base, NeuralRanker(epochs=40, batch_size=8), seed=seed)
+
+
+def _mixed_text_ensemble(n_jobs: int = 2, seed: int = 0) -> carya.TextEnsemble:
+    members = [
+        _text_ranker(functools.partial(_neighbors, over="rows", n_neighbors=10), n_jobs, seed),
+        _text_reranker(n_jobs, seed),
+    ]
+    return carya.TextEnsemble(members, combine="rank", n_jobs=n_jobs, seed=seed)
+
+
+def _transformer_ensemble(n_jobs: int = 2, seed: int = 0) -> carya.TextEnsemble:
+    members = [
+        _text_ranker(_tree, n_jobs, seed),
+        _transformer("XRTransformer", n_jobs, seed, fine_tune=False),
+        _transformer("XTransformer", n_jobs, seed, epochs=1),
+    ]
+    return carya.TextEnsemble(members, pool_size=100, n_jobs=n_jobs, seed=seed)
+
+
+def _combined_texts() -> Iterator[ModelKind]:
+    replaced = frozenset({"members", "weights", "validation_fraction", "base", "ranker"})
+    yield ModelKind("TextEnsemble", _text_ensemble, "texts", min_precision=0.9, not_saved=replaced, saturates=True)
+    yield ModelKind(
+        "TextEnsemble, learned weights",
+        functools.partial(_text_ensemble, weights="learned"),
+        "texts",
+        min_precision=0.9,
+        not_saved=replaced,
+        saturates=True,
+    )
+    yield ModelKind("TextEnsemble, mixed", _mixed_text_ensemble, "texts", not_saved=replaced, twins_tie=False)
+    yield ModelKind("TextReranker", _text_reranker, "texts", not_saved=replaced, twins_tie=False)
+    yield ModelKind(
+        "TextEnsemble with transformers",
+        _transformer_ensemble,
+        "texts",
+        min_precision=0.9,
+        requires=("torch", "transformers"),
+        not_saved=replaced,
+        ranks_empty=True,
+    )
+
+
 def _transformers() -> Iterator[ModelKind]:
     variants: dict[str, dict[str, Any]] = {
         "XRTransformer, fine-tuned": {"epochs": (1, 1)},
@@ -374,7 +426,14 @@ def _transformers() -> Iterator[ModelKind]:
 
 
 #: All kinds of models; their names are the test ids.
-KINDS = [*_trees(), *_nearest_neighbors(), *_combined(), *_text_rankers(), *_transformers()]
+KINDS = [
+    *_trees(),
+    *_nearest_neighbors(),
+    *_combined(),
+    *_text_rankers(),
+    *_combined_texts(),
+    *_transformers(),
+]
 
 
 def params(kinds: list[ModelKind]) -> list[Any]:

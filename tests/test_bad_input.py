@@ -142,7 +142,7 @@ def test_unknown_parameters_are_rejected_with_a_hint(name: str, advice: str) -> 
         (np.ones((6, 2, 2)), Y, "X must have 2 dimensions, got 3"),
         ([[1, 2], [3]], Y, "X is not a matrix"),
         (None, Y, "X must have 2 dimensions, got 0"),
-        (X, None, "Y must have 2 dimensions, got 0"),
+        (X, None, "Y is missing. Pass the labels of the rows"),
         ((X, X), Y, "pair of a sparse matrix and a dense array"),
         ((np.ones((6, 2)), X), Y, "pair of a sparse matrix and a dense array"),
         ((X,), Y, "pair of a sparse matrix and a dense array"),

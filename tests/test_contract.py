@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import inspect
 import itertools
 import json
@@ -19,9 +21,10 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import carya
+from carya.core.parameters import set_in_all
 from carya.data import SyntheticData
-from carya.errors import InputError, NotFittedError, ParameterError, UnknownParameterError
-from carya.models.base import TrainingData
+from carya.errors import InputError, NotFittedError, ParameterError, UnknownParameterError, UnknownTextWarning
+from carya.models.training_data import TrainingData
 
 from matrix_helpers import ranking_of, same_matrix, scale
 from model_kinds import (
@@ -128,8 +131,7 @@ def test_predictions_do_not_depend_on_the_number_of_threads(fitted: Fitted) -> N
         assert same_matrix(other.set_params(n_jobs=1).predict(fitted.data.inputs), S)
     else:
         for n_jobs in (8, 1):
-            other.vectorizer_.set_params(n_jobs=n_jobs)
-            other.model_.set_params(n_jobs=n_jobs)
+            set_in_all(other, n_jobs=n_jobs)
             assert same_matrix(other.predict(fitted.data.inputs), S)
 
 
@@ -216,6 +218,73 @@ def test_a_narrow_beam_equals_the_reference(fitted: Fitted) -> None:
         assert ambiguous <= 1
 
 
+#: The methods and properties that every model has.
+METHODS = {
+    "fit",
+    "predict",
+    "predict_selected",
+    "rank",
+    "score",
+    "save",
+    "to_saved",
+    "scores_any_label",
+    "check_parameters",
+    "clone",
+    "get_params",
+    "set_params",
+}
+#: The methods and properties that every text model has in addition.
+TEXT_METHODS = {
+    "suggest",
+    "suggest_all",
+    "rank_texts",
+    "explain",
+    "calibrate",
+    "label_matrix",
+    "labels_",
+    "label_names_",
+    "label_counts_",
+    "label_set_",
+    "calibration_",
+    "trees_",
+}
+
+
+def test_all_kinds_have_the_same_methods(kind: ModelKind) -> None:
+    cls = type(kind.create())
+    expected = METHODS | TEXT_METHODS if kind.form == "texts" else METHODS
+    assert not {name for name in expected if not hasattr(cls, name)}
+
+
+@pytest.mark.parametrize("fitted", params([kind for kind in KINDS if kind.form == "texts"]), indirect=True)
+def test_rank_returns_the_numbers_of_the_suggested_labels(fitted: Fitted) -> None:
+    (text,) = fitted.data.rows([4])
+    labels, scores = fitted.model.rank(text, top_k=4)
+    suggestions = fitted.model.suggest(text, top_k=4)
+    assert labels.dtype == np.int32
+    assert [fitted.model.labels_[label] for label in labels] == [suggestion.label for suggestion in suggestions]
+    assert scores.tolist() == [suggestion.score for suggestion in suggestions]
+    assert fitted.model.rank_texts([text], top_k=4) == [list(zip(labels.tolist(), scores.tolist(), strict=True))]
+    with pytest.raises(InputError, match="text must be a string, got list"):
+        fitted.model.rank([text])
+
+
+def test_selected_labels_have_the_same_scores_as_in_a_ranking(fitted: Fitted) -> None:
+    queries = fitted.data.rows(slice(0, 20))
+    S = fitted.model.predict(queries, top_k=5, beam_width=EXHAUSTIVE)
+    if not fitted.model.scores_any_label:
+        with pytest.raises(InputError, match=r"scores? only"):
+            fitted.model.predict_selected(queries, S)
+        return
+    selected = fitted.model.predict_selected(queries, S)
+    assert np.allclose(selected.toarray(), S.toarray(), rtol=1e-5, atol=1e-7)
+    others = fitted.model.predict_selected(queries, np.ones(S.shape))
+    assert others.nnz == S.shape[0] * S.shape[1]
+    assert np.allclose(others.toarray()[S.toarray() != 0], S.toarray()[S.toarray() != 0], rtol=1e-5, atol=1e-7)
+    with pytest.raises(InputError, match="candidates must have shape"):
+        fitted.model.predict_selected(queries, np.ones((3, 2)))
+
+
 def test_min_score_drops_exactly_the_labels_below_it(fitted: Fitted) -> None:
     queries = fitted.data.rows(slice(0, 30))
     S = fitted.model.predict(queries, top_k=8)
@@ -236,9 +305,14 @@ def test_inputs_without_features_get_no_labels(fitted: Fitted) -> None:
     if fitted.kind.ranks_empty:
         assert np.diff(fitted.model.predict(empty, top_k=3).indptr).tolist() == [3] * len(queries)
         return
-    assert fitted.model.predict(empty).nnz == 0
-    for query in queries:
-        assert rank_one(fitted.model, query) == []
+    calls: list[Callable[[], Any]] = [
+        lambda: list(fitted.model.predict(empty).data),
+        lambda: list(itertools.chain.from_iterable(fitted.model.suggest_all(empty))),
+        *(functools.partial(rank_one, fitted.model, query) for query in queries),
+    ]
+    for call in calls:
+        with pytest.warns(UnknownTextWarning) if fitted.kind.form == "texts" else contextlib.nullcontext():
+            assert call() == []
 
 
 def test_empty_input_gives_an_empty_matrix(fitted: Fitted) -> None:
@@ -447,7 +521,18 @@ def test_models_with_dense_features_accept_sparse_queries(world: SyntheticData, 
 
 def test_unfitted_models_can_be_pickled() -> None:
     """GridSearchCV sends unfitted models to its worker processes."""
-    for name in ("XRLinear", "NearestNeighbors", "Ensemble", "Reranked", "TextRanker", "XRTransformer", "XTransformer"):
+    for name in (
+        "XRLinear",
+        "NearestNeighbors",
+        "Ensemble",
+        "Reranked",
+        "TextRanker",
+        "TextEnsemble",
+        "TextReranker",
+        "XRTransformer",
+        "XTransformer",
+        "CrossEncoderRanker",
+    ):
         model = getattr(carya, name)()
         assert pickle.loads(pickle.dumps(model)).get_params() == model.get_params()
     assert pickle.loads(pickle.dumps(carya.XRLinear(max_leaf_size=7))).max_leaf_size == 7

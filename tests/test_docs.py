@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
@@ -112,6 +113,24 @@ def test_the_parameter_page_is_current() -> None:
     run = subprocess.run([sys.executable, ROOT / "tools/parameter-page"], capture_output=True, text=True, check=True)
     page = (ROOT / "docs/parameters.md").read_text(encoding="utf-8")
     assert run.stdout.rstrip() == page.rstrip(), "Run: tools/parameter-page > docs/parameters.md"
+
+
+def test_the_compatibility_page_is_current() -> None:
+    """Rows that require a package that is not installed are not checked."""
+    script = ROOT / "tools/compatibility-page"
+    run = subprocess.run([sys.executable, script, "--available"], capture_output=True, text=True, check=True)
+    page = (ROOT / "docs/compatibility.md").read_text(encoding="utf-8").splitlines()
+    printed = run.stdout.rstrip().splitlines()
+    assert len(printed) > 80
+    advice = "Run: tools/compatibility-page > docs/compatibility.md"
+    assert [line for line in printed if line not in page] == [], advice
+    packages = {"pandas", "polars", "pyarrow", "datasets", "torch"}
+    missing = {name for name in packages if importlib.util.find_spec(name) is None}
+    if "torch" in missing:
+        page = page[: next(number for number, line in enumerate(page) if line.startswith("## Methods of transformers"))]
+    remaining = [line for line in page if line not in printed]
+    assert all(any(name in line for name in missing) for line in remaining), advice
+    assert not [line for line in page if "differs" in line]
 
 
 def test_relative_links_exist() -> None:

@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 
 import carya
-from carya.models.base import Model
+from carya.models.interface import Model
 from carya.ranking import NeuralRanker
 from carya.serve.app import create_app
 from carya.serve.registry import ModelRegistry

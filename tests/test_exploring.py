@@ -15,7 +15,7 @@ from scipy import sparse
 import carya
 from carya.core import storage
 from carya.errors import InputError
-from carya.models.base import Model
+from carya.models.interface import Model
 from carya.models.reranked.column_views import first_columns_of_row
 from carya.ranking import NeuralRanker
 from carya.text.explore import cluster_names, tree_view
@@ -100,22 +100,24 @@ def test_terms_have_the_largest_weights(ranker: carya.TextRanker, monkeypatch: p
             order = np.argsort(-weights[:n_words, node], kind="stable")[: cluster_names._N_CANDIDATE_TERMS]
             positive = (terms[feature].removeprefix("word:") for feature in order if weights[feature, node] > 0)
             expected.append(cluster_names.select_distinct_terms(positive, 100))
-            assert np.array_equal(ClusterNamer(ranker, model).weights(level, node), weights[:, node])
-        assert ClusterNamer(ranker, model).terms(level, nodes, limit=100) == expected
+            assert np.array_equal(
+                ClusterNamer(ranker.text_trees_[0], ranker.label_set_).weights(level, node), weights[:, node]
+            )
+        assert ClusterNamer(ranker.text_trees_[0], ranker.label_set_).terms(level, nodes, limit=100) == expected
         with monkeypatch.context() as patch:
             patch.setattr(cluster_names, "_MAX_UNPACKED", 1)  # unpacks one node at a time, as in very large levels
-            assert ClusterNamer(ranker, model).terms(level, nodes, limit=100) == expected
-    assert ClusterNamer(ranker, model).terms(0, [0]) == [[]]
+            assert ClusterNamer(ranker.text_trees_[0], ranker.label_set_).terms(level, nodes, limit=100) == expected
+    assert ClusterNamer(ranker.text_trees_[0], ranker.label_set_).terms(0, [0]) == [[]]
 
 
 def test_the_cluster_cache_is_bounded(ranker: carya.TextRanker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree_view, "_MAX_CACHED_CLUSTERS", 2)
-    view = tree_view.TreeView(ranker, ranker.trees_[0])
+    view = tree_view.TreeView(ranker.text_trees_[0], ranker.label_set_)
     assert [cluster.node for cluster in view.clusters(1, [3, 0, 3])] == [3, 0, 3]
     assert len(view._clusters) == 2
     view.clusters(1, [1])
     assert len(view._clusters) == 1
-    uncached = tree_view.TreeView(ranker, ranker.trees_[0])
+    uncached = tree_view.TreeView(ranker.text_trees_[0], ranker.label_set_)
     assert view.clusters(1, range(4)) == uncached.clusters(1, range(4))
 
 
@@ -260,7 +262,7 @@ def test_a_label_in_several_clusters(overlapping: Explorer) -> None:
     assert nodes == [[0, chess], [0, cooking]]
     assert card.positions[0].positive_terms != card.positions[1].positive_terms
     assert card.similar_labels
-    namer = ClusterNamer(overlapping.ranker, overlapping.ranker.trees_[0])
+    namer = ClusterNamer(overlapping.ranker.text_trees_[0], overlapping.labels)
     namer._counts = None
     assert overlapping.labels.counts is not None
     assert namer.label_importance.shape == overlapping.labels.counts.shape
@@ -293,7 +295,7 @@ def test_every_kind_of_model(explorer: Explorer) -> None:
             side = pair.index(other)
             for row in compare(*pair, text, top_k=3):
                 assert row.is_known[side] == (row.label.label in other.ranker.labels_)
-                can_score = row.is_known[side] and other.ranker.model_.scores_any_label
+                can_score = row.is_known[side] and other.ranker.scores_any_label
                 assert (row.scores[side] is not None) == (row.ranks[side] is not None or can_score)
         if not n_trees:
             assert (trace.levels, trace.reached, trace.beam_width) == ((), (), None)
@@ -309,7 +311,7 @@ def test_every_kind_of_model(explorer: Explorer) -> None:
                 other.explain(text, "chess")
             continue
         tree = other.ranker.trees_[n_trees - 1]
-        vectorizer = other.ranker.vectorizer_
+        (vectorizer,) = other.ranker.vectorizers_
         query = first_columns_of_row(*vectorizer.row(text), tree.widths_[0], vectorizer.n_features_)
         assert [reached.score for reached in trace.reached] == tree.rank_sparse(*query, top_k=5)[1].tolist()
         explanation = other.explain(text, "chess", tree=n_trees - 1)

@@ -164,8 +164,15 @@ def test_models_that_cannot_explain_scores_or_score_given_labels(tmp_path: Path)
         refused = client.post("/v1/explain", {"text": TEXT})
         assert refused.status_code == 400
         assert refused.json()["detail"] == (
-            "The scores of model 'm' (Ensemble) cannot be explained. Use an XRLinear model."
+            "The scores of model 'm' (Ensemble) cannot be explained. Use an XRLinear model, or pass a number from 0 to "
+            '1 as "tree" to explain the score of a label tree inside it.'
         )
+        explained = client.post("/v1/explain", {"text": TEXT, "label": "chess", "tree": 1}).json()
+        assert explained["score"] == ranker.explain(TEXT, "chess", tree=1).score
+        missing = client.post("/v1/explain", {"text": TEXT, "label": "chess", "tree": 2})
+        assert (missing.status_code, missing.json()["detail"]) == (400, "tree must be between 0 and 1, got 2.")
+        assert client.post("/v1/explain", {"text": TEXT, "tree": -1}).status_code == 400
+        assert info["n_trees"] == 2
         texts = ["nothing known", TEXT, *corpus(3, seed=6)[0]]
         message = {"texts": texts, "top_k": 3, "beam_width": 1000, "labels": {"prefix": "chess"}}
         response = client.post("/v1/suggest", message).json()
@@ -432,7 +439,7 @@ def test_internal_errors_reveal_no_details(
 def test_errors_for_damaged_models_reveal_no_path(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_options: object) -> None:
         raise ModelFormatError("/etc/secret/path: arrays.bin is damaged")
 
     monkeypatch.setattr(carya.TextRanker, "explain", fail)
@@ -606,7 +613,7 @@ def test_the_api_page_sends_no_requests_to_other_hosts(client: Client) -> None:
 
 def test_invalid_models(tmp_path: Path, model: carya.XRLinear) -> None:
     model.save(tmp_path / "matrix")
-    with pytest.raises(InputError, match=r"Only TextRanker models can be served, but .* of type XRLinear"):
+    with pytest.raises(InputError, match=r"Only text models can be served, but .* of type XRLinear"):
         ModelRegistry.open({"m": tmp_path / "matrix"})
     with pytest.raises(CaryaError, match="is not a saved model"):
         ModelRegistry.open({"m": tmp_path / "nowhere"})

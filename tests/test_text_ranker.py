@@ -243,14 +243,18 @@ def test_invalid_input_is_rejected(ranker: carya.TextRanker) -> None:
         (lambda: ranker.explain("a", "ches"), "Unknown label 'ches'. Did you mean 'Chess'?"),
         (lambda: ranker.explain("a", 5), "label must be a string, got 5."),  # type: ignore[arg-type]
         (
-            lambda: carya.TextRanker().fit(["ab cd"] * 2, ["x", "y"]),
-            "labels[0] must be a list of strings, got 'x'.",
+            lambda: carya.TextRanker().fit(["ab cd"] * 2, ["x", ["y"]]),
+            "labels[1] must be a label like the rows before it, got list.",
         ),
         (
-            lambda: carya.TextRanker().fit(["ab cd"] * 2, [[1], []]),  # type: ignore[list-item]
-            "labels[0] must contain only strings, got 1.",
+            lambda: carya.TextRanker().fit(["ab cd"] * 2, [[1.5], []]),
+            "labels[0] must contain only strings or integers, got 1.5.",
         ),
-        (lambda: carya.TextRanker().fit(["ab cd"] * 2, "x"), "labels must be a list of lists of strings, got 'x'."),
+        (
+            lambda: carya.TextRanker().fit(["ab cd"] * 2, "x"),
+            "labels must contain one label or one list of labels per row, where labels are strings or integers, or be "
+            "a matrix with one column per label, got 'x'.",
+        ),
         (
             lambda: carya.TextRanker().fit(["ab cd"] * 2, [["x"]]),
             "texts and labels must have the same length, got 2 and 1.",

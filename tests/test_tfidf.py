@@ -256,14 +256,14 @@ def test_long_texts() -> None:
 def test_invalid_texts_are_rejected() -> None:
     for texts, message in [
         ("abc", "texts must be a list of strings, got a single str. Pass [text] for one text."),
-        (5, "texts must be a list of strings, got int."),
+        (5, "texts must be a list, tuple, iterator, one-dimensional array or column of strings, got int."),
         (["a", None], "Text 1 must be a string, got NoneType."),
         ([b"a"], "Text 0 must be a string, got bytes."),
         (["ok", "bad \ud800"], "Text 1 contains a lone surrogate, which is not valid Unicode text."),
         ([], "texts is empty. At least one text is required."),
     ]:
         with pytest.raises(InputError) as caught:
-            carya.Tfidf(min_df=1).fit(texts)  # type: ignore[arg-type]
+            carya.Tfidf(min_df=1).fit(texts)
         assert str(caught.value) == message
     with pytest.raises(
         InputError, match=r"No term occurs in at least 2 and at most 2 of the 2 texts\. Decrease min_df \(now 2\)"
@@ -439,7 +439,7 @@ def test_each_distinct_word_is_stemmed_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_full_table_of_stems_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("snowballstemmer")
-    from carya.text import stemming
+    from carya.text.preprocessing import stemming
 
     tfidf = carya.Tfidf(stemmer="english", min_df=1).fit(["cats run"])
     expected = tfidf.row("cat running dogs")[0].tolist()
@@ -502,7 +502,7 @@ def test_inconsistent_vocabularies_are_rejected() -> None:
 
 def test_texts_from_an_iterator_are_numbered_across_batches() -> None:
     with pytest.raises(InputError, match="Text 9000 must be a string, got int"):
-        carya.Tfidf().fit(iter(["aa"] * 9000 + [3]))  # type: ignore[arg-type]
+        carya.Tfidf().fit(iter(["aa"] * 9000 + [3]))
 
 
 def test_fitted_arrays_are_read_only() -> None:

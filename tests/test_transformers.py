@@ -149,8 +149,8 @@ def test_vectorizers_with_stemmers_and_segmenters(
     few = settings(bert, epochs=(1,), validation_fraction=0.0, vectorizer=vectorizer)
     texts = [f"{text} words 機器學習" for text in TEXTS[:80]]
     model = carya.XRTransformer(**few).fit(texts, LABELS[:80])
-    assert model.vectorizer_.analyzers_ == ["word", "char_wb"]
-    known = {term.text for term in model.vectorizer_.terms_in("word 機器")}
+    assert model.vectorizers_[0].analyzers_ == ["word", "char_wb"]
+    known = {term.text for term in model.vectorizers_[0].terms_in("word 機器")}
     assert ("word" if "stemmer" in options else "機器") in known
     model.save(tmp_path / "model")
     assert equal(carya.load(tmp_path / "model").predict(texts[:10]), model.predict(texts[:10]))
@@ -311,8 +311,6 @@ def test_model_with_a_learned_mixture(bert: Path, tmp_path: Path) -> None:
 
 
 def test_x_transformer_ranks_labels_in_clusters(bert: Path, tmp_path: Path) -> None:
-    from carya.transformer.x_transformer import predict_ensemble
-
     model = carya.XTransformer(**settings(bert, epochs=2)).fit(TEXTS, LABELS, label_texts={"l00": "w0 w1"})
     ranker = tree_ranker(model, "concatenated")
     assert ranker.tree_.depth == 2
@@ -320,8 +318,80 @@ def test_x_transformer_ranks_labels_in_clusters(bert: Path, tmp_path: Path) -> N
     assert model.score(TEXTS, LABELS) > 0.8
     model.save(tmp_path / "model")
     assert equal(carya.load(tmp_path / "model").predict(TEXTS[:9]), model.predict(TEXTS[:9]))
-    S = predict_ensemble([model, model], TEXTS[:9], top_k=3)
+    S = carya.TextEnsemble.from_members([model, model]).predict(TEXTS[:9], top_k=3)
     assert np.array_equal(S.indices, model.predict(TEXTS[:9], top_k=3).indices)
+
+
+def test_scores_of_selected_labels_with_a_learned_mixture(bert: Path) -> None:
+    few = settings(bert, epochs=(1, 1), mixture="learned")
+    model = carya.XRTransformer(**few).fit(TEXTS, LABELS, validation_data=tiny_encoders.make_corpus(120, seed=3))
+    S = model.predict(TEXTS[:20], top_k=6)
+    selected = model.predict_selected(TEXTS[:20], S)
+    assert np.allclose(selected.toarray(), S.toarray(), rtol=1e-5)
+    everything = model.predict_selected(TEXTS[:20], np.ones((20, 24)))
+    assert np.allclose(everything.toarray()[S.toarray() > 0], S.toarray()[S.toarray() > 0], rtol=1e-5)
+    assert np.allclose(everything.toarray().sum(1), 1, atol=1e-4)  # every label is a candidate of some ranker
+    head = model.predict_selected(TEXTS[:20], S, using="head")
+    expected = model.predict(TEXTS[:20], using="head", top_k=24).toarray() * (S.toarray() > 0)
+    assert np.allclose(head.toarray(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mixture", ["learned", "weights"])
+def test_ranking_within_labels(mixture: str, bert: Path) -> None:
+    few = settings(bert, epochs=(1, 1), mixture=mixture)
+    names = {"l07": "seven"}
+    held_out = tiny_encoders.make_corpus(120, seed=3)
+    model = carya.XRTransformer(**few).fit(TEXTS, LABELS, validation_data=held_out, names=names)
+    labels = ["l03", "seven", "l11", "l20"]
+    numbers = [3, 7, 11, 20]
+    S = model.predict(TEXTS[:20], top_k=3, labels=labels)
+    assert S.shape == (20, 24)
+    assert np.diff(S.indptr).tolist() == [3] * 20
+    pattern = np.zeros((20, 24))
+    pattern[:, numbers] = 1
+    scores = model.predict_selected(TEXTS[:20], pattern).toarray()
+    for row in range(20):
+        ranked = S.indices[S.indptr[row] : S.indptr[row + 1]]
+        assert ranked.tolist() == [numbers[place] for place in np.argsort(-scores[row, numbers], kind="stable")[:3]]
+        assert np.allclose(S.data[S.indptr[row] : S.indptr[row + 1]], scores[row, ranked])
+    suggestions = model.suggest_all(TEXTS[:20], top_k=3, labels=labels)
+    assert [[best.label for best in row] for row in suggestions] == [
+        [model.labels_[label] for label in S.indices[begin : begin + 3]] for begin in S.indptr[:-1]
+    ]
+    one = model.suggest(TEXTS[4], top_k=3, labels=labels)
+    assert [best.label for best in one] == [best.label for best in suggestions[4]]
+    assert model.rank_texts(TEXTS[:2], top_k=1, labels=numbers)[1][0][0] == S.indices[3]
+    head = model.predict(TEXTS[:20], top_k=1, labels=labels, using="head")
+    assert set(head.indices) <= set(numbers)
+    middle = float(np.median(S.data))
+    assert (model.predict(TEXTS[:20], top_k=3, labels=labels, min_score=middle).data >= middle).all()
+    assert model.predict([], labels=labels).shape == (0, 24)
+    with pytest.raises(InputError, match="unknown"):
+        model.suggest(TEXTS[0], labels=["unknown"])
+    with pytest.raises(InputError, match="labels is empty"):
+        model.suggest(TEXTS[0], labels=[])
+
+
+def test_labels_that_no_ranker_suggests_do_not_change_other_scores() -> None:
+    rng = np.random.default_rng(0)
+    rankings = [sp.csr_array(np.where(rng.random((40, 30)) < 0.2, rng.random((40, 30)), 0)) for _ in range(2)]
+    rankings = [sp.csr_array(S, dtype=np.float32) for S in rankings]
+    suggested = all_candidates(rankings)
+    truth = sp.csr_array(
+        (np.ones(40), (np.arange(40), [S[0] for S in np.split(suggested.labels, suggested.offsets[1:-1])]))
+    )
+    truth.resize((40, 30))
+
+    def scores(candidates: Any, is_suggested: Any = None) -> CandidateScores:
+        values = {f"ranker {i}": candidates.lookup(*keys_and_scores(S)) for i, S in enumerate(rankings)}
+        return CandidateScores(candidates, values, is_suggested)
+
+    own = scores(suggested)
+    mixture = Mixture.fit(own, own.relevance(truth), np.zeros(30, np.float32), seed=0)
+    everything = all_candidates([sp.csr_array(np.ones((40, 30), np.float32))])
+    is_suggested = np.isin(everything.keys, suggested.keys)
+    assert not is_suggested.all()
+    assert np.allclose(mixture.score(scores(everything, is_suggested))[is_suggested], mixture.score(own), rtol=1e-5)
 
 
 def test_invalid_parameters_are_rejected(bert: Path) -> None:
@@ -371,6 +441,11 @@ def test_invalid_training_data_is_rejected(
         carya.XRTransformer(**settings(bert)).fit(texts, labels, validation_data=validation_data)
 
 
+def test_sample_weights_are_refused(bert: Path) -> None:
+    with pytest.raises(InputError, match=r"sample_weight is not supported by XRTransformer, .* cost_sensitive=True"):
+        carya.XRTransformer(**settings(bert)).fit(TEXTS, LABELS, sample_weight=np.ones(260))  # type: ignore[arg-type]
+
+
 def test_invalid_queries_are_rejected(model: carya.XRTransformer) -> None:
     with pytest.raises(NotFittedError, match="This XRTransformer is not fitted yet"):
         carya.XRTransformer().predict(["a"])
@@ -381,7 +456,7 @@ def test_invalid_queries_are_rejected(model: carya.XRTransformer) -> None:
     with pytest.raises(InputError, match="texts must be a list of strings, got a single str"):
         model.predict("w1")
     with pytest.raises(InputError, match="texts must be a list of strings, but item 0 has type int"):
-        model.encode([1])  # type: ignore[list-item]
+        model.encode([1])
     with pytest.raises(InputError, match=r"text must be a string, got list\. Use suggest_all"):
         model.suggest(["w1"])  # type: ignore[arg-type]
 

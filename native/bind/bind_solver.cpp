@@ -58,8 +58,11 @@ void register_solver(nb::module_& m) {
         "train_layers",
         [](const CheckedFeatures& features, const std::vector<const PyLayerProblem*>& problems, Loss loss,
            Penalty penalty, float positive_cost, float negative_cost, bool use_target_costs, float bias_feature,
-           float tol, int max_iter, float threshold, bool threshold_by_effect, std::int64_t max_weights, int threads,
-           nb::object report) {
+           float tol, int max_iter, float threshold, bool threshold_by_effect, std::int64_t max_weights,
+           const std::optional<Array<float>>& sample_weights, int threads, nb::object report) {
+            if (sample_weights && static_cast<std::int64_t>(sample_weights->size()) != features.view.rows())
+                throw std::invalid_argument("sample_weights must have one entry per row.");
+            const std::span<const float> weights = sample_weights ? span(*sample_weights) : std::span<const float>();
             SolverOptions options;
             options.loss = loss;
             options.penalty = penalty;
@@ -78,7 +81,7 @@ void register_solver(nb::module_& m) {
             std::vector<LayerWeights> layers;
             {
                 const nb::gil_scoped_release released;
-                layers = train_layers(features.view, views, options, threads, monitor);
+                layers = train_layers(features.view, views, options, weights, threads, monitor);
             }
             nb::list out;
             for (LayerWeights& layer : layers) {
@@ -89,8 +92,8 @@ void register_solver(nb::module_& m) {
             return out;
         },
         "features"_a, "problems"_a, "loss"_a, "penalty"_a, "positive_cost"_a, "negative_cost"_a, "use_target_costs"_a,
-        "bias_feature"_a, "tol"_a, "max_iter"_a, "threshold"_a, "threshold_by_effect"_a, "max_weights"_a, "threads"_a,
-        "report"_a.none(),
+        "bias_feature"_a, "tol"_a, "max_iter"_a, "threshold"_a, "threshold_by_effect"_a, "max_weights"_a,
+        "sample_weights"_a.none(), "threads"_a, "report"_a.none(),
         "Train layers that do not depend on each other and return a list of ((indptr, indices, values), biases, "
         "dense).");
 }

@@ -50,7 +50,7 @@ void BlockSolver::solve(const LabelBlock& block, std::vector<WeightEntry>& weigh
         problem_.weights = weights_.zeros(rows.feature_ids.size() * lanes_);
         problem_.dense_weights = dense_weights_.zeros(static_cast<std::size_t>(dense_cols) * lanes_);
         problem_.alpha = alpha_.zeros(count * lanes_);
-        initialize();
+        initialize(block);
         run_passes(block);
         dense = problem_.dense_weights;
     }
@@ -62,12 +62,14 @@ void BlockSolver::solve(const LabelBlock& block, std::vector<WeightEntry>& weigh
     }
 }
 
-// Sets the bit masks of positive and included rows and, if target costs are used, the cost of each row.
+// Sets the bit masks of positive and included rows and, if there are target costs or sample weights, the cost of each
+// row.
 void BlockSolver::mark_positives(const LabelBlock& block) {
     const std::vector<std::int32_t>& ids = block.rows->row_ids;
     positives_.assign(ids.size(), 0);
     float* costs = nullptr;
-    if (options_.use_target_costs) {
+    const std::span<const float> sample_weights = block.sample_weights;
+    if (options_.use_target_costs || !sample_weights.empty()) {
         costs = row_costs_.reserve(ids.size() * lanes_);
         std::fill_n(costs, ids.size() * lanes_, options_.negative_cost);
     }
@@ -78,9 +80,14 @@ void BlockSolver::mark_positives(const LabelBlock& block) {
             from = std::lower_bound(from, ids.end(), positives.indices[e]);
             const auto row = static_cast<std::size_t>(from - ids.begin());
             positives_[row] = static_cast<std::uint16_t>(positives_[row] | (1U << l));
-            if (costs) costs[row * lanes_ + l] = options_.positive_cost * positives.values[e];
+            if (costs)
+                costs[row * lanes_ + l] =
+                    options_.positive_cost * (options_.use_target_costs ? positives.values[e] : 1.0F);
         }
     }
+    if (!sample_weights.empty())
+        for (std::size_t r = 0; r < ids.size(); ++r)
+            for (int l = 0; l < lanes_; ++l) costs[r * lanes_ + l] *= sample_weights[ids[r]];
     problem_.row_costs = costs;
     problem_.positives = positives_.data();
     problem_.included = nullptr;
@@ -92,7 +99,7 @@ void BlockSolver::mark_positives(const LabelBlock& block) {
     }
 }
 
-void BlockSolver::initialize() {
+void BlockSolver::initialize(const LabelBlock& block) {
     state_ = {};
     std::fill_n(state_.unconverged, n_labels_, -1);
     const auto rows = static_cast<std::int64_t>(positives_.size());
@@ -102,7 +109,8 @@ void BlockSolver::initialize() {
             double n_negative = 0.5;
             for (std::int64_t r = 0; r < rows; ++r) {
                 if (problem_.included && !(included_[r] >> l & 1U)) continue;
-                (positives_[r] >> l & 1U ? n_positive : n_negative) += 1.0;
+                const double weight = block.sample_weights.empty() ? 1.0 : block.sample_weights[block.rows->row_ids[r]];
+                (positives_[r] >> l & 1U ? n_positive : n_negative) += weight;
             }
             state_.bias[l] = static_cast<float>(std::log(n_positive / n_negative));
         }

@@ -32,13 +32,15 @@ struct Task {
 
 class Trainer {
 public:
-    Trainer(const Features& features, std::span<const LayerProblem> layers, const SolverOptions& options, int threads,
-            Monitor& monitor)
+    Trainer(const Features& features, std::span<const LayerProblem> layers, const SolverOptions& options,
+            std::span<const float> sample_weights, int threads, Monitor& monitor)
         : features_(features),
           layers_(layers),
           options_(options),
-          thresholds_(options.threshold_by_effect ? WeightThresholds::by_effect(features.sparse, options.threshold)
-                                                  : WeightThresholds(options.threshold)),
+          sample_weights_(sample_weights),
+          thresholds_(options.threshold_by_effect
+                          ? WeightThresholds::by_effect(features.sparse, sample_weights, options.threshold)
+                          : WeightThresholds(options.threshold)),
           threads_(threads),
           monitor_(monitor) {
         row_work_.reserve(features.rows());
@@ -179,6 +181,7 @@ private:
         block.rows = rows;
         block.features = &features_;
         block.positives = &layer.positives;
+        block.sample_weights = sample_weights_;
         block.positive_only = *positive_only;
         block.seed = layer.seed;
         block.stream = static_cast<std::uint64_t>(layer.level) << 32 | static_cast<std::uint64_t>(task.parent);
@@ -237,6 +240,7 @@ private:
     const Features& features_;
     std::span<const LayerProblem> layers_;
     const SolverOptions& options_;
+    std::span<const float> sample_weights_;
     const WeightThresholds thresholds_;
     const int threads_;
     Monitor& monitor_;
@@ -250,8 +254,9 @@ private:
 }  // namespace
 
 std::vector<LayerWeights> train_layers(const Features& features, std::span<const LayerProblem> layers,
-                                       const SolverOptions& options, int threads, Monitor& monitor) {
-    return Trainer(features, layers, options, threads, monitor).run();
+                                       const SolverOptions& options, std::span<const float> sample_weights, int threads,
+                                       Monitor& monitor) {
+    return Trainer(features, layers, options, sample_weights, threads, monitor).run();
 }
 
 }  // namespace carya

@@ -31,8 +31,10 @@ struct LayerWeights {
 
 // Trains layers of one or more trees in a single pool of tasks. The layers must not depend on each other. A positive
 // outside its parent's shortlist is used only for its own label. Labels without positives get no weights and a bias of
-// -10,000. The result depends on the seeds, but not on the number of threads.
+// -10,000. The costs of each training row are multiplied by its positive sample weight; if `sample_weights` is empty,
+// all weights are 1. The result depends on the seeds, but not on the number of threads.
 std::vector<LayerWeights> train_layers(const Features& features, std::span<const LayerProblem> layers,
-                                       const SolverOptions& options, int threads, Monitor& monitor);
+                                       const SolverOptions& options, std::span<const float> sample_weights, int threads,
+                                       Monitor& monitor);
 
 }  // namespace carya

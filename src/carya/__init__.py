@@ -16,19 +16,25 @@ if TYPE_CHECKING:
     from carya.models.presets import preset
     from carya.models.reranked.model import Reranked
     from carya.models.xr_linear.model import XRLinear
+    from carya.text.combined.text_ensemble import TextEnsemble
+    from carya.text.combined.text_reranker import TextReranker
     from carya.text.text_ranker import TextRanker
     from carya.text.tfidf import Tfidf
+    from carya.transformer.reranking.cross_encoder import CrossEncoderRanker
     from carya.transformer.x_transformer import XTransformer
     from carya.transformer.xr_transformer import XRTransformer
     from carya.trees.label_tree import LabelTree
     from carya.version import __version__
 
 __all__ = [
+    "CrossEncoderRanker",
     "Ensemble",
     "LabelTree",
     "NearestNeighbors",
     "Reranked",
+    "TextEnsemble",
     "TextRanker",
+    "TextReranker",
     "Tfidf",
     "XRLinear",
     "XRTransformer",
@@ -44,11 +50,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CrossEncoderRanker": "carya.transformer.reranking.cross_encoder",
     "Ensemble": "carya.models.ensemble.model",
     "LabelTree": "carya.trees.label_tree",
     "NearestNeighbors": "carya.models.neighbors.model",
     "Reranked": "carya.models.reranked.model",
+    "TextEnsemble": "carya.text.combined.text_ensemble",
     "TextRanker": "carya.text.text_ranker",
+    "TextReranker": "carya.text.combined.text_reranker",
     "Tfidf": "carya.text.tfidf",
     "XRLinear": "carya.models.xr_linear.model",
     "XRTransformer": "carya.transformer.xr_transformer",

@@ -5,18 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from carya.core import storage
-from carya.errors import MissingExtraError, ModelFormatError
-from carya.models.registry import MODEL_CLASSES, open_model
-from carya.models.xr_linear.serialize import LAZY_ARRAYS
-from carya.upgrade import upgrade
-
-#: All model kinds, including text models.
-_ALL_CLASSES = MODEL_CLASSES | {
-    "text-ranker": ("carya.text.text_ranker", "TextRanker"),
-    "xr-transformer": ("carya.transformer.xr_transformer", "XRTransformer"),
-    "x-transformer": ("carya.transformer.x_transformer", "XTransformer"),
-}
+from carya.models.registry import load_model
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -29,7 +18,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear, NearestNeighbors, Ensemble, Reranked, TextRanker, XRTransformer or XTransformer
+    XRLinear, NearestNeighbors, Ensemble, Reranked, TextRanker, TextEnsemble, TextReranker, XRTransformer or
+    XTransformer
 
     Raises
     ------
@@ -48,11 +38,4 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> model.tree_.n_labels
     30
     """
-    saved = storage.load(path, lazy=LAZY_ARRAYS)
-    try:
-        model = open_model(upgrade(saved), _ALL_CLASSES)
-        if saved.data_options:
-            model.data_options_ = saved.data_options
-        return model
-    except (ModelFormatError, MissingExtraError) as error:
-        raise type(error)(f"{path}: {error}") from None
+    return load_model(path)

@@ -198,8 +198,9 @@ _FUNCTIONS: dict[str, Callable[[SavedModel], SavedModel]] = {
 
 
 def _upgrade_vectorizer(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a text model with those of its vectorizer upgraded."""
-    return parameters | {"text": _TFIDF_DEFAULTS | _renamed(parameters["text"], _TFIDF_PARAMETERS)}
+    """Return the parameters of a text model with those of its vectorizer, if it has one, upgraded."""
+    own = parameters["text"]
+    return parameters | {"text": None if own is None else _TFIDF_DEFAULTS | _renamed(own, _TFIDF_PARAMETERS)}
 
 
 def _upgrade_ranker(ranker: dict[str, Any], current_feature: Callable[[str], str]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ void test_train_and_rank(int threads, Loss loss) {
     SolverOptions options;
     options.loss = loss;
     Monitor train_monitor;
-    std::vector<LayerWeights> layers = train_layers(features, {&problem, 1}, options, threads, train_monitor);
+    std::vector<LayerWeights> layers = train_layers(features, {&problem, 1}, options, {}, threads, train_monitor);
     expect(train_monitor.done <= train_monitor.total, "progress does not exceed the total");
 
     SearchLayer layer;

@@ -13,7 +13,7 @@ from carya.cli.options.common import PATH, json_option, load_text_ranker, model_
 from carya.cli.options.data_options import DataOptions, data_options
 
 if TYPE_CHECKING:
-    from carya.text.text_ranker import TextRanker
+    from carya.text.base import BaseTextRanker
 
 _TABLE_ROWS = 10
 
@@ -51,7 +51,9 @@ def calibrate(model: Path, data: DataOptions, top_k: int, out: Path | None, as_j
         _print(result)
 
 
-def _measure(ranker: TextRanker, texts: list[str], labels: list[tuple[str, ...]], top_k: int) -> dict[str, Any]:
+def _measure(
+    ranker: BaseTextRanker[Any], texts: list[str], labels: list[tuple[str, ...]], top_k: int
+) -> dict[str, Any]:
     """Return the learned probabilities, and the error of a calibration learned from every other text."""
     from carya.text.calibration import Calibration, expected_calibration_error
 

@@ -18,8 +18,8 @@ from carya.core.rules import Integer
 from carya.errors import InputError
 
 if TYPE_CHECKING:
+    from carya.text.base import BaseTextRanker
     from carya.text.explore.views import ClusterView
-    from carya.text.text_ranker import TextRanker
 
 _NAMES_PER_CLUSTER = 3
 _MAX_EXPONENT = 700.0  # math.exp overflows beyond
@@ -76,23 +76,23 @@ def explain(model: Path, text: str, label: str | None, tree: int | None, terms: 
     _print(explanation, _probability(ranker, tree_number, explanation["score"]), terms, tree)
 
 
-def _tree_number(ranker: TextRanker, tree: int | None) -> int:
+def _tree_number(ranker: BaseTextRanker[Any], tree: int | None) -> int:
     """Return the index of the tree to explain, starting at 0; raise InputError if the tree does not exist."""
-    count, kind = len(ranker.trees_), type(ranker.model_).__name__
+    count, kind = len(ranker.trees_), ranker.model_kind_
     if not count:
         raise InputError(f"{kind} has no label tree. Only the scores of trees can be explained.")
     choices = "--tree 1" if count == 1 else f"--tree 1 to --tree {count}"
-    if tree is None and ranker.model_ is not ranker.trees_[0]:
+    if tree is None and ranker.single_tree_ is None:
         raise InputError(f"The scores of {kind} cannot be explained, only those of its trees. Pass {choices}.")
     if tree is not None and tree > count:
         raise InputError(f"--tree must be at most {count}, the number of trees in the model, got {tree}.")
     return 0 if tree is None else tree - 1
 
 
-def _probability(ranker: TextRanker, tree: int, score: float) -> float | None:
+def _probability(ranker: BaseTextRanker[Any], tree: int, score: float) -> float | None:
     """Return the probability at a score, or None if the ranker is not calibrated or the tree is one of several."""
     calibration = ranker.calibration_
-    if calibration is None or ranker.trees_[tree] is not ranker.model_:
+    if calibration is None or ranker.trees_[tree] is not ranker.single_tree_:
         return None
     return float(calibration([score])[0])
 

@@ -30,6 +30,9 @@ def inspect(model: Path, as_json: bool) -> None:
 
     storage.load(model)  # reads, and therefore verifies, all data
     saved = carya.load(model)
+    if not hasattr(saved, "rankers_") and _text_members(saved):
+        _inspect_text_members(model, saved, as_json)
+        return
     ranker, rest = _main_ranker(saved)
     description = {"bytes": storage.size_on_disk(model), **_describe(ranker), **rest}
     if saved.data_options_:
@@ -44,11 +47,65 @@ def inspect(model: Path, as_json: bool) -> None:
     title = str(ranker.tree_) if hasattr(ranker, "tree_") else f"{type(ranker).__name__}({ranker.n_labels_} labels)"
     click.echo(f"{model}: {title}, {features}, {description['bytes']:,} bytes")
     _print_layers(Console(), description)
-    if ranker is not saved:
-        click.echo(f"vectorizer: {saved.vectorizer_!r}")
+    if ranker is not saved and saved.vectorizers_:
+        click.echo(f"vectorizer: {saved.vectorizers_[0]!r}")
     click.echo(f"model: {ranker!r}")
     if saved.data_options_:
         click.echo(f"options for reading data: {', '.join(f'{name}={v!r}' for name, v in saved.data_options_.items())}")
+
+
+def _text_members(model: Any) -> list[Any]:
+    """Return the text models inside a text model."""
+    from carya.text.base import BaseTextRanker
+
+    if not isinstance(model, BaseTextRanker):
+        return []
+    return [*getattr(model, "members_", ())] or [getattr(model, "base_", None)] * hasattr(model, "base_")
+
+
+def _inspect_text_members(path: Path, model: Any, as_json: bool) -> None:
+    """Print the members of an ensemble of text models, or the base model of a reranker."""
+    from rich.console import Console
+
+    from carya.core import storage
+
+    description = {"bytes": storage.size_on_disk(path), **_describe_text_model(model)}
+    if as_json:
+        click.echo(json.dumps(description, indent=1, default=_to_json))
+        return
+    click.echo(f"{path}: {type(model).__name__}({len(model.labels_)} labels), {description['bytes']:,} bytes")
+    _print_text_members(Console(), description, "")
+
+
+def _print_text_members(console: Console, description: dict[str, Any], prefix: str) -> None:
+    for number, member in enumerate(description["text_members"], 1):
+        weight = f", weight {member['weight']:g}" if "weight" in member else ""
+        click.echo(f"member {prefix}{number}: {member['kind']}{weight}")
+        if "text_members" in member:
+            _print_text_members(console, member, f"{prefix}{number}.")
+        else:
+            _print_layers(console, member)
+
+
+def _describe_text_model(model: Any) -> dict[str, Any]:
+    """Return the kind, the parameters and the parts of a text model."""
+    members = _text_members(model)
+    if not members or hasattr(model, "rankers_"):
+        ranker, rest = _main_ranker(model)
+        return {"kind": model.model_kind_, **_describe(ranker), **rest}
+    parameters = model.get_params(deep=False)
+    description: dict[str, Any] = {
+        "kind": type(model).__name__,
+        "labels": len(model.labels_),
+        "parameters": {name: value for name, value in parameters.items() if name not in _NESTED_MODELS},
+        "text_members": [_describe_text_model(member) for member in members],
+    }
+    if hasattr(model, "weights_"):
+        for member, weight in zip(description["text_members"], model.weights_.tolist(), strict=True):
+            member["weight"] = weight
+    if hasattr(model, "ranker_"):
+        description["ranker"] = model.ranker_.name
+    return description
 
 
 def _main_ranker(model: Any) -> tuple[Any, dict[str, Any]]:
@@ -63,9 +120,10 @@ def _main_ranker(model: Any) -> tuple[Any, dict[str, Any]]:
         surroundings["mixture"] = model.weights_
         if model.weights_:
             ranker = model.rankers_[max(model.weights_, key=model.weights_.__getitem__)]
-    if ranker is not model:
-        terms = [int(ends.size) for _, ends, _ in model.vectorizer_.terms_]
-        surroundings["vectorizer"] = {"terms": terms, "parameters": model.vectorizer_.get_params()}
+    if ranker is not model and model.vectorizers_:
+        (vectorizer,) = model.vectorizers_
+        terms = [int(ends.size) for _, ends, _ in vectorizer.terms_]
+        surroundings["vectorizer"] = {"terms": terms, "parameters": vectorizer.get_params()}
     return ranker, surroundings
 
 

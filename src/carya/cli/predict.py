@@ -26,8 +26,8 @@ from carya.cli.options.data_options import DataOptions, data_options
 from carya.errors import InputError, UnknownTextWarning
 
 if TYPE_CHECKING:
-    from carya.text.base import Suggestion
-    from carya.text.text_ranker import TextRanker
+    from carya.models.suggestions import Suggestion
+    from carya.text.base import BaseTextRanker
 
 _BATCH = 2048  # texts ranked at a time
 
@@ -65,13 +65,12 @@ def predict(model: Path, data: DataOptions, out: str, n_jobs: int, **limits: Any
     model trained on features, DATA contains features, and labels are column numbers.
     """
     import carya
+    from carya.core.parameters import set_in_all
     from carya.data.io.files import open_text_output
-    from carya.text.text_ranker import TextRanker
 
     loaded = carya.load(model)
     data = data.with_model(loaded)
-    for part in (loaded.vectorizer_, loaded.model_) if isinstance(loaded, TextRanker) else (loaded,):
-        part.set_params(n_jobs=n_jobs)
+    set_in_all(loaded, n_jobs=n_jobs)
     if ranks_texts(loaded):
         lines = _rank_texts(loaded, _text_batches(data, model), limits)
     else:
@@ -117,7 +116,7 @@ def _batches(texts: Iterable[str], *, is_stream: bool = False) -> Iterator[list[
         yield batch
 
 
-def _rank_texts(ranker: TextRanker, batches: Iterable[list[str]], limits: dict[str, Any]) -> Iterator[str]:
+def _rank_texts(ranker: BaseTextRanker[Any], batches: Iterable[list[str]], limits: dict[str, Any]) -> Iterator[str]:
     """Yield the output lines of each batch; warn about texts without known terms."""
     n_texts = n_unknown = 0
     for batch in batches:
@@ -139,7 +138,9 @@ def _rank_texts(ranker: TextRanker, batches: Iterable[list[str]], limits: dict[s
         click.echo(f"carya: warning: {n_unknown:,} of {n_texts:,} texts contain no known terms.", err=True)
 
 
-def _suggest(ranker: TextRanker, texts: list[str], limits: dict[str, Any]) -> tuple[list[list[Suggestion]], list[int]]:
+def _suggest(
+    ranker: BaseTextRanker[Any], texts: list[str], limits: dict[str, Any]
+) -> tuple[list[list[Suggestion]], list[int]]:
     """Return the suggestions for each text and the numbers of the texts without known terms."""
     unknown: list[int] = []
     with warnings.catch_warnings(record=True) as caught:

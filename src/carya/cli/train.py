@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from carya.cli.commands import Command, Option, command, option
 from carya.cli.options.common import PATH, json_option
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 _TRANSFORMERS = {"xr-transformer": "XRTransformer", "x-transformer": "XTransformer"}
 _MODELS = ("xr-linear", *_TRANSFORMERS)
+#: Presets that are ensembles of transformer models, with their descriptions.
+_TRANSFORMER_PRESETS = {
+    "xr-transformer": "Zhang et al. 2021: an ensemble of XR-Transformers, one per encoder (--encoders)",
+    "x-transformer": "Chang et al. 2020: an ensemble of X-Transformers, three per encoder (--encoders)",
+}
 #: Headings for the parameter groups of vectorizers and trees, in the order shown by `--help`.
 _HEADINGS = {
     "text features": "Text features",
@@ -69,7 +75,8 @@ class _TrainCommand(Command):
         with formatter.section("Which preset?"):
             formatter.write_dl(list(ADVICE))
         with formatter.section("Presets (--preset)"):
-            formatter.write_dl([(name, preset.description) for name, preset in PRESETS.items()])
+            descriptions = {name: preset.description for name, preset in PRESETS.items()} | _TRANSFORMER_PRESETS
+            formatter.write_dl(list(descriptions.items()))
 
 
 @command(
@@ -81,6 +88,7 @@ class _TrainCommand(Command):
         "carya train train.jsonl -o model/ --preset fast",
         "carya train train.jsonl -o model/ --trees 3 --negatives teacher",
         "carya train data/ -o model/ --model xr-transformer --encoder sentence-transformers/all-MiniLM-L6-v2",
+        "carya train data/ -o model/ --preset xr-transformer --encoders encoders/bert,encoders/roberta",
         "carya train train.csv -o model/ --text-column title,abstract --label-separator '|'",
         "carya train texts.txt --labels labels.txt -o model/ --analyzer word,char_wb --ngram-range 1,2/3,5",
         "zcat data.jsonl.gz | carya train - --format jsonl -o model/",
@@ -108,7 +116,14 @@ class _TrainCommand(Command):
     type=RuleType(Integer(1)),
     metavar="INTEGER",
     heading="Model",
-    help="Number of trees; several form an ensemble.",
+    help="Number of trees; several form an ensemble. With a transformer preset, number of trees per encoder.",
+)
+@option(
+    "--encoders",
+    metavar="NAME,...",
+    heading="Model",
+    help="Encoders of --preset xr-transformer and x-transformer: folders or names on the Hugging Face Hub, separated "
+    "by commas; those of the paper by default.",
 )
 @option(
     "--out", "-o", type=PATH, required=True, metavar="FOLDER", heading="Output", help="Folder to save the model to."
@@ -124,6 +139,7 @@ def train(
     model_name: str,
     preset: str | None,
     trees: int | None,
+    encoders: str | None,
     out: Path,
     as_json: bool,
     **_parameters: Any,
@@ -133,12 +149,17 @@ def train(
     DATA is a folder, a file of texts or features in any format of docs/data.md, or a text file with --labels. The
     model stores the options with which the data was read; `carya predict` and `carya evaluate` use them by default.
     """
+    from carya.core.parameters import set_in_all
     from carya.core.storage import check_output_path, size_on_disk
     from carya.data.corpus import Matrices
 
-    if model_name in _TRANSFORMERS:
-        if label_files.given():
-            raise ParameterError(f"{label_files.given()[0]} requires --model xr-linear, got --model {model_name}.")
+    if (preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS) and label_files.given():
+        raise ParameterError(f"{label_files.given()[0]} requires --model xr-linear, got --model {model_name}.")
+    if preset in _TRANSFORMER_PRESETS:
+        estimator = _build_transformer_ensemble(context, model_name, str(preset), trees, encoders)
+    elif encoders is not None:
+        raise ParameterError(f"--encoders requires --preset {' or '.join(_TRANSFORMER_PRESETS)}.")
+    elif model_name in _TRANSFORMERS:
         estimator = _build_transformer(context, model_name, preset, trees)
     else:
         estimator = _build_text_ranker(context, preset, trees)
@@ -150,12 +171,12 @@ def train(
     dataset = data.open()
     if isinstance(dataset, Matrices):
         trained, result = _fit_matrices(context, estimator, dataset, label_files)
-    elif model_name in _TRANSFORMERS:
+    elif preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS:
         trained, result = _fit_transformer(estimator, dataset)
     else:
         trained, result = _fit_text_ranker(estimator, dataset, label_files.of_texts(data.label_separator))
     fit_seconds = time.perf_counter() - started
-    _disable_progress(trained)
+    set_in_all(trained, verbose=False)  # the saved model is silent
     trained.data_options_ = data.to_store(dataset)
     trained.save(out)
     result |= {
@@ -205,12 +226,37 @@ def _build_transformer(context: click.Context, model_name: str, preset: str | No
     for name, value in (("--preset", preset), ("--trees", trees)):
         if value is not None:
             raise ParameterError(f"{name} requires --model xr-linear, got --model {model_name}.")
-    return getattr(carya, _TRANSFORMERS[model_name])(
-        vectorizer=carya.Tfidf(**given_parameters(context, carya.Tfidf)),
-        ranker=carya.XRLinear(**given_parameters(context, carya.XRLinear)),
-        verbose=True,
+    return getattr(carya, _TRANSFORMERS[model_name])(**_given_transformer_parameters(context))
+
+
+def _build_transformer_ensemble(
+    context: click.Context, model_name: str, preset: str, trees: int | None, encoders: str | None
+) -> Any:
+    """Return an unfitted ensemble of transformer models."""
+    import carya
+
+    if context.get_parameter_source("model_name") is ParameterSource.COMMANDLINE and model_name != preset:
+        raise ParameterError(f"--preset {preset} requires --model {preset}, or no --model, got --model {model_name}.")
+    parameters = _given_transformer_parameters(context)
+    if "encoder" in parameters:
+        raise ParameterError(f"--preset {preset} is an ensemble. Pass its encoders with --encoders, not --encoder.")
+    names = None if encoders is None else [name.strip() for name in encoders.split(",")]
+    if names is not None and not all(names):
+        raise ParameterError(f"--encoders must be a list of names separated by commas, got {encoders!r}.")
+    options = {} if trees is None else {"n_trees": trees}
+    return getattr(carya, _TRANSFORMERS[preset]).recipe(names, **options, **parameters)
+
+
+def _given_transformer_parameters(context: click.Context) -> dict[str, Any]:
+    """Return the parameters of a transformer model, including its parts, from the command line."""
+    import carya
+
+    return {
+        "vectorizer": carya.Tfidf(**given_parameters(context, carya.Tfidf)),
+        "ranker": carya.XRLinear(**given_parameters(context, carya.XRLinear)),
+        "verbose": True,
         **given_parameters(context, _transformer_parameters()),
-    )
+    }
 
 
 def _fit_text_ranker(ranker: Any, corpus: Corpus, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -230,18 +276,21 @@ def _fit_text_ranker(ranker: Any, corpus: Corpus, inputs: dict[str, Any]) -> tup
 
 
 def _fit_transformer(model: Any, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
+    from carya.models.registry import kind_of
+
     with reading_progress():
         texts, labels = texts_and_labels(corpus)
     names = _label_names(corpus)
     model.fit(texts, labels, names=names, label_texts=names)
-    kind = next(kind for kind, name in _TRANSFORMERS.items() if name == type(model).__name__)
-    return model, {
-        "kind": kind,
+    result = {
+        "kind": kind_of(model),
         "rows": len(texts),
-        "features": model.vectorizer_.n_features_,
+        "features": model.vectorizers_[0].n_features_,
         "labels": len(model.labels_),
-        "mixture": model.weights_,
     }
+    members = getattr(model, "members_", None)
+    weights = {"mixture": model.weights_} if members is None else {"members": len(members)}
+    return model, result | weights
 
 
 def _fit_matrices(
@@ -304,12 +353,3 @@ def _label_names(corpus: Corpus) -> dict[str, str] | None:
         return None
     names = dict(zip(corpus.vocabulary.ids, corpus.vocabulary.names, strict=True))
     return names if any(label != name for label, name in names.items()) else None
-
-
-def _disable_progress(model: Any) -> None:
-    """Set `verbose` to False in a model and its parts, so that the saved model is silent."""
-    if hasattr(model, "verbose"):
-        model.verbose = False
-    parts = [getattr(model, name) for name in ("vectorizer_", "model_") if hasattr(model, name)]
-    for part in (*parts, *getattr(model, "members_", ())):
-        _disable_progress(part)

@@ -90,6 +90,10 @@ class Csr:
         """Return a matrix with the same sparsity pattern and all entries set to `value`."""
         return Csr.of(self.indptr, self.indices, np.full(len(self.indices), value, np.float32), self.cols)
 
+    def scale_rows(self, factors: NDArray[np.float32]) -> Csr:
+        """Return the matrix with every row multiplied by a factor."""
+        return Csr.of(self.indptr, self.indices, self.values * np.repeat(factors, np.diff(self.indptr)), self.cols)
+
     def column_counts(self) -> NDArray[np.int64]:
         """Return the number of entries in each column."""
         return np.bincount(self.indices, minlength=self.cols)

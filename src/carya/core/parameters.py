@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from carya.core import rules
@@ -225,6 +225,51 @@ class Fitted(Generic[State]):
             return self._state
         except AttributeError:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.") from None
+
+
+def with_parameter(estimator: Any, name: str, value: Any) -> Any:
+    """Return an unfitted copy of an estimator with a parameter set, also in the estimators that it contains."""
+    changes: dict[str, Any] = {}
+    for parameter_name, part in estimator.get_params(deep=False).items():
+        if isinstance(part, Parameterized):
+            changes[parameter_name] = with_parameter(part, name, value)
+        elif isinstance(part, (list, tuple)) and any(isinstance(item, Parameterized) for item in part):
+            changes[parameter_name] = [with_parameter(item, name, value) for item in part]
+    if name in estimator.parameter_names():
+        changes[name] = value
+    return estimator.clone(**changes)
+
+
+def set_in_all(estimator: object, **values: Any) -> None:
+    """Set parameters of an estimator and of all estimators inside it, where they exist.
+
+    >>> import carya
+    >>> model = carya.Ensemble([carya.XRLinear(), carya.XRLinear(verbose=True)])
+    >>> set_in_all(model, n_jobs=1, verbose=False)
+    >>> [(member.n_jobs, member.verbose) for member in model.members]
+    [(1, False), (1, False)]
+    """
+    for inner in _nested_estimators(estimator, set()):
+        names = inner.parameter_names()
+        inner.set_params(**{name: value for name, value in values.items() if name in names})
+
+
+def _nested_estimators(value: object, seen: set[int]) -> Iterator[Parameterized]:
+    """Yield an estimator and the estimators in its attributes, including lists, dictionaries and dataclasses."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Parameterized):
+        yield value
+    parts: Iterable[object] = ()
+    if isinstance(value, Mapping):
+        parts = list(value.values())
+    elif isinstance(value, (list, tuple)):
+        parts = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = list(vars(value).values())
+    for part in parts:
+        yield from _nested_estimators(part, seen)
 
 
 def _is_default(value: object, default: object) -> bool:

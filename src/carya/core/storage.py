@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core.atomic import flush_to_disk, replace_folder, temporary_sibling
+from carya.core.strings import StringArray
 from carya.errors import CaryaError, MissingExtraError, ModelFormatError, SaveError
 
 FORMAT = 2
@@ -33,6 +34,8 @@ _DTYPES = {
     "uint16": "<u2",
     "uint64": "<u8",
 }
+#: Arrays that the search verifies on first use, by the last part of their names.
+LAZY_ARRAYS = frozenset({"data", "dense"})
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.bin"
 
@@ -67,6 +70,23 @@ class SavedModel:
     folder: _core.ModelFolder | None = None
     path: Path | None = None
     data_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_strings(self, name: str, strings: StringArray) -> SavedModel:
+        """Return the same contents with a list of strings, stored as the arrays ``name.bytes`` and ``name.ends``."""
+        return replace(self, arrays=self.arrays | {f"{name}.bytes": strings.data, f"{name}.ends": strings.ends})
+
+    def without_strings(self, name: str) -> tuple[SavedModel, StringArray | None]:
+        """Return the contents without a list of strings, and the list, or None if there is none."""
+        names = (f"{name}.bytes", f"{name}.ends")
+        if names[1] not in self.arrays:
+            return self, None
+        with consistent_parts():
+            data, ends = self.arrays[names[0]], self.arrays[names[1]]
+            if data.dtype != np.uint8 or ends.dtype != np.int64:
+                raise ValueError(f"The arrays of {name} have a wrong type.")
+            strings = StringArray(data, ends)
+        rest = {array: values for array, values in self.arrays.items() if array not in names}
+        return replace(self, arrays=rest), strings
 
     def arrays_of(self, part: str) -> dict[str, NDArray[Any]]:
         """Return the arrays named ``part/…``, without the prefix."""

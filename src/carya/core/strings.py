@@ -70,5 +70,32 @@ class StringArray(Sequence[str]):
             yield _decode(self._raw[begin:end])
 
 
+class NumberStrings(Sequence[str]):
+    """The numbers from 0 to n - 1 as strings: the ids of labels without names.
+
+    >>> list(NumberStrings(3)), NumberStrings(3) == ["0", "1", "2"]
+    (['0', '1', '2'], True)
+    """
+
+    def __init__(self, length: int) -> None:
+        self._numbers = range(length)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: Any) -> Any:
+        numbers = self._numbers[index]
+        return [str(number) for number in numbers] if isinstance(numbers, range) else str(numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def _decode(raw: memoryview) -> str:
     return str(raw, "utf-8", "replace")

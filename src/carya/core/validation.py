@@ -1,14 +1,13 @@
 """Validation of user input: conversion to matrices that the kernels accept, and errors that name the invalid argument.
 
-The functions accept ``csr_matrix``, ``csr_array`` and other SciPy formats, arrays, nested lists, and (sparse, dense)
-pairs, and return validated float32 matrices. They never modify their input.
+The functions accept ``csr_matrix``, ``csr_array`` and other SciPy formats, arrays, nested lists, frames, tensors, and
+(sparse, dense) pairs, and return validated float32 matrices. They never modify their input.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,8 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import lazy_sparse as sp
+from carya.core.inputs.columns import is_column, is_tensor, to_numpy
+from carya.core.inputs.features import coerce_matrix
 from carya.core.matrices import Csr, Features
 from carya.core.rules import MAX_INT
 from carya.errors import InputError
@@ -35,17 +36,18 @@ NO_VALUES = np.zeros(0, np.float32)
 
 
 def check_features(X: FeaturesLike, name: str = "X") -> Features:
-    """Validate features given as a sparse matrix, an array, or a (sparse, dense) pair.
+    """Validate features given as a sparse matrix, an array, a frame, a tensor, or a (sparse, dense) pair.
 
     Parameters
     ----------
-    X : sparse matrix, array_like of shape (rows, columns), or tuple of both
+    X : sparse matrix, array_like, frame or tensor of shape (rows, columns), or tuple of a sparse and a dense block
         The dense block of a pair remains dense.
     name : str
         The name of the argument in error messages.
     """
     if isinstance(X, Features):
         return X
+    X = _coerce_blocks(X, name)
     if isinstance(X, list) and any(sp.issparse(block) for block in X):
         raise InputError(f"{name} must not be a list of matrices. Pass a (sparse, dense) pair as a tuple.")
     if isinstance(X, tuple):
@@ -65,6 +67,7 @@ def check_features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X
     A model with only dense features also accepts a sparse matrix, and a model with only sparse features also accepts an
     array. Both blocks of a (sparse, dense) pair must have the same numbers of columns as in training.
     """
+    X = _coerce_blocks(X, name)
     if isinstance(X, tuple):
         pair = check_features(X, name)
         for width, expected, block in zip(pair.widths, widths, ("sparse", "dense"), strict=True):
@@ -86,49 +89,15 @@ def check_features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X
     return Features.of(_check_sparse(matrix if sp.issparse(matrix) else sp.csr_array(matrix), name), name=name)
 
 
-def feature_names(X: FeaturesLike, name: str = "X") -> tuple[str, ...] | None:
-    """Return the column names of a pandas or polars data frame; None for other input or names that are not strings.
-
-    As in scikit-learn, a mixture of strings and other names is rejected.
-    """
-    columns = getattr(X, "columns", None)
-    if columns is None or isinstance(X, np.ndarray):
-        return None
-    names = list(columns)
-    is_text = [isinstance(column, str) for column in names]
-    if not any(is_text):
-        return None
-    if not all(is_text):
-        other = names[is_text.index(False)]
-        raise InputError(
-            f"{name} has column names that are strings and others that are not, such as {other!r}. Convert all of "
-            "them to strings."
-        )
-    return tuple(names)
-
-
-def check_feature_names(X: FeaturesLike, expected: Sequence[str] | None, name: str = "X") -> None:
-    """Raise InputError if a data frame has other columns than in training, or the same in another order."""
-    names = None if expected is None else feature_names(X, name)
-    if names is None or expected is None or names == tuple(expected):
-        return
-    known, given = set(expected), set(names)
-    advice = "Pass the columns of training, in the same order: X[model.feature_names_in_]."
-    unknown = next((column for column in names if column not in known), None)
-    if unknown is not None:
-        raise InputError(f"{name} has the column {unknown!r}, which the model was not trained on. {advice}")
-    missing = next((column for column in expected if column not in given), None)
-    if missing is not None:
-        raise InputError(f"{name} lacks the column {missing!r}, which the model was trained on. {advice}")
-    position = next(i for i, (a, b) in enumerate(zip(names, expected, strict=False)) if a != b)
-    raise InputError(
-        f"{name} has the columns of training in another order: column {position} is {names[position]!r}, but was "
-        f"{expected[position]!r} in training. {advice}"
-    )
-
-
 def check_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays:
+    """Validate a single query and return its arrays."""
+    row = check_row(x, widths)
+    return row.sparse.indices, row.sparse.values, row.dense.reshape(-1)
+
+
+def check_row(x: FeaturesLike, widths: tuple[int, int]) -> Features:
     """Validate a single query: a matrix with one row, a vector, a list, or a (sparse, dense) pair."""
+    x = _coerce_blocks(x, "x")
     if (sp.issparse(x) or isinstance(x, np.ndarray)) and x.ndim == 1:
         x = x.reshape(1, -1)
     elif isinstance(x, list) and x and np.isscalar(x[0]):
@@ -136,7 +105,7 @@ def check_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays:
     row = check_features_like(x, widths, "x")
     if row.rows != 1:
         raise InputError(f"x has {row.rows} rows, but rank accepts a single row. Use predict for several rows.")
-    return row.sparse.indices, row.sparse.values, row.dense.reshape(-1)
+    return row
 
 
 def fast_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays | None:
@@ -164,6 +133,7 @@ def check_labels(Y: LabelsLike, name: str = "Y") -> Csr:
 
     Explicit zeros are removed; negative values are rejected.
     """
+    Y = coerce_matrix(Y, name)
     matrix = (
         Y if isinstance(Y, Csr) else _check_sparse(Y if sp.issparse(Y) else sp.csr_array(_check_dense(Y, name)), name)
     )
@@ -180,6 +150,7 @@ def check_labels(Y: LabelsLike, name: str = "Y") -> Csr:
 
 def check_pattern(matrix: LabelsLike, name: str) -> Csr:
     """Return a matrix with ones at the stored entries of a sparse matrix or at the nonzero entries of an array."""
+    matrix = coerce_matrix(matrix, name)
     if not sp.issparse(matrix):
         return _check_sparse(sp.csr_array(_check_dense(matrix, name) != 0), name)
     ones = matrix.copy()
@@ -247,6 +218,30 @@ def check_candidates(candidates: LabelsLike, rows: int, n_labels: int) -> Csr:
     return pairs
 
 
+def check_sample_weight(sample_weight: Any, rows: int, name: str = "sample_weight") -> NDArray[np.float32] | None:
+    """Validate one weight >= 0 per row; return None if all weights are 1.
+
+    >>> check_sample_weight([1, 0.5], 2)
+    array([1. , 0.5], dtype=float32)
+    """
+    if sample_weight is None:
+        return None
+    values = to_numpy(sample_weight) if is_column(sample_weight) or is_tensor(sample_weight) else sample_weight
+    try:
+        weights = np.asarray(values)
+        weights = weights.astype(np.float32) if weights.dtype.kind in "fiub" else np.full(rows, np.nan, np.float32)
+    except ValueError:  # a ragged list
+        weights = np.full(rows, np.nan, np.float32)
+    if weights.shape != (rows,):
+        raise InputError(f"{name} must have one number for each of the {rows} rows, got shape {weights.shape}.")
+    if not np.isfinite(weights).all() or weights.min(initial=0) < 0:
+        invalid = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
+        raise InputError(f"{name} must contain numbers >= 0, one per row; row {invalid[0]} is invalid.")
+    if not (weights > 0).any():
+        raise InputError(f"{name} is 0 for every row. At least one weight must be greater than 0.")
+    return None if (weights == 1).all() else np.ascontiguousarray(weights)
+
+
 def check_min_score(min_score: object) -> float:
     """Validate a minimum score; None means no minimum."""
     if min_score is None:
@@ -254,6 +249,11 @@ def check_min_score(min_score: object) -> float:
     if isinstance(min_score, bool) or not isinstance(min_score, numbers.Real) or math.isnan(min_score):
         raise InputError(f"min_score must be a number or None, got {min_score!r}.")
     return float(min_score)
+
+
+def _coerce_blocks(X: Any, name: str) -> Any:
+    """Convert frames and tensors, also as blocks of a pair, to arrays and sparse matrices."""
+    return tuple(coerce_matrix(block, name) for block in X) if isinstance(X, tuple) else coerce_matrix(X, name)
 
 
 def _to_float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:

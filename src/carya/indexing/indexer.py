@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from carya.core import validation
 from carya.core.matrices import Csr, Features
@@ -43,6 +43,7 @@ class Indexer:
         label_features: FeaturesLike | None = None,
         *,
         label_graph: LabelsLike | None = None,
+        sample_weight: NDArray[np.float32] | None = None,
         threads: int,
         progress: Progress,
         cache: dict[object, Features] | None = None,
@@ -58,11 +59,16 @@ class Indexer:
         label_features : features with one row per label, optional
         label_graph : matrix of shape (labels, labels), optional
             Edge weights between labels; by default, the numbers of co-occurrences.
+        sample_weight : ndarray of float32, shape (rows,), optional
+            Positive weights of the rows. A row with an integer weight has the same effect on the label representations
+            as a row that is repeated.
         cache : dict, optional
             Label representations of the same data, shared by trees with the same representation settings.
         """
         own_features = self._check_label_features(label_features, labels.cols)
-        edges = self._check_label_graph(label_graph, labels)
+        edges = self._check_label_graph(label_graph, labels, sample_weight)
+        if sample_weight is not None:  # PII compares labels by inner products, which contain the weights twice
+            labels = labels.scale_rows(np.sqrt(sample_weight) if self.representation == "pii" else sample_weight)
         if self.clustering == "random":
             return clustering.random_tree(
                 labels.cols,
@@ -143,7 +149,9 @@ class Indexer:
         dimensions = self.embedding_dimensions or GRAPH_DIMENSIONS
         return representations.graph(edges, dimensions=dimensions, seed=self.seed)
 
-    def _check_label_graph(self, label_graph: LabelsLike | None, labels: Csr) -> Csr | None:
+    def _check_label_graph(
+        self, label_graph: LabelsLike | None, labels: Csr, sample_weight: NDArray[np.float32] | None
+    ) -> Csr | None:
         """Return the label graph if the representation uses one; raise InputError if it is given but not used."""
         if "graph" not in self.representation:
             if label_graph is not None:
@@ -153,7 +161,7 @@ class Indexer:
                 )
             return None
         if label_graph is None:
-            return representations.cooccurrence_graph(labels)
+            return representations.cooccurrence_graph(labels, sample_weight)
         edges = validation.check_labels(label_graph, "label_graph")
         if edges.rows != labels.cols:
             raise InputError(f"label_graph must have one row per label ({labels.cols}), got {edges.rows} rows.")

@@ -170,10 +170,14 @@ def graph(edges: Csr, *, dimensions: int = GRAPH_DIMENSIONS, seed: int = 0) -> F
     return Features.of(Csr.empty(edges.rows), dense, "The label representation")
 
 
-def cooccurrence_graph(labels: Csr) -> Csr:
-    """Return the co-occurrence graph of the labels; edge weights are the numbers of rows with both labels."""
-    Y = labels.with_values(1).to_scipy()
-    together = sp.csr_array(Y.T @ Y)
+def cooccurrence_graph(labels: Csr, sample_weight: NDArray[np.float32] | None = None) -> Csr:
+    """Return the co-occurrence graph of the labels; edge weights are the numbers of rows with both labels.
+
+    With `sample_weight`, edge weights are the sums of the weights of these rows.
+    """
+    ones = labels.with_values(1)
+    weighted = ones if sample_weight is None else ones.scale_rows(sample_weight)
+    together = sp.csr_array(ones.to_scipy().T @ weighted.to_scipy())
     together.setdiag(0)
     together.eliminate_zeros()
     together.sort_indices()

@@ -10,6 +10,7 @@ with the highest score.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,14 @@ MIN_GAIN = 0.05
 _BLOCK = 1 << 20  # number of entries processed at a time
 
 
-def add_leaves(tree: LabelTree, labels: Csr, matched: Csr, *, clusters_per_label: int) -> tuple[LabelTree, Csr]:
+def add_leaves(
+    tree: LabelTree,
+    labels: Csr,
+    matched: Csr,
+    *,
+    clusters_per_label: int,
+    sample_weight: NDArray[np.float32] | None = None,
+) -> tuple[LabelTree, Csr]:
     """Add leaves for labels in the clusters to which the matcher assigns their rows.
 
     Parameters
@@ -36,6 +44,8 @@ def add_leaves(tree: LabelTree, labels: Csr, matched: Csr, *, clusters_per_label
         The matcher's scores for the clusters in each row's beam, between 0 and 1.
     clusters_per_label : int
         The maximum number of leaves per label.
+    sample_weight : ndarray of float32, shape (rows,), optional
+        The weights of the rows in the sums of scores.
 
     Returns
     -------
@@ -51,8 +61,11 @@ def add_leaves(tree: LabelTree, labels: Csr, matched: Csr, *, clusters_per_label
         gain = score - _score_of(labels, matched, entries, home[label])[entry]
         better = gain > 0
         coordinates = (label[entry[better]], cluster[better])
+        if sample_weight is not None:
+            gain = gain * sample_weight[_rows_of(labels, entries)[entry]]
         gains = gains + sp.csr_array(sp.coo_array((gain[better], coordinates), shape=gains.shape))
-    label, cluster = _select(gains, labels.column_counts(), np.bincount(home), clusters_per_label)
+    counts = labels.column_counts() if sample_weight is None else _weighted_counts(labels, sample_weight)
+    label, cluster = _select(gains, counts, np.bincount(home), clusters_per_label)
     leaf_labels = np.concatenate([np.arange(tree.n_labels, dtype=np.int32), label])
     order = np.argsort(leaf_labels, kind="stable")  # the first leaf of a label remains in its home cluster
     parents = np.concatenate([home, cluster])[order]
@@ -70,7 +83,7 @@ def restrict_targets(targets: Csr, parents: NDArray[np.int32], shortlist: Csr) -
 
 
 def _select(
-    gains: sp.csr_array, rows: NDArray[np.int64], sizes: NDArray[np.int64], clusters_per_label: int
+    gains: sp.csr_array, rows: NDArray[Any], sizes: NDArray[np.int64], clusters_per_label: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return the labels that are given additional leaves, and the clusters of these leaves.
 
@@ -109,6 +122,13 @@ def _assign(tree: LabelTree, labels: Csr, matched: Csr) -> Csr:
         leaves.append(best)
     # Leaves are sorted by label, so the columns of each row remain in ascending order.
     return Csr.of(labels.indptr, np.concatenate(leaves), labels.values, tree.parents[-1].size)
+
+
+def _weighted_counts(labels: Csr, sample_weight: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the sum of the weights of the rows of each label."""
+    weights = np.repeat(sample_weight.astype(np.float64), np.diff(labels.indptr))
+    counts: NDArray[np.float64] = np.bincount(labels.indices, weights, minlength=labels.cols).astype(np.float64)
+    return counts
 
 
 def _blocks(matrix: Csr) -> Iterator[slice]:

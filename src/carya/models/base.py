@@ -1,13 +1,13 @@
-"""The interface of all models for feature matrices, and the methods that they share."""
+"""The methods that all models for feature matrices share."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,29 +16,21 @@ from numpy.typing import ArrayLike, NDArray
 from carya import metrics
 from carya.core import lazy_sparse as sp
 from carya.core import storage, validation
+from carya.core.inputs.feature_names import check_feature_names
+from carya.core.inputs.labels import CoercedLabels, match_candidates, match_labels
 from carya.core.matrices import Csr, Features
-from carya.core.parameters import Fitted
+from carya.core.parameters import Fitted, did_you_mean
 from carya.core.storage import SavedModel
+from carya.core.strings import NumberStrings, StringArray
 from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
 from carya.errors import InputError
+from carya.models.interface import ModelState, RankOptions
+from carya.models.registry import LABEL_IDS, load_model
 from carya.models.restriction import check_label_subset, filter_rankings, score_labels
+from carya.models.suggestions import Suggestion, to_frame, to_suggestions
+from carya.models.training_data import TrainingData, features_of, split_data
 from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
-
-
-class ModelState(Protocol):
-    """The fitted state of a model."""
-
-    @property
-    def widths(self) -> tuple[int, int]:
-        """The numbers of sparse and dense features."""
-        ...
-
-    @property
-    def n_labels(self) -> int:
-        """The number of labels."""
-        ...
-
 
 StateT = TypeVar("StateT", bound=ModelState)
 
@@ -47,202 +39,11 @@ _MAX_VARIANTS = 8
 _VARIANTS: WeakKeyDictionary[Any, tuple[Any, dict[Any, Any]]] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingData:
-    """Validated features and labels of the training rows, and the other arguments of `fit`.
-
-    Attributes
-    ----------
-    features : Features, n rows
-    labels : Csr, n rows x labels
-    label_features, label_graph, shortlist, tree, groups, name_columns
-        See :meth:`carya.XRLinear.fit`, :meth:`carya.Ensemble.fit` and :meth:`carya.Reranked.fit`.
-    feature_names : tuple of str or None
-        The column names, if the features were a data frame.
-    """
-
-    features: Features
-    labels: Csr
-    label_features: FeaturesLike | None = None
-    label_graph: LabelsLike | None = None
-    shortlist: LabelsLike | None = None
-    groups: ArrayLike | None = None
-    name_columns: int | None = None
-    feature_names: tuple[str, ...] | None = None
-    tree: LabelTree | None = None
-
-    @classmethod
-    def of(cls, X: FeaturesLike, Y: LabelsLike, **options: Any) -> TrainingData:
-        """Validate features and labels."""
-        return cls(*validation.check_training_data(X, Y), **options, feature_names=validation.feature_names(X))
-
-    def take(self, rows: NDArray[np.int64]) -> TrainingData:
-        """Return the data of some rows."""
-        shortlist = None if self.shortlist is None else validation.check_labels(self.shortlist, "shortlist").take(rows)
-        groups = None if self.groups is None else np.asarray(self.groups)[rows]
-        return replace(
-            self, features=self.features.take(rows), labels=self.labels.take(rows), shortlist=shortlist, groups=groups
-        )
-
-    def for_member(self, member: Model, features: Features | None = None) -> TrainingData:
-        """Return the data that a member of a model uses, with its own features if they are given."""
-        unused = {name: None for name in _OPTIONAL_INPUTS if not getattr(member, f"uses_{name}", False)}
-        return replace(self, features=self.features if features is None else features, **unused)  # type: ignore[arg-type]
-
-    def check_used(self, members: Iterable[Any]) -> None:
-        """Raise InputError if an input other than label_features is given that none of the members uses."""
-        models = list(members)
-        for name, requirement in _REQUIREMENTS.items():
-            if getattr(self, name) is not None and not any(getattr(model, f"uses_{name}", False) for model in models):
-                raise InputError(f"{name} is not used by any of the models. Omit it, or use {requirement}.")
-
-
-#: The inputs of `fit` that only some models use.
-_OPTIONAL_INPUTS = ("label_features", "label_graph", "shortlist", "tree")
-#: The models that use them.
-_REQUIREMENTS = {
-    "label_graph": "a representation with 'graph' in its name",
-    "shortlist": "negatives with 'given' in their name",
-    "tree": "XRLinear models without a tree of their own",
-}
-
-
-class RankOptions(NamedTuple):
-    """Validated options of a ranking request; a beam width of None means the model's default.
-
-    `labels` are the numbers of the only labels to rank, in ascending order; None means all.
-    """
-
-    top_k: int
-    beam_width: int | None
-    min_score: float
-    labels: NDArray[np.int32] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        top_k: int,
-        beam_width: int | None,
-        min_score: float | None,
-        labels: ArrayLike | None = None,
-        n_labels: int = 0,
-    ) -> RankOptions:
-        """Validate the options that a user passed; `n_labels` is the model's number of labels."""
-        return cls(
-            validation.check_positive_int(top_k, "top_k"),
-            None if beam_width is None else validation.check_positive_int(beam_width, "beam_width"),
-            validation.check_min_score(min_score),
-            None if labels is None else check_label_subset(labels, n_labels),
-        )
-
-
 def check_tree(tree: object) -> LabelTree | None:
     """Return a label tree that a user passed; raise InputError if it is not one."""
     if tree is None or isinstance(tree, LabelTree):
         return tree
     raise InputError(f"tree must be a LabelTree or None, got {type(tree).__name__}. See LabelTree.from_paths.")
-
-
-@runtime_checkable
-class Model(Protocol):
-    """A model that ranks labels for feature rows; it can be a member of an ensemble or the core of a text ranker.
-
-    A fitted model has the attributes `n_labels_` and `widths_`, the numbers of sparse and dense features.
-    """
-
-    @property
-    def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features."""
-        ...
-
-    @property
-    def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features."""
-        ...
-
-    @property
-    def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that a search would not find."""
-        ...
-
-    def check_parameters(self) -> None:
-        """Raise ParameterError if a parameter is invalid."""
-        ...
-
-    def check_dependencies(self) -> None:
-        """Raise MissingExtraError if training requires an optional package that is not installed."""
-        ...
-
-    def clone(self) -> Any:
-        """Return an unfitted copy with the same parameters."""
-        ...
-
-    def fit_data(self, data: TrainingData) -> Self:
-        """Train on validated data."""
-        ...
-
-    def predict(
-        self,
-        X: FeaturesLike,
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-        transform: str | Sequence[str] | None = None,
-        labels: ArrayLike | None = None,
-    ) -> Any:
-        """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score."""
-        ...
-
-    def rank(
-        self,
-        x: FeaturesLike,
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-        transform: str | Sequence[str] | None = None,
-        labels: ArrayLike | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the best labels for one query and their scores."""
-        ...
-
-    def rank_rows(
-        self,
-        indptr: NDArray[np.int64],
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-        transform: str | Sequence[str] | None = None,
-        labels: ArrayLike | None = None,
-    ) -> Rankings:
-        """Return the same as `predict`, but take and return CSR arrays instead of SciPy matrices."""
-        ...
-
-    def rank_sparse(
-        self,
-        features: NDArray[np.int32],
-        values: NDArray[np.float32],
-        *,
-        top_k: int = 10,
-        beam_width: int | None = None,
-        min_score: float | None = None,
-        transform: str | Sequence[str] | None = None,
-        labels: ArrayLike | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the same as `rank`, but take the arrays of the sparse features."""
-        ...
-
-    def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
-        """Return P@1."""
-        ...
-
-    def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the contents of a model folder."""
-        ...
 
 
 class BaseModel(Fitted[StateT]):
@@ -260,6 +61,8 @@ class BaseModel(Fitted[StateT]):
 
     #: Whether `_rank_batch` and `_rank_one` respect the option `labels`.
     _restricts_labels: ClassVar[bool] = False
+
+    _label_ids: StringArray | None = None
 
     @property
     def widths_(self) -> tuple[int, int]:
@@ -296,6 +99,24 @@ class BaseModel(Fitted[StateT]):
         """Whether the model can be trained with a given tree."""
         return False
 
+    @property
+    def labels_(self) -> Sequence[str]:
+        """The labels in the column order of the predictions; the numbers of the columns if they have no names."""
+        self._check_fitted()
+        return NumberStrings(self.n_labels_) if self._label_ids is None else self._label_ids
+
+    @property
+    def trees_(self) -> tuple[Any, ...]:
+        """The label trees in the model; empty for models without trees."""
+        self._check_fitted()
+        return tuple(tree for member in getattr(self, "members_", ()) for tree in getattr(member, "trees_", ()))
+
+    def set_label_ids(self, ids: Sequence[str] | None) -> None:
+        """Set the names of the labels, in column order; None removes them."""
+        if ids is not None and len(ids) != self.n_labels_:
+            raise InputError(f"The model has {self.n_labels_} labels, but {len(ids)} names.")
+        self._label_ids = ids if ids is None or isinstance(ids, StringArray) else StringArray.of(ids)
+
     def predict(
         self,
         X: FeaturesLike,
@@ -305,7 +126,8 @@ class BaseModel(Fitted[StateT]):
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
-    ) -> sp.csr_array:
+        as_frame: bool = False,
+    ) -> Any:
         """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
         Ties are broken in favor of the lower label. Trees compare log scores, which can differ even if scores near 0
@@ -324,19 +146,67 @@ class BaseModel(Fitted[StateT]):
         transform : str or sequence of str, optional
             How level scores are combined, instead of the model's own transform. Weights do not depend on it, except
             for those that were trained on the negatives of a matcher.
-        labels : array_like of int, optional
-            The numbers of the only labels to rank. Trees score all of them, whatever the beam width; to rank within
-            the same labels many times, :meth:`subset` is faster.
+        labels : array_like of int or str, optional
+            The numbers or names of the only labels to rank. Trees score all of them, whatever the beam width; to rank
+            within the same labels many times, :meth:`subset` is faster.
+        as_frame : bool
+            Return a pandas DataFrame with the columns row, rank, label and score instead of a matrix.
         """
-        if transform is not None:
-            return self.with_transform(transform).predict(
-                X, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
-            )
-        state = self._check_fitted()
-        queries = self._check_queries(state, X)
-        options = RankOptions.of(top_k, beam_width, min_score, labels, state.n_labels)
-        indptr, ranked, scores = self._rank_queries(state, queries, options)
-        return sp.csr_array((scores, ranked, indptr), shape=(queries.rows, state.n_labels))
+        rankings = self._rank_inputs(X, top_k, beam_width, min_score, transform, labels)
+        if as_frame:
+            return to_frame(rankings, self.labels_)
+        indptr, ranked, scores = rankings
+        return sp.csr_array((scores, ranked, indptr), shape=(indptr.size - 1, self.n_labels_))
+
+    def suggest(
+        self,
+        x: FeaturesLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: ArrayLike | None = None,
+    ) -> list[Suggestion]:
+        """Return the best labels of one query with their names, best first; see :meth:`rank`."""
+        ranked, scores = self.rank(
+            x, top_k=top_k, beam_width=beam_width, min_score=min_score, transform=transform, labels=labels
+        )
+        return to_suggestions((np.array([0, ranked.size]), ranked, scores), self.labels_)[0]
+
+    def suggest_all(
+        self,
+        X: FeaturesLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: ArrayLike | None = None,
+        as_frame: bool = False,
+    ) -> Any:
+        """Return the best labels of every row as lists of suggestions, or as a DataFrame; see :meth:`predict`."""
+        rankings = self._rank_inputs(X, top_k, beam_width, min_score, transform, labels)
+        return to_frame(rankings, self.labels_) if as_frame else to_suggestions(rankings, self.labels_)
+
+    def explain(self, x: FeaturesLike, label: int | str, *, tree: int | None = None) -> Any:
+        """Explain the score of a label for one query by one tree: the contribution of every feature at every level.
+
+        Raises InputError for models without label trees.
+
+        Parameters
+        ----------
+        x : one feature row
+        label : int or str
+            The number or the name of a label.
+        tree : int, optional
+            The index of a tree in `trees_`; required for models with several trees. The score of this tree is
+            explained, because the combined score is not a sum over features.
+        """
+        self._check_fitted()
+        chosen = select_tree(type(self).__name__, self.trees_, tree, is_single=False)
+        row = self._tree_row(validation.check_row(x, self.widths_), chosen)
+        return chosen.explain(row.to_input(), self._label_number(label))
 
     def rank(
         self,
@@ -362,7 +232,7 @@ class BaseModel(Fitted[StateT]):
             )
         state = self._check_fitted()
         query = self._check_query(state, x)
-        return self._rank_query(state, query, RankOptions.of(top_k, beam_width, min_score, labels, state.n_labels))
+        return self._rank_query(state, query, self._rank_options(state, top_k, beam_width, min_score, labels))
 
     def rank_rows(
         self,
@@ -383,7 +253,7 @@ class BaseModel(Fitted[StateT]):
             )
         state = self._check_fitted()
         queries = validation.check_sparse_rows(indptr, features, values, state.widths)
-        return self._rank_queries(state, queries, RankOptions.of(top_k, beam_width, min_score, labels, state.n_labels))
+        return self._rank_queries(state, queries, self._rank_options(state, top_k, beam_width, min_score, labels))
 
     def rank_sparse(
         self,
@@ -404,7 +274,7 @@ class BaseModel(Fitted[StateT]):
         state = self._check_fitted()
         validation.check_no_dense(state.widths, "x")
         query = features, values, validation.NO_VALUES
-        return self._rank_query(state, query, RankOptions.of(top_k, beam_width, min_score, labels, state.n_labels))
+        return self._rank_query(state, query, self._rank_options(state, top_k, beam_width, min_score, labels))
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
         """Return the same model with another transform; weights are shared.
@@ -423,7 +293,9 @@ class BaseModel(Fitted[StateT]):
         if key not in variants:
             if len(variants) == _MAX_VARIANTS:
                 variants = {}
-            variants = variants | {key: self._copy_with_transform(state, transform)}
+            copy = self._copy_with_transform(state, transform)
+            copy.set_label_ids(self._label_ids)
+            variants = variants | {key: copy}
             _VARIANTS[self] = state, variants
         variant: Self = variants[key]
         return variant
@@ -439,7 +311,11 @@ class BaseModel(Fitted[StateT]):
             Label numbers, without regard to their order.
         """
         state = self._check_fitted()
-        return self._copy_with_labels(state, check_label_subset(labels, state.n_labels))
+        numbers = check_label_subset(self._label_numbers(labels), state.n_labels)
+        model = self._copy_with_labels(state, numbers)
+        if self._label_ids is not None:
+            model.set_label_ids([self._label_ids[number] for number in numbers.tolist()])
+        return model
 
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
         """Return the scores of given (row, label) pairs, including labels that a search would not find.
@@ -449,19 +325,25 @@ class BaseModel(Fitted[StateT]):
         Parameters
         ----------
         X : features, in any form that `fit` accepts
-        candidates : sparse matrix or array_like of shape (n, labels)
-            The pairs: the stored entries of a sparse matrix, or the nonzeros of an array. The result has the same
-            entries.
+        candidates : sparse matrix or array_like of shape (n, labels), or one set or list of labels per row
+            The pairs: the stored entries of a sparse matrix, the nonzeros of an array, or the listed labels. The result
+            has the same entries.
         """
         state = self._check_fitted()
         queries = self._check_queries(state, X)
-        pairs = validation.check_candidates(candidates, queries.rows, state.n_labels)
+        pairs = match_candidates(candidates, self.labels_, queries.rows, nested_is_matrix=True)
         scores = self._score_pairs(state, queries, pairs)
         return sp.csr_array((scores, pairs.indices, pairs.indptr), shape=(pairs.rows, pairs.cols))
 
-    def score(self, X: FeaturesLike, Y: LabelsLike) -> float:
-        """Return P@1, the default score of scikit-learn's model selection."""
-        return metrics.precision(Y, self.predict(X, top_k=1), k=1)
+    def score(self, X: FeaturesLike, Y: LabelsLike | None = None) -> float:
+        """Return P@1, the default score of scikit-learn's model selection.
+
+        `X` and `Y` can have any form that `fit` accepts; labels that the model does not know count as missed.
+        """
+        self._check_fitted()
+        X, Y = split_data(X, Y)
+        truth = Y if isinstance(Y, CoercedLabels) else match_labels(Y, self.labels_, "Y", nested_is_matrix=True)
+        return metrics.precision(truth.matrix.to_scipy(), self.predict(X, top_k=1), k=1)
 
     def save(self, path: str | os.PathLike[str], *, weight_dtype: str | None = None) -> None:
         """Save the model to a folder atomically: readers see the old model or the new one.
@@ -471,11 +353,54 @@ class BaseModel(Fitted[StateT]):
         weight_dtype : {"float32", "float16", "int8"}, optional
             The data type of the saved weights, if different from the model's own.
         """
-        storage.save(path, replace(self.to_saved(weight_dtype=weight_dtype), data_options=self.data_options_))
+        saved = replace(self.to_saved(weight_dtype=weight_dtype), data_options=self.data_options_)
+        storage.save(path, saved if self._label_ids is None else saved.with_strings(LABEL_IDS, self._label_ids))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load a saved model of this class; :func:`carya.load` loads models of any class."""
+        model: Self = load_model(path, cls)
+        return model
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the contents of a model folder."""
         raise NotImplementedError
+
+    def _rank_inputs(
+        self,
+        X: FeaturesLike,
+        top_k: int,
+        beam_width: int | None,
+        min_score: float | None,
+        transform: str | Sequence[str] | None,
+        labels: ArrayLike | None,
+    ) -> Rankings:
+        """Validate queries and options and return the rankings."""
+        if transform is not None:
+            return self.with_transform(transform)._rank_inputs(X, top_k, beam_width, min_score, None, labels)
+        state = self._check_fitted()
+        return self._rank_input(state, X, self._rank_options(state, top_k, beam_width, min_score, labels))
+
+    def _rank_input(self, state: StateT, X: FeaturesLike, options: RankOptions) -> Rankings:
+        """Validate queries and return their rankings."""
+        return self._rank_queries(state, self._check_queries(state, X), options)
+
+    def _rank_options(
+        self,
+        state: StateT,
+        top_k: int,
+        beam_width: int | None,
+        min_score: float | None,
+        labels: ArrayLike | None,
+    ) -> RankOptions:
+        """Validate the options of a ranking request."""
+        return RankOptions.of(top_k, beam_width, min_score, self._label_numbers(labels), state.n_labels)
+
+    def _label_numbers(self, labels: Any) -> Any:
+        """Return a list of labels with numbers instead of names; anything else is returned unchanged."""
+        if self._label_ids is None or isinstance(labels, str) or not isinstance(labels, Sequence):
+            return labels
+        return [self._label_number(label) if isinstance(label, str) else label for label in labels]
 
     def _rank_batch(self, state: StateT, queries: Features, options: RankOptions) -> Rankings:
         """Return the rankings of validated queries, of all labels unless `_restricts_labels`."""
@@ -512,11 +437,37 @@ class BaseModel(Fitted[StateT]):
         _, labels, scores = self._rank_queries(state, _as_row(query, state.widths), options)
         return labels, scores
 
+    def _fit_labeled(self, data: TrainingData) -> Self:
+        """Train on validated data and store the names of the labels."""
+        self.fit_data(data)
+        self.set_label_ids(data.label_ids)
+        return self
+
+    def fit_data(self, data: TrainingData) -> Self:
+        """Train on validated data."""
+        raise NotImplementedError
+
+    def _tree_row(self, row: Features, tree: Any) -> Features:
+        """Return the features that a tree of the model sees."""
+        return row
+
+    def _label_number(self, label: Any) -> int:
+        """Return the number of a label, given as its number or its name."""
+        if isinstance(label, str):
+            if self._label_ids is None:
+                raise InputError(f"The labels have no names. Pass an integer, got {label!r}.")
+            label = next((number for number, name in enumerate(self._label_ids) if name == label), label)
+            if isinstance(label, str):
+                raise InputError(f"Unknown label {label!r}.{did_you_mean(label, self._label_ids)}")
+        if isinstance(label, bool) or not isinstance(label, (int, np.integer)) or not 0 <= label < self.n_labels_:
+            raise InputError(f"label must be an integer between 0 and {self.n_labels_ - 1}, got {label!r}.")
+        return int(label)
+
     def _score_pairs(self, state: StateT, queries: Features, pairs: Csr) -> NDArray[np.float32]:
         """Return the scores of validated pairs; implemented by models with `scores_any_label`."""
         raise InputError(
             f"{type(self).__name__} models can score only the labels that they find. predict_selected requires an "
-            "XRLinear model, or a NearestNeighbors model over labels."
+            "XRLinear model, a NearestNeighbors model over labels, or an Ensemble of these with combine='mean'."
         )
 
     def _rank_one(
@@ -528,12 +479,13 @@ class BaseModel(Fitted[StateT]):
 
     def _check_queries(self, state: StateT, X: FeaturesLike) -> Features:
         """Validate the features of some queries, including the columns of a data frame."""
-        validation.check_feature_names(X, self._feature_names())
+        X = features_of(X)
+        check_feature_names(X, self._feature_names())
         return validation.check_features_like(X, state.widths)
 
     def _check_query(self, state: StateT, x: FeaturesLike) -> QueryArrays:
         """Validate the features of one query."""
-        validation.check_feature_names(x, self._feature_names(), "x")
+        check_feature_names(x, self._feature_names(), "x")
         return validation.check_query(x, state.widths)
 
     def _feature_names(self) -> Sequence[str] | None:
@@ -567,3 +519,29 @@ def _as_row(query: QueryArrays, widths: tuple[int, int]) -> Features:
     features, values, dense = query
     row = Csr.of(np.array([0, features.size], np.int64), features, values, widths[0], "x")
     return Features.of(row, dense.reshape(1, -1), "x")
+
+
+def select_tree(kind: str, trees: Sequence[Any], number: int | None, *, is_single: bool) -> Any:
+    """Return the tree whose score is explained; raise InputError if the model has none or `number` is invalid.
+
+    Parameters
+    ----------
+    kind : str
+        The class name of the model.
+    trees : sequence
+    number : int or None
+        The index of a tree; None means the only one.
+    is_single : bool
+        Whether the scores of the model are those of its only tree.
+    """
+    if not trees:
+        raise InputError(f"Scores of {kind} models cannot be explained, because these models have no label tree.")
+    if number is None and not is_single:
+        choice = "tree=0" if len(trees) == 1 else f"a value of tree from 0 to {len(trees) - 1}"
+        raise InputError(
+            f"Combined scores of {kind} models cannot be explained. Pass {choice} to explain the score of one tree."
+        )
+    number = 0 if number is None else number
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 0 <= number < len(trees):
+        raise InputError(f"tree must be between 0 and {len(trees) - 1}, got {number!r}.")
+    return trees[number]

@@ -134,6 +134,11 @@ def preset(name: str, **changes: Any) -> Any:
     >>> carya.preset("fast")
     XRLinear(training_beam_width=3, tol=0.01, threshold=0.07, transform='l4-hinge')
     """
+    if name in ("x-transformer", "xr-transformer"):
+        raise ParameterError(
+            f"The preset {name!r} is an ensemble over texts. Use carya.XTransformer.recipe or "
+            "carya.XRTransformer.recipe."
+        )
     if name not in PRESETS:
         raise ParameterError(f"Unknown preset {name!r}.{did_you_mean(name, PRESETS)} Presets: {', '.join(PRESETS)}.")
     chosen = PRESETS[name]

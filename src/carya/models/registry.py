@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
-from carya.core.storage import SavedModel
-from carya.errors import ModelFormatError
+from carya.core import storage
+from carya.core.storage import SavedModel, consistent_parts
+from carya.errors import MissingExtraError, ModelFormatError
+from carya.upgrade import upgrade
 
 #: Models for feature matrices: the kind in saved files, and the module and name of the class.
 MODEL_CLASSES = {
@@ -16,6 +19,18 @@ MODEL_CLASSES = {
     "ensemble": ("carya.models.ensemble.model", "Ensemble"),
     "reranked": ("carya.models.reranked.model", "Reranked"),
 }
+#: Text models: the kind in saved files, and the module and name of the class.
+TEXT_MODEL_CLASSES = {
+    "text-ranker": ("carya.text.text_ranker", "TextRanker"),
+    "text-ensemble": ("carya.text.combined.text_ensemble", "TextEnsemble"),
+    "text-reranker": ("carya.text.combined.text_reranker", "TextReranker"),
+    "xr-transformer": ("carya.transformer.xr_transformer", "XRTransformer"),
+    "x-transformer": ("carya.transformer.x_transformer", "XTransformer"),
+}
+#: All model kinds.
+ALL_CLASSES = MODEL_CLASSES | TEXT_MODEL_CLASSES
+#: The arrays with the names of the labels of a model over feature matrices, if there are any.
+LABEL_IDS = "labels.ids"
 
 
 def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL_CLASSES) -> Any:
@@ -25,10 +40,34 @@ def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL
             f"Unknown model kind {saved.kind!r}. It may have been written by a newer version of Carya."
         )
     module, name = classes[saved.kind]
-    return getattr(importlib.import_module(module), name).from_saved(saved)
+    model_class = getattr(importlib.import_module(module), name)
+    if saved.kind not in MODEL_CLASSES:
+        return model_class.from_saved(saved)
+    saved, label_ids = saved.without_strings(LABEL_IDS)
+    model = model_class.from_saved(saved)
+    with consistent_parts():
+        model.set_label_ids(label_ids)
+    return model
+
+
+def load_model(path: str | os.PathLike[str], model_class: type | None = None) -> Any:
+    """Load a saved model; with `model_class`, raise ModelFormatError if the model has another class."""
+    saved = storage.load(path, lazy=storage.LAZY_ARRAYS)
+    try:
+        model = open_model(upgrade(saved), ALL_CLASSES)
+        if saved.data_options:
+            model.data_options_ = saved.data_options
+    except (ModelFormatError, MissingExtraError) as error:
+        raise type(error)(f"{path}: {error}") from None
+    if model_class is not None and not isinstance(model, model_class):
+        raise ModelFormatError(
+            f"{path} contains a model of the class {type(model).__name__}, not {model_class.__name__}. Use carya.load "
+            "to load models of any class."
+        )
+    return model
 
 
 def kind_of(model: Any) -> str:
-    """Return the kind of a model for feature matrices or of a subclass, as in saved files."""
+    """Return the kind of a model or of a subclass, as in saved files."""
     names = [cls.__name__ for cls in type(model).__mro__]
-    return next(kind for kind, (_, name) in MODEL_CLASSES.items() if name in names)
+    return next(kind for kind, (_, name) in ALL_CLASSES.items() if name in names)

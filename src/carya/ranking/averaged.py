@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from carya.errors import InputError
 from carya.ranking.boosted import BoostedRanker
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
-from carya.ranking.ranker import Ranker, ranker_class
+from carya.ranking.ranker import Ranker, restore_ranker
 
 
 class _Rankers(Rule):
@@ -59,6 +60,27 @@ class AveragedRanker(Fitted[Sequence[Ranker]], Parameterized):
             if isinstance(ranker, Parameterized):  # user-defined rankers need not have this method
                 ranker.check_dependencies()
 
+    @property
+    def needs_texts(self) -> bool:
+        """Whether a ranker reads the texts of the pairs."""
+        return any(getattr(ranker, "needs_texts", False) for ranker in self.rankers or ())
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a fitted ranker has files that are saved with the model."""
+        return any(getattr(ranker, "has_files", False) for ranker in self._check_fitted())
+
+    def save_files(self, folder: Path) -> None:
+        """Write the files of the fitted rankers to numbered subfolders."""
+        for number, ranker in enumerate(self._check_fitted()):
+            if getattr(ranker, "has_files", False):
+                ranker.save_files(folder / str(number))  # type: ignore[attr-defined]
+
+    def use_one_thread(self) -> None:
+        """Make the fitted rankers single-threaded."""
+        for ranker in self._check_fitted():
+            getattr(ranker, "use_one_thread", lambda: None)()
+
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
         """Train every ranker."""
         self.check_parameters()
@@ -78,7 +100,9 @@ class AveragedRanker(Fitted[Sequence[Ranker]], Parameterized):
         return {"rankers": [{"name": name, "parameters": parameters} for name, parameters, _ in saved]}, arrays
 
     @classmethod
-    def from_saved(cls, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+    def from_saved(
+        cls, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]], folder: Path | None = None
+    ) -> Self:
         """Restore a saved ranker."""
         rankers = []
         for number, saved in enumerate(parameters["rankers"]):
@@ -87,7 +111,8 @@ class AveragedRanker(Fitted[Sequence[Ranker]], Parameterized):
             own = {
                 key.partition(".")[2]: array for key, array in arrays.items() if key.partition(".")[0] == str(number)
             }
-            rankers.append(ranker_class(saved["name"]).from_saved(dict(saved["parameters"]), own))
+            subfolder = None if folder is None else folder / str(number)
+            rankers.append(restore_ranker(saved["name"], dict(saved["parameters"]), own, subfolder))
         if not rankers:
             raise InputError("An AveragedRanker must contain at least one ranker.")
         ranker = cls(rankers)

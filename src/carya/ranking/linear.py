@@ -82,11 +82,22 @@ class LinearSolver:
         return dataclasses.replace(self, **settings)
 
     def train(
-        self, features: Features, problems: Sequence[LayerProblem], *, threads: int, report: Report = None
+        self,
+        features: Features,
+        problems: Sequence[LayerProblem],
+        *,
+        sample_weight: NDArray[np.float32] | None = None,
+        threads: int,
+        report: Report = None,
     ) -> list[Layer]:
         """Train the layers of independent problems, from one or more trees.
 
         Problems with the same settings form a single task pool.
+
+        Parameters
+        ----------
+        sample_weight : ndarray of float32, shape (rows,), optional
+            Positive factors of the costs of each row.
         """
         by_solver: dict[LinearSolver, list[int]] = {}
         for number, problem in enumerate(problems):
@@ -95,12 +106,20 @@ class LinearSolver:
         layers: dict[int, Layer] = {}
         for solver, numbers in by_solver.items():
             together = [problems[number] for number in numbers]
-            solved = solver._train_together(features, together, threads=threads, report=report)
+            solved = solver._train_together(
+                features, together, sample_weight=sample_weight, threads=threads, report=report
+            )
             layers |= dict(zip(numbers, solved, strict=True))
         return [layers[number] for number in range(len(problems))]
 
     def _train_together(
-        self, features: Features, problems: Sequence[LayerProblem], *, threads: int, report: Report
+        self,
+        features: Features,
+        problems: Sequence[LayerProblem],
+        *,
+        sample_weight: NDArray[np.float32] | None,
+        threads: int,
+        report: Report,
     ) -> list[Layer]:
         C, tol, max_iter, threshold, max_weights = (self._single(name) for name in PER_LAYER_SETTINGS)
         solutions = _core.train_layers(
@@ -127,6 +146,7 @@ class LinearSolver:
             threshold,
             self.threshold_by == "effect",
             max_weights or 0,
+            sample_weight,
             threads,
             report,
         )

@@ -13,6 +13,25 @@ from carya.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
+class PairTexts:
+    """Texts of (query, label) pairs, for rerankers that read them.
+
+    Attributes
+    ----------
+    queries : sequence of str
+        The text of each query.
+    label_texts : sequence of str
+        The name or description of each label.
+    labels : ndarray of int32, shape (pairs,)
+        The number of the label of each pair.
+    """
+
+    queries: Sequence[str]
+    label_texts: Sequence[str]
+    labels: NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
 class Pairs:
     """Features of (query, label) pairs.
 
@@ -24,6 +43,8 @@ class Pairs:
         The name of each feature.
     offsets : ndarray of int64, shape (queries + 1,)
         The pairs of query q are ``offsets[q]`` to ``offsets[q + 1]``.
+    texts : PairTexts or None
+        The texts of the pairs; None if the queries are feature rows.
 
     Examples
     --------
@@ -39,6 +60,7 @@ class Pairs:
     values: NDArray[np.float32]
     names: tuple[str, ...]
     offsets: NDArray[np.int64]
+    texts: PairTexts | None = None
 
     @classmethod
     def of(cls, values: ArrayLike, names: Sequence[str], offsets: ArrayLike) -> Self:

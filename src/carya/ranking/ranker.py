@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya.core.parameters import did_you_mean
-from carya.errors import ModelFormatError, ParameterError
+from carya.errors import InputError, ModelFormatError, ParameterError
 from carya.ranking.pairs import Pairs
 
 
@@ -17,8 +18,12 @@ from carya.ranking.pairs import Pairs
 class Ranker(Protocol):
     """Interface of rerankers, which rank the candidates of a query by the features of the (query, label) pairs.
 
-    Any object with a name and these four methods is a ranker; no base class is required. :class:`carya.Reranked` trains
-    a copy, so the object passed to it remains unfitted.
+    Any object with a name and these four methods is a ranker; no base class is required. :class:`carya.Reranked` and
+    :class:`carya.TextReranker` train a copy, so the object passed to them remains unfitted.
+
+    A ranker can have additional attributes. If `needs_texts` is True, it reads ``pairs.texts``, which only
+    :class:`carya.TextReranker` provides. If `has_files` is True, ``save_files(folder)`` writes files that are saved
+    with the model, and `from_saved` gets this folder as a third argument.
 
     Examples
     --------
@@ -52,6 +57,7 @@ class Ranker(Protocol):
 _BUILT_IN = {
     "averaged": ("carya.ranking.averaged", "AveragedRanker"),
     "boosted": ("carya.ranking.boosted", "BoostedRanker"),
+    "cross-encoder": ("carya.transformer.reranking.cross_encoder", "CrossEncoderRanker"),
     "neural": ("carya.ranking.neural", "NeuralRanker"),
 }
 _REGISTERED: dict[str, type[Ranker]] = {}
@@ -94,3 +100,21 @@ def ranker_class(name: str) -> type[Ranker]:
         f"The model uses the ranker {name!r}, which is not registered.{suggestion} "
         "Import the module that defines it and decorate the class with carya.ranking.register."
     )
+
+
+def restore_ranker(
+    name: str, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]], folder: Path | None = None
+) -> Ranker:
+    """Restore a saved ranker; `folder` contains the files of rankers with additional files."""
+    cls = ranker_class(name)
+    if hasattr(cls, "save_files"):
+        return cls.from_saved(parameters, arrays, folder)  # type: ignore[call-arg]
+    return cls.from_saved(parameters, arrays)
+
+
+def checked_scores(ranker: Ranker, pairs: Pairs) -> NDArray[np.float32]:
+    """Return the scores of a ranker, which can be any user-defined object; raise InputError if they are invalid."""
+    scores = np.asarray(ranker.score(pairs), np.float32)
+    if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
+        raise InputError(f"The ranker {ranker.name!r} must return one finite score for each of the {len(pairs)} pairs.")
+    return scores

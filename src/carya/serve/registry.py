@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import carya
 from carya.core import storage
-from carya.core.parameters import Parameterized
 from carya.errors import InputError, ModelFormatError
 from carya.serve.http.errors import NotFoundError
+from carya.text.base import BaseTextRanker
 from carya.text.explore.explorer import Explorer
-from carya.text.text_ranker import TextRanker
 
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _MAX_CACHED_LABELS = 100_000
@@ -32,7 +32,7 @@ class ServedModel:
     ----------
     name : str
         The name of the model on the server.
-    ranker : TextRanker
+    ranker : TextRanker or another text model
     version : str
         The checksum of the model's manifest.
     modified : datetime
@@ -40,7 +40,7 @@ class ServedModel:
     """
 
     name: str
-    ranker: TextRanker
+    ranker: BaseTextRanker[Any]
     version: str
     modified: datetime
 
@@ -197,33 +197,22 @@ def _load(name: str, folder: Path) -> ServedModel:
     for _ in range(3):
         version, modified = _read_version(folder)
         ranker = carya.load(folder)
-        if not isinstance(ranker, TextRanker):
+        if not isinstance(ranker, BaseTextRanker):
             raise InputError(
-                f"Only TextRanker models can be served, but {folder} contains a model of type {type(ranker).__name__}."
+                f"Only text models can be served, but {folder} contains a model of type {type(ranker).__name__}. Train "
+                "one on texts with: carya train TEXTS -o MODEL"
+            )
+        if ranker.needs_features:
+            raise InputError(
+                f"The model in {folder} was trained with own features, which requests do not contain. Only models that "
+                "require nothing but texts can be served."
             )
         if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced while loading
             break
-    for estimator in (ranker.vectorizer_, ranker.model_):
-        limit_to_one_thread(estimator)
+    ranker.use_one_thread()  # the server runs requests in parallel
     # Rank a batch, so that no request waits for lazy initialization.
     ranker.rank_texts(["a first text"] * 16)
     return ServedModel(name, ranker, version, modified)
-
-
-def limit_to_one_thread(estimator: Parameterized) -> None:
-    """Make an estimator and its parts single-threaded and silent, because the server runs requests in parallel.
-
-    >>> model = carya.Ensemble([carya.XRLinear(), carya.XRLinear(verbose=True)])
-    >>> limit_to_one_thread(model)
-    >>> [(member.n_jobs, member.verbose) for member in model.members]
-    [(1, False), (1, False)]
-    """
-    names = estimator.parameter_names()
-    estimator.set_params(**{name: value for name, value in (("n_jobs", 1), ("verbose", False)) if name in names})
-    for attribute in vars(estimator).values():
-        for part in attribute if isinstance(attribute, (list, tuple)) else [attribute]:
-            if isinstance(part, Parameterized):
-                limit_to_one_thread(part)
 
 
 def _read_version(folder: Path) -> tuple[str, datetime]:

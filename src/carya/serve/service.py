@@ -10,7 +10,6 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from carya.errors import InputError, ParameterError
-from carya.models.xr_linear.model import XRLinear
 from carya.serve.http.errors import BadRequestError, ContentTooLargeError, NotFoundError
 from carya.serve.registry import ModelRegistry, ServedModel
 from carya.serve.routes.schemas import (
@@ -81,7 +80,7 @@ def is_short(model: ServedModel, request: SuggestRequest, texts: list[str]) -> b
         and sum(map(len, texts)) <= _SHORT_CHARACTERS
         and request.top_k * len(texts) <= _SHORT_LABELS
         and (request.beam_width or 0) <= _SHORT_BEAM_WIDTH
-        and isinstance(model.ranker.model_, XRLinear)  # other models are slower
+        and model.ranker.single_tree_ is not None  # other models are slower
     )
 
 
@@ -145,11 +144,7 @@ def explain(model: ServedModel, request: ExplainRequest) -> ExplainResponse:
     Raises NotFoundError if the label is unknown, and BadRequestError if the model's scores cannot be explained.
     """
     ranker = model.ranker
-    if not isinstance(ranker.model_, XRLinear):
-        raise BadRequestError(
-            f"The scores of model {model.name!r} ({type(ranker.model_).__name__}) cannot be explained. Use an XRLinear "
-            "model."
-        )
+    _check_explainable(model, request.tree)
     if request.label is None:
         (best,) = ranker.rank_texts([request.text], top_k=1)
         if not best:
@@ -160,7 +155,7 @@ def explain(model: ServedModel, request: ExplainRequest) -> ExplainResponse:
     else:
         label, _ = model.label(model.find_label(request.label))
     try:
-        explanation = ranker.explain(request.text, label)
+        explanation = ranker.explain(request.text, label, tree=request.tree)
     except (InputError, ParameterError) as error:  # other errors can contain file paths
         raise BadRequestError(str(error)) from None
 
@@ -182,20 +177,35 @@ def explain(model: ServedModel, request: ExplainRequest) -> ExplainResponse:
     )
 
 
+def _check_explainable(model: ServedModel, tree: int | None) -> None:
+    """Raise BadRequestError if the scores of a model, or of one of its trees, cannot be explained."""
+    if tree is not None or model.ranker.single_tree_ is not None:
+        return
+    count = len(model.ranker.text_trees_)
+    advice = "Use an XRLinear model."
+    if count:
+        numbers = "0" if count == 1 else f"a number from 0 to {count - 1}"
+        advice = f'Use an XRLinear model, or pass {numbers} as "tree" to explain the score of a label tree inside it.'
+    raise BadRequestError(
+        f"The scores of model {model.name!r} ({model.ranker.model_kind_}) cannot be explained. {advice}"
+    )
+
+
 def describe_model(registry: ModelRegistry, model: ServedModel, settings: ServerSettings) -> ModelInfo:
     """Return the properties of a model."""
     ranker = model.ranker
-    is_tree = isinstance(ranker.model_, XRLinear)
+    tree = ranker.single_tree_
     return ModelInfo(
         name=model.name,
         version=model.version,
-        kind=type(ranker.model_).__name__,
+        kind=ranker.model_kind_,
         is_default=model.name == registry.default,
         n_labels=len(ranker.labels_),
-        n_features=int(ranker.vectorizer_.n_features_),
-        level_sizes=list(ranker.model_.tree_.level_sizes[1:]) if is_tree else [],
-        beam_width=getattr(ranker.model_, "beam_width", None),
-        is_explainable=is_tree,
+        n_features=sum(int(vectorizer.n_features_) for vectorizer in ranker.vectorizers_),
+        level_sizes=[] if tree is None else list(tree.tree_.level_sizes[1:]),
+        beam_width=None if tree is None else tree.beam_width,
+        is_explainable=tree is not None,
+        n_trees=len(ranker.text_trees_),
         is_calibrated=ranker.calibration_ is not None,
         limits={
             "texts": settings.max_texts,

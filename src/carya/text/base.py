@@ -1,48 +1,46 @@
-"""Methods shared by all text models: suggestions, scores, label matrices and label names."""
+"""Methods shared by all text models: rankings, explanations, calibration, label matrices and label names."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from carya import metrics
 from carya.core import lazy_sparse as sp
-from carya.core import validation
-from carya.core.parameters import Fitted
+from carya.core import storage
+from carya.core.inputs.labels import align_columns
+from carya.core.inputs.texts import TextsLike
+from carya.core.parameters import Fitted, Parameterized, set_in_all
+from carya.core.storage import SavedModel
 from carya.errors import InputError, UnknownTextWarning
-from carya.text.labels import LabelSet, label_matrix
+from carya.models.base import select_tree
+from carya.models.interface import RankOptions
+from carya.models.registry import load_model
+from carya.models.suggestions import RankingArrays, Suggestion, to_frame, to_suggestions
+from carya.models.xr_linear.model import XRLinear
+from carya.text.calibration import Calibration
+from carya.text.explanation import TextExplanation
+from carya.text.inputs import list_of_texts, split_corpus
+from carya.text.label_restriction import RankedLabels, rank_within
+from carya.text.labels import LabelRows, LabelSet, label_matrix
+from carya.text.text_tree import TextTree
+from carya.text.tfidf import Tfidf
+
+__all__ = ["BaseTextRanker", "LabeledState", "RankedLabels", "Suggestion", "check_text"]
 
 #: What to do about texts without known terms.
 UNKNOWN_TEXT_ADVICE = (
     "Train on texts of the same language and domain, or with analyzer='char_wb', which also matches parts of words."
 )
-
-
-class Suggestion(NamedTuple):
-    """A label suggested for a text.
-
-    Attributes
-    ----------
-    label : str
-        The label id, as in the training data.
-    score : float
-    name : str
-        The human-readable name, or the id if no names were given.
-    """
-
-    label: str
-    score: float
-    name: str
-
-
-#: Label numbers and scores for one text, best first.
-RankedLabels = list[tuple[int, float]]
 
 
 class LabeledState(Protocol):
@@ -53,60 +51,313 @@ class LabeledState(Protocol):
         """The labels, in the column order of the predictions."""
         ...
 
+    @property
+    def calibration(self) -> Calibration | None:
+        """The map from scores to probabilities, if it was learned."""
+        ...
+
 
 StateT = TypeVar("StateT", bound=LabeledState)
 
 
-class BaseTextRanker(Fitted[StateT]):
+class BaseTextRanker(Fitted[StateT], Parameterized):
     """Base class of all text models.
 
-    Subclasses implement `_predict`. All of a method's steps use one fitted state, because another thread may replace
-    it.
+    Subclasses implement `_predict`, `to_saved` and `_set_calibration`, and override the methods for which they have a
+    faster implementation. All of a method's steps use one fitted state, because another thread may replace it.
     """
 
     #: The options of `open_data` with which the training data was read; set by `carya train` and saved with the model.
     data_options_: Mapping[str, Any] = MappingProxyType({})
 
-    def predict(self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None) -> sp.csr_array:
-        """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score."""
-        return self._predict(self._check_fitted(), texts, top_k=top_k, beam_width=beam_width)
+    def predict(
+        self,
+        texts: TextsLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: Iterable[str] | None = None,
+        as_frame: bool = False,
+    ) -> Any:
+        """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score.
 
-    def _predict(self, state: StateT, texts: Iterable[str], *, top_k: int, beam_width: int | None) -> sp.csr_array:
+        Parameters
+        ----------
+        texts : as for `fit`
+        top_k : int
+            Number of labels per text.
+        beam_width : int, optional
+            Number of nodes kept per level; by default, each tree uses its own beam width.
+        min_score : float, optional
+            Leave out labels with lower scores.
+        labels : list of str, optional
+            The ids or names of the only labels to rank.
+        as_frame : bool
+            Return a pandas DataFrame, as in :meth:`suggest_all`, instead of a matrix.
+        """
+        state = self._check_fitted()
+        S = self._rank(state, texts, rank_options(state.labels, top_k, beam_width, min_score, labels))
+        if min_score is None:
+            warn_unknown_texts(S.indptr)
+        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
+
+    def _predict(self, state: StateT, texts: TextsLike, options: RankOptions) -> sp.csr_array:
+        """Return the ranking of all labels; `options.labels` is None."""
         raise NotImplementedError
 
-    def suggest(
+    def _rank(self, state: StateT, texts: TextsLike, options: RankOptions) -> sp.csr_array:
+        """Return the ranking of all labels or of some of them."""
+        if options.labels is None:
+            return self._predict(state, texts, options)
+        rankings = rank_within(self, list_of_texts(texts), options.labels, options)
+        indptr = np.concatenate([[0], np.cumsum([len(ranking) for ranking in rankings])]).astype(np.int64)
+        pairs = [pair for ranking in rankings for pair in ranking]
+        ranked = np.array([label for label, _ in pairs], np.int32)
+        scores = np.array([score for _, score in pairs], np.float32)
+        return sp.csr_array((scores, ranked, indptr), shape=(len(rankings), len(state.labels)))
+
+    def rank_all(self, texts: Sequence[str], options: RankOptions) -> sp.csr_array:
+        """Return the same as :meth:`predict`, but without warnings about texts without known terms."""
+        return self._rank(self._check_fitted(), texts, options)
+
+    def rank(
         self, text: str, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
-    ) -> list[Suggestion]:
-        """Return the best labels for a text, best first; with `min_score`, only labels with at least this score."""
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the numbers of the best labels for a text and their scores, best first.
+
+        The numbers are positions in `labels_`, as in the models over feature matrices; :meth:`suggest` returns names.
+        """
+        state = self._check_fitted()
         check_text(text)
-        return self.suggest_all([text], top_k=top_k, beam_width=beam_width, min_score=min_score)[0]
+        S = self._predict(state, [text], RankOptions.of(top_k, beam_width, min_score))
+        return S.indices.astype(np.int32, copy=False), S.data
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load a saved model of this class; :func:`carya.load` loads models of any class."""
+        model: Self = load_model(path, cls)
+        return model
+
+    def suggest(
+        self,
+        text: str,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: Iterable[str] | None = None,
+    ) -> list[Suggestion]:
+        """Return the best labels for a text, best first; for the options, see :meth:`predict`."""
+        check_text(text)
+        suggestions: list[list[Suggestion]] = self.suggest_all(
+            [text], top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
+        )
+        return suggestions[0]
 
     def suggest_all(
-        self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
-    ) -> list[list[Suggestion]]:
-        """Return the best labels for each text, best first."""
-        state, threshold = self._check_fitted(), validation.check_min_score(min_score)
-        S = self._predict(state, texts, top_k=top_k, beam_width=beam_width)
-        suggestions = to_suggestions((S.indptr, S.indices, S.data), state.labels)
+        self,
+        texts: TextsLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: Iterable[str] | None = None,
+        as_frame: bool = False,
+    ) -> Any:
+        """Return the best labels for each text, best first; for the options, see :meth:`predict`.
+
+        The result contains one list of suggestions per text or, if `as_frame` is true, it is a pandas DataFrame with
+        the columns row, rank, label, score and, for calibrated models, probability.
+        """
+        state = self._check_fitted()
+        S = self._rank(state, texts, rank_options(state.labels, top_k, beam_width, min_score, labels))
         if min_score is None:
-            return suggestions
-        return [[suggestion for suggestion in best if suggestion.score >= threshold] for best in suggestions]
+            warn_unknown_texts(S.indptr)
+        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=as_frame)
 
-    def label_matrix(self, labels: Iterable[Iterable[str]]) -> sp.csr_array:
-        """Convert lists of labels to a matrix of shape (rows, labels); unknown labels are ignored."""
-        return label_matrix(labels, self._check_fitted().labels.ids)[0]
+    def rank_texts(
+        self,
+        texts: TextsLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: ArrayLike | None = None,
+    ) -> list[RankedLabels]:
+        """Return the numbers and scores of the best labels for each text, best first.
 
-    def label_matrix_and_ids(self, labels: Iterable[Iterable[str]]) -> tuple[sp.csr_array, list[str]]:
-        """Convert lists of labels to a matrix, with columns for unknown labels at the end; also return all labels."""
+        `labels` are the numbers of the only labels to rank.
+        """
+        state = self._check_fitted()
+        S = self._rank(state, texts, RankOptions.of(top_k, beam_width, min_score, labels, len(state.labels)))
+        return to_ranked_labels((S.indptr, S.indices, S.data))
+
+    def predict_selected(self, texts: TextsLike, candidates: Any) -> sp.csr_array:
+        """Return the scores of given (text, label) pairs, including labels that a search would not find.
+
+        Parameters
+        ----------
+        texts : as for `fit`
+        candidates : one list or set of labels per text, or matrix of shape (texts, labels)
+            The pairs: the listed labels, the stored entries of a sparse matrix, or the nonzeros of an array. The result
+            has the same entries. Unknown labels are ignored.
+
+        Raises
+        ------
+        InputError
+            If the model can score only the labels that it finds (see `scores_any_label`).
+        """
+        self._check_fitted()
+        raise InputError(
+            f"{self.model_kind_} models can score only the labels that they find, so predict_selected is not available."
+        )
+
+    @property
+    def scores_any_label(self) -> bool:
+        """Whether `predict_selected` can score labels that a search would not find."""
+        return False
+
+    def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Return whether the model ranks labels for each text; a text without known terms may have none."""
+        return np.ones(len(texts), bool)
+
+    def explain(self, text: str, label: str, *, tree: int | None = None) -> TextExplanation:
+        """Return the exact contribution of each term to a label's score, level by level.
+
+        Parameters
+        ----------
+        text : str
+        label : str
+            The id or name of a label.
+        tree : int, optional
+            The index of a tree in `trees_`; required unless the model is a single tree. The score of this tree is
+            explained, because a combined score is not a sum over terms.
+        """
+        labels = self._check_fitted().labels
+        selected = self._text_tree(tree)
+        check_text(text)
+        return selected.explain(text, labels.number(label), labels)
+
+    def calibrate(self, texts: TextsLike, labels: Any = None, *, top_k: int = 20) -> Self:
+        """Learn to convert scores to probabilities from texts that were not used for training.
+
+        Parameters
+        ----------
+        texts, labels
+            As for `fit`.
+        top_k : int
+            Number of suggestions per text to learn from; a larger number improves the estimates for low scores.
+        """
+        return self._learn_calibration(*self.suggestion_scores(texts, labels, top_k=top_k))
+
+    def _learn_calibration(self, scores: NDArray[np.float32], correct: NDArray[np.bool_]) -> Self:
+        if not scores.size:
+            raise InputError("The ranker returns no suggestions for these texts. Calibration requires at least one.")
+        self._set_calibration(Calibration.learn(scores, correct))
+        return self
+
+    def suggestion_scores(
+        self, texts: TextsLike, labels: Any = None, *, top_k: int = 20
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return the scores of all suggestions for the texts, and whether each suggestion is correct."""
+        self._check_fitted()
+        texts, labels, _ = split_corpus(texts, labels)
+        S = self.predict(texts, top_k=top_k)  # before the labels, which a corpus provides while its texts are read
+        return self._check_suggestions(S, labels)
+
+    def _check_suggestions(self, S: sp.csr_array, labels: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return the scores of a prediction, and whether each suggestion is correct."""
+        Y = self.label_matrix(labels)
+        if S.shape[0] != Y.shape[0]:
+            raise InputError(f"texts and labels must have the same length, got {S.shape[0]} and {Y.shape[0]}.")
+        width = max(S.shape[1], 1)
+        rows = np.repeat(np.arange(S.shape[0], dtype=np.int64), np.diff(S.indptr))
+        truth = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr)) * width + Y.indices
+        return S.data, np.isin(rows * width + S.indices, truth)
+
+    def save(self, path: str | os.PathLike[str], *, weight_dtype: str | None = None) -> None:
+        """Save the model to a folder atomically: concurrent readers see either the old or the new model."""
+        self._check_fitted()
+        saved = replace(self.to_saved(weight_dtype=weight_dtype), data_options=self.data_options_)
+        storage.save(path, saved, extra=self.save_files if self.has_files else None)
+
+    def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
+        """Return the content of a model folder, without additional files."""
+        raise NotImplementedError
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a saved model has files in addition to its arrays, such as an encoder."""
+        return False
+
+    def save_files(self, folder: Path) -> None:
+        """Write the additional files of a saved model to its folder."""
+
+    def use_one_thread(self) -> None:
+        """Make the model and its parts single-threaded and silent, for callers that run several queries in parallel."""
+        set_in_all(self, n_jobs=1, verbose=False)
+
+    def label_matrix(self, labels: Any) -> sp.csr_array:
+        """Convert labels in any form that `fit` accepts to a matrix (rows, labels); unknown labels are ignored."""
+        known = self._check_fitted().labels.ids
+        if isinstance(labels, LabelRows):
+            return align_columns(labels.matrix, labels.ids, known).matrix.with_values(1).to_scipy()
+        return label_matrix(labels, known)[0]
+
+    def label_matrix_and_ids(self, labels: Any) -> tuple[sp.csr_array, list[str]]:
+        """Convert labels to a matrix, with columns for unknown labels at the end; also return all labels."""
         return label_matrix(labels, self._check_fitted().labels.ids, keep_unknown=True)
 
-    def score(self, texts: Iterable[str], labels: Any) -> float:
+    def score(self, texts: TextsLike, labels: Any = None) -> float:
         """Return P@1, which scikit-learn's model selection uses as the default score.
 
-        `labels` contains one list of labels per text, or is a matrix of shape (texts, labels).
+        `labels` can have any form that `fit` accepts and can be omitted if `texts` is a Corpus.
         """
-        Y = labels if sp.issparse(labels) else self.label_matrix(labels)
-        return metrics.precision(Y, self.predict(texts, top_k=1), k=1)
+        self._check_fitted()
+        texts, labels, _ = split_corpus(texts, labels)
+        S = self.predict(texts, top_k=1)  # before the labels, which a corpus provides while its texts are read
+        return metrics.precision(self.label_matrix(labels), S, k=1)
+
+    @property
+    def model_kind_(self) -> str:
+        """The class name of the model; for a TextRanker, the class name of the model inside."""
+        return type(self).__name__
+
+    @property
+    def text_trees_(self) -> tuple[TextTree, ...]:
+        """The label trees in the model over terms of the text, with their vectorizers."""
+        return ()
+
+    @property
+    def trees_(self) -> tuple[XRLinear, ...]:
+        """The label trees in the model over terms of the text; empty for models without such trees."""
+        return tuple(tree.model for tree in self.text_trees_)
+
+    @property
+    def single_tree_(self) -> XRLinear | None:
+        """The label tree whose scores are the scores of the model; None if the model is not a single tree."""
+        return None
+
+    @property
+    def vectorizers_(self) -> tuple[Tfidf, ...]:
+        """The fitted vectorizers of the model and its members."""
+        return ()
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether ranking requires features in addition to the texts."""
+        return False
+
+    @property
+    def has_log_scores(self) -> bool:
+        """Whether scores are logarithms, and so usually negative."""
+        return False
+
+    @property
+    def calibration_(self) -> Calibration | None:
+        """The map from scores to probabilities; None before :meth:`calibrate` is called."""
+        return self._check_fitted().calibration
 
     @property
     def label_set_(self) -> LabelSet:
@@ -129,17 +380,36 @@ class BaseTextRanker(Fitted[StateT]):
         """The number of training texts per label; None for models from early versions, which did not store it."""
         return self._check_fitted().labels.counts
 
+    def _set_calibration(self, calibration: Calibration) -> None:
+        """Replace the calibration in the fitted state."""
+        raise NotImplementedError
 
-def to_suggestions(
-    rankings: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], label_set: LabelSet
-) -> list[list[Suggestion]]:
-    """Convert row offsets, label numbers and scores to suggestions."""
-    ids, name = label_set.ids, label_set.name
+    def _text_tree(self, number: int | None) -> TextTree:
+        """Return the tree whose score is explained."""
+        chosen: TextTree = select_tree(
+            self.model_kind_, self.text_trees_, number, is_single=self.single_tree_ is not None
+        )
+        return chosen
+
+    def _to_output(self, state: StateT, rankings: RankingArrays, *, as_frame: bool) -> Any:
+        """Convert row offsets, label numbers and scores to lists of suggestions or to a DataFrame."""
+        if as_frame:
+            return to_frame(rankings, state.labels.ids, getattr(state, "calibration", None))
+        return to_suggestions(rankings, state.labels.ids, state.labels.name)
+
+
+def rank_options(
+    label_set: LabelSet, top_k: int, beam_width: int | None, min_score: float | None, labels: Iterable[str] | None
+) -> RankOptions:
+    """Validate the options of a ranking request, and convert label ids and names to numbers."""
+    numbers = None if labels is None else label_set.numbers(labels)
+    return RankOptions.of(top_k, beam_width, min_score, numbers, len(label_set))
+
+
+def to_ranked_labels(rankings: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]) -> list[RankedLabels]:
+    """Convert row offsets, label numbers and scores to a list of (number, score) pairs per text."""
     ends, labels, scores = (array.tolist() for array in rankings)
-    return [
-        [Suggestion(ids[labels[i]], scores[i], name(labels[i])) for i in range(begin, end)]
-        for begin, end in itertools.pairwise(ends)
-    ]
+    return [list(zip(labels[begin:end], scores[begin:end], strict=True)) for begin, end in itertools.pairwise(ends)]
 
 
 def check_text(text: object) -> None:

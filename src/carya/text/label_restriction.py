@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya.core import lazy_sparse as sp
-from carya.models.base import RankOptions
-from carya.text.base import RankedLabels
-from carya.text.tfidf import check_texts
-
-if TYPE_CHECKING:
-    from carya.text.text_ranker import TextRanker
+from carya.core.validation import LabelsLike
+from carya.models.interface import RankOptions
+from carya.text.inputs import list_of_texts
 
 _GROWTH = 4  # factor by which a ranking is extended if it contains too few allowed labels
+_MAX_PAIRS = 1 << 22  # pairs in memory at a time
+
+#: Label numbers and scores for one text, best first.
+RankedLabels = list[tuple[int, float]]
+
+
+class TextModel(Protocol):
+    """A text model whose ranking can be restricted."""
+
+    @property
+    def labels_(self) -> Sequence[str]:
+        """The label ids."""
+        ...
+
+    @property
+    def scores_any_label(self) -> bool:
+        """Whether `predict_selected` can score labels that a search would not find."""
+        ...
+
+    def rank_texts(
+        self, texts: Sequence[str], *, top_k: int, beam_width: int | None, min_score: float | None
+    ) -> list[RankedLabels]:
+        """Return the numbers and scores of the best labels for each text, best first."""
+        ...
+
+    def predict_selected(self, texts: Iterable[str], candidates: LabelsLike) -> Any:
+        """Return the scores of given (text, label) pairs."""
+        ...
+
+    def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Return whether the model ranks labels for each text."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +74,7 @@ class LabelRestriction:
 
 
 def rank_restricted(
-    ranker: TextRanker,
+    ranker: TextModel,
     texts: Sequence[str],
     restriction: LabelRestriction,
     *,
@@ -55,23 +83,35 @@ def rank_restricted(
     min_score: float | None = None,
 ) -> list[RankedLabels]:
     """Return the best labels for each text, subject to the restriction; other arguments as in `rank_texts`."""
-    check_texts(texts)
+    texts = list_of_texts(texts)
     options = RankOptions.of(top_k, beam_width, min_score)
     candidates = restriction.candidates
     if candidates is None:
         excluded = set(restriction.excluded.tolist())
-        rankings = ranker.rank_texts(texts, **options._replace(top_k=options.top_k + len(excluded))._asdict())
+        rankings = _rank_all(ranker, texts, options._replace(top_k=options.top_k + len(excluded)))
         return [[pair for pair in ranking if pair[0] not in excluded][: options.top_k] for ranking in rankings]
-    if ranker.model_.scores_any_label:
-        return _score_all(ranker, texts, candidates, options)
-    return [_extend_ranking(ranker, text, set(candidates.tolist()), options) for text in texts]
+    return rank_within(ranker, texts, candidates, options)
+
+
+def rank_within(
+    ranker: TextModel, texts: Sequence[str], candidates: NDArray[np.int32], options: RankOptions
+) -> list[RankedLabels]:
+    """Return the best of the candidates for each text; `options.labels` is ignored."""
+    if not ranker.scores_any_label:
+        return [_extend_ranking(ranker, text, set(candidates.tolist()), options) for text in texts]
+    step = max(1, _MAX_PAIRS // max(1, candidates.size))
+    blocks = (texts[begin : begin + step] for begin in range(0, len(texts), step))
+    return [ranking for block in blocks for ranking in _score_all(ranker, block, candidates, options)]
+
+
+def _rank_all(ranker: TextModel, texts: Sequence[str], options: RankOptions) -> list[RankedLabels]:
+    return ranker.rank_texts(texts, top_k=options.top_k, beam_width=options.beam_width, min_score=options.min_score)
 
 
 def _score_all(
-    ranker: TextRanker, texts: Sequence[str], candidates: NDArray[np.int32], options: RankOptions
+    ranker: TextModel, texts: Sequence[str], candidates: NDArray[np.int32], options: RankOptions
 ) -> list[RankedLabels]:
     """Score every candidate and return the best ones."""
-    X = ranker.vectorizer_.transform(texts)
     pairs = sp.csr_array(
         (
             np.ones(candidates.size * len(texts), np.float32),
@@ -80,10 +120,10 @@ def _score_all(
         ),
         shape=(len(texts), len(ranker.labels_)),
     )
-    scores = ranker.model_.predict_selected(X, pairs).data.reshape(len(texts), candidates.size)
+    scores = ranker.predict_selected(texts, pairs).data.reshape(len(texts), candidates.size)
     rankings: list[RankedLabels] = []
-    for row, (begin, end) in zip(scores, itertools.pairwise(X.indptr), strict=True):
-        if begin == end:  # without known terms, the ranking is empty, as it is without a restriction
+    for row, is_rankable in zip(scores, ranker.is_rankable(texts).tolist(), strict=True):
+        if not is_rankable:  # without known terms, the ranking is empty, as it is without a restriction
             rankings.append([])
             continue
         best = np.lexsort((candidates, -row))[: options.top_k]
@@ -92,7 +132,7 @@ def _score_all(
     return rankings
 
 
-def _extend_ranking(ranker: TextRanker, text: str, candidates: set[int], options: RankOptions) -> RankedLabels:
+def _extend_ranking(ranker: TextModel, text: str, candidates: set[int], options: RankOptions) -> RankedLabels:
     """Extend the ranking until it contains enough candidates, for models that cannot score arbitrary labels.
 
     Texts are ranked one at a time, because the complete rankings of all texts may not fit into memory.
@@ -102,7 +142,7 @@ def _extend_ranking(ranker: TextRanker, text: str, candidates: set[int], options
     count = options.top_k
     while True:
         count = min(n_labels, count * _GROWTH)
-        (ranking,) = ranker.rank_texts([text], **options._replace(top_k=count)._asdict())
+        (ranking,) = _rank_all(ranker, [text], options._replace(top_k=count))
         kept = [pair for pair in ranking if pair[0] in candidates][: options.top_k]
         if count == n_labels or len(kept) == needed or len(ranking) < count:
             return kept

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya.core import lazy_sparse as sp
+from carya.core.inputs.labels import coerce_labels, match_labels
 from carya.core.label_index import LabelIndex
 from carya.core.matrices import Csr
 from carya.core.parameters import did_you_mean
@@ -138,44 +140,16 @@ class LabelRows:
 
 
 def label_matrix(
-    labels: Iterable[Iterable[str]], known: Sequence[str] | None = None, *, keep_unknown: bool = False
+    labels: Any, known: Sequence[str] | None = None, *, keep_unknown: bool = False
 ) -> tuple[sp.csr_array, list[str]]:
-    """Return the matrix of shape (rows, labels) for lists of labels, and the labels of its columns.
+    """Return the matrix of shape (rows, labels) for labels in any form, and the labels of its columns.
 
-    The columns are the known labels or, by default, all labels that occur, in sorted order. Unknown labels are ignored
-    or, with `keep_unknown`, appended after the known ones.
+    The columns are the known labels or, by default, all labels that occur, in sorted order; integers are the numbers of
+    columns. Unknown labels are ignored or, with `keep_unknown`, appended after the known ones.
 
     >>> Y, ids = label_matrix([["b", "a"], [], ["b"]])
     >>> ids, Y.toarray().tolist()
     (['a', 'b'], [[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
     """
-    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
-        raise InputError(f"labels must be a list of lists of strings, got {labels!r}.")
-    numbers: dict[str, int] = {} if known is None else {label: number for number, label in enumerate(known)}
-    entries: list[int] = []
-    ends = [0]
-    for row, row_labels in enumerate(labels):
-        if isinstance(row_labels, (str, bytes)) or not isinstance(row_labels, Iterable):
-            raise InputError(f"labels[{row}] must be a list of strings, got {row_labels!r}.")
-        for label in row_labels:
-            if not isinstance(label, str):
-                raise InputError(f"labels[{row}] must contain only strings, got {label!r}.")
-            number = numbers.get(label)
-            if number is None:
-                if known is not None and not keep_unknown:
-                    continue
-                number = numbers[label] = len(numbers)
-            entries.append(number)
-        ends.append(len(entries))
-    ids = list(numbers)
-    indices = np.array(entries, np.int32)
-    if known is None:
-        order = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int32)
-        column = np.empty_like(order)
-        column[order] = np.arange(order.size, dtype=np.int32)
-        indices = column[indices]
-        ids = [ids[number] for number in order]
-    Y = sp.csr_array((np.ones(indices.size, np.float32), indices, np.array(ends, np.int64)), (len(ends) - 1, len(ids)))
-    Y.sum_duplicates()
-    Y.data[:] = 1  # count repeated labels once
-    return Y, ids
+    coerced = coerce_labels(labels) if known is None else match_labels(labels, known, keep_unknown=keep_unknown)
+    return coerced.matrix.to_scipy(), coerced.all_ids()

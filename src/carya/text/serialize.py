@@ -25,12 +25,15 @@ _TEXTS = "texts"
 _CALIBRATION = ("scores", "probabilities")
 
 
-def pack(vectorizer: Tfidf, labels: LabelSet, model: SavedModel, calibration: Calibration | None = None) -> SavedModel:
+def pack(
+    vectorizer: Tfidf | None, labels: LabelSet, model: SavedModel, calibration: Calibration | None = None
+) -> SavedModel:
     """Return a serialized text ranker; `model` is its serialized underlying model."""
     arrays: dict[str, NDArray[Any]] = dict(model.arrays)
-    for part, terms in enumerate(vectorizer.terms_):
+    for part, terms in enumerate(() if vectorizer is None else vectorizer.terms_):
         arrays |= {f"text.{part}.{name}": array for name, array in zip(_TERMS, terms, strict=True)}
-    arrays["text.idf"] = vectorizer.idf_
+    if vectorizer is not None:
+        arrays["text.idf"] = vectorizer.idf_
     for name in _LABELS:
         strings: StringArray | None = getattr(labels, name)
         if strings is not None:
@@ -41,15 +44,17 @@ def pack(vectorizer: Tfidf, labels: LabelSet, model: SavedModel, calibration: Ca
         shape[_TEXTS] = labels.n_texts
     if calibration is not None:
         arrays |= {f"calibration.{name}": getattr(calibration, name) for name in _CALIBRATION}
-    changeable = {"n_jobs": vectorizer.n_jobs, "verbose": vectorizer.verbose}  # may have changed since training
-    text_parameters = {name: to_json(value) for name, value in (vectorizer.fitted_parameters_ | changeable).items()}
+    text_parameters = None
+    if vectorizer is not None:
+        changeable = {"n_jobs": vectorizer.n_jobs, "verbose": vectorizer.verbose}  # may have changed since training
+        text_parameters = {name: to_json(value) for name, value in (vectorizer.fitted_parameters_ | changeable).items()}
     parameters: dict[str, Any] = {"model": model.parameters, "text": text_parameters}
     if model.kind != TREE_KIND:
         parameters["model_kind"] = model.kind
     return SavedModel(KIND, parameters, shape, arrays)
 
 
-def unpack(saved: SavedModel) -> tuple[Tfidf, LabelSet, Calibration | None, SavedModel]:
+def unpack(saved: SavedModel) -> tuple[Tfidf | None, LabelSet, Calibration | None, SavedModel]:
     """Return the vectorizer, the labels, the calibration and the serialized underlying model.
 
     Raises
@@ -59,14 +64,7 @@ def unpack(saved: SavedModel) -> tuple[Tfidf, LabelSet, Calibration | None, Save
     """
     arrays = saved.arrays
     with consistent_parts():
-        vectorizer = Tfidf.from_saved_parameters(saved.parameters["text"])
-        parts = 1 if isinstance(vectorizer.analyzer, str) else len(vectorizer.analyzer)
-        terms = [tuple(arrays[f"text.{part}.{name}"] for name in _TERMS) for part in range(parts)]
-        vectorizer.set_fitted(terms, arrays["text.idf"])  # type: ignore[arg-type]
-        if not np.isfinite(vectorizer.idf_).all():
-            raise ValueError("The idf weights must be finite.")
-        for data, _, _ in vectorizer.terms_:
-            data.tobytes().decode()  # raises UnicodeDecodeError, which is a ValueError, if the UTF-8 is invalid
+        vectorizer, n_text_arrays = _unpack_vectorizer(saved.parameters["text"], arrays)
         strings = {
             name: StringArray(arrays[f"labels.{name}.bytes"], arrays[f"labels.{name}.ends"])
             for name in _LABELS
@@ -80,7 +78,7 @@ def unpack(saved: SavedModel) -> tuple[Tfidf, LabelSet, Calibration | None, Save
             calibration = Calibration(*(arrays[f"calibration.{name}"] for name in _CALIBRATION))
         own = [name for name in arrays if name.startswith(("text.", "labels.", "calibration."))]
         optional = (counts is not None) + len(_CALIBRATION) * (calibration is not None)
-        if len(own) != len(_TERMS) * parts + 1 + 2 * len(strings) + optional:
+        if len(own) != n_text_arrays + 2 * len(strings) + optional:
             raise ValueError("The model contains unknown arrays.")
         model = replace(
             saved,
@@ -89,6 +87,21 @@ def unpack(saved: SavedModel) -> tuple[Tfidf, LabelSet, Calibration | None, Save
             arrays={name: array for name, array in arrays.items() if name not in own},
         )
         return vectorizer, LabelSet(**strings, counts=counts, n_texts=n_texts), calibration, model
+
+
+def _unpack_vectorizer(parameters: dict[str, Any] | None, arrays: dict[str, NDArray[Any]]) -> tuple[Tfidf | None, int]:
+    """Return the vectorizer, or None for a model without TF-IDF features, and the number of its arrays."""
+    if parameters is None:
+        return None, 0
+    vectorizer = Tfidf.from_saved_parameters(parameters)
+    parts = 1 if isinstance(vectorizer.analyzer, str) else len(vectorizer.analyzer)
+    terms = [tuple(arrays[f"text.{part}.{name}"] for name in _TERMS) for part in range(parts)]
+    vectorizer.set_fitted(terms, arrays["text.idf"])  # type: ignore[arg-type]
+    if not np.isfinite(vectorizer.idf_).all():
+        raise ValueError("The idf weights must be finite.")
+    for data, _, _ in vectorizer.terms_:
+        data.tobytes().decode()  # raises UnicodeDecodeError, which is a ValueError, if the UTF-8 is invalid
+    return vectorizer, len(_TERMS) * parts + 1
 
 
 def _unpack_counts(

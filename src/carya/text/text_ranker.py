@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from carya.core import lazy_sparse as sp
-from carya.core import storage
+from carya.core.inputs.labels import LabelNames, coerce_labels, match_candidates
+from carya.core.inputs.texts import TextsLike
 from carya.core.matrices import Csr, Features
-from carya.core.parameters import Parameterized, parameter
-from carya.core.rules import Choice, Either, Instance
+from carya.core.parameters import parameter, set_in_all, with_parameter
+from carya.core.rules import Choice, Either, Instance, Integer
 from carya.core.storage import SavedModel
 from carya.errors import InputError, ModelFormatError
-from carya.models.base import Model, TrainingData
+from carya.models.interface import Model, RankOptions
 from carya.models.registry import open_model
-from carya.models.reranked.column_views import first_columns_of_row
+from carya.models.reranked.model import Reranked
+from carya.models.training_data import TrainingData
 from carya.models.xr_linear.model import XRLinear
-from carya.text.base import BaseTextRanker, RankedLabels, Suggestion, check_text, to_suggestions, warn_unknown_texts
+from carya.text.base import (
+    BaseTextRanker,
+    Suggestion,
+    check_text,
+    to_ranked_labels,
+    warn_unknown_texts,
+)
 from carya.text.calibration import Calibration
 from carya.text.default_vectorizer import default_vectorizer, name_columns
-from carya.text.explanation import TextExplanation, locate_contributions
+from carya.text.inputs import list_of_texts, split_corpus
 from carya.text.label_inputs import GraphLike, TreeLike, to_graph, to_shortlist, to_tree
-from carya.text.labels import LabelRows, LabelSet, label_matrix
+from carya.text.label_restriction import RankedLabels
+from carya.text.labels import LabelRows, LabelSet
 from carya.text.serialize import pack, unpack
-from carya.text.tfidf import Tfidf, check_texts
+from carya.text.text_tree import TextTree
+from carya.text.tfidf import Tfidf
 
+_SHARED_PARAMETERS = ("n_jobs", "verbose")
 _MAX_SINGLE = 8  # Below this number of texts, ranking one at a time is faster than starting threads for a batch.
 
 
@@ -42,7 +51,7 @@ class _TextRankerState(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
+class TextRanker(BaseTextRanker[_TextRankerState]):
     """Text ranker that combines a vectorizer and a model.
 
     Parameters
@@ -71,6 +80,16 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
     model: Model | None = parameter(
         None, Either(Instance(Model, "a model such as XRLinear"), Choice(None)), "the model; None means XRLinear()"
     )
+    n_jobs: int | None = parameter(
+        None,
+        Either(Choice(-1, None), Integer(1)),
+        "number of threads of the vectorizer and the model; -1 means all cores, None means their own n_jobs",
+    )
+    verbose: bool | None = parameter(
+        None,
+        Choice(True, False, None),
+        "show the progress bars of the vectorizer and the model on standard error; None means their own verbose",
+    )
 
     def check_parameters(self) -> None:
         """Raise ParameterError if a parameter of the ranker, the vectorizer or the model is invalid."""
@@ -87,11 +106,13 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
 
     def fit(
         self,
-        texts: Iterable[str],
-        labels: Iterable[Iterable[str]] | LabelRows,
+        texts: TextsLike,
+        labels: Any = None,
         *,
         names: Mapping[str, str] | None = None,
         label_texts: Mapping[str, str] | None = None,
+        label_names: LabelNames | None = None,
+        sample_weight: ArrayLike | None = None,
         label_graph: GraphLike | None = None,
         shortlist: Iterable[Iterable[str]] | None = None,
         tree: TreeLike | None = None,
@@ -100,14 +121,24 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
 
         Parameters
         ----------
-        texts : list of str
-        labels : list of list of str
-            One list per text. A text without labels is a negative example for every label.
+        texts : list, tuple, iterator, array or column of str, or Corpus
+            A Corpus, such as the result of :func:`carya.data.open_data`, also contains labels and their names.
+        labels : list of list of str, or other labels of each text
+            One list, set or array of labels per text, one label per text, or a matrix of shape (texts, labels) with
+            ones where a text has a label. Labels are strings or class numbers; class i and column i of a matrix become
+            the label ``str(i)``. A text without labels is a negative example for every label. Can be omitted for a
+            Corpus.
         names : mapping of str to str, optional
             Human-readable names of the labels.
         label_texts : mapping of str to str, optional
             Descriptions of the labels. Models with an ``lf`` representation use them to cluster the labels. Rerankers
             compare them with the text; without descriptions, they use the names or the ids.
+        label_names : list of str, optional
+            The labels of the columns of a matrix or of the class numbers, such as ``classes_`` of a
+            MultiLabelBinarizer.
+        sample_weight : array_like of shape (texts,), optional
+            Weights >= 0 of the texts, which are passed to the model (see :meth:`XRLinear.fit`). They do not change the
+            features: document frequencies count every text once.
         label_graph : list of (label, label) or (label, label, weight), optional
             Related labels, for representations with ``graph``, such as the edges of a thesaurus.
         shortlist : list of list of str, optional
@@ -120,8 +151,13 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         self.check_dependencies()
         model = XRLinear() if self.model is None else self.model.clone()
         vectorizer = default_vectorizer(model) if self.vectorizer is None else self.vectorizer.clone()
+        for name in _SHARED_PARAMETERS:
+            if getattr(self, name) is not None:
+                model, vectorizer = (with_parameter(part, name, getattr(self, name)) for part in (model, vectorizer))
+        texts, labels, own_names = split_corpus(texts, labels)
+        names = own_names if names is None else names
         X = Features.of(Csr.of_triple(vectorizer.fit_rows(texts), vectorizer.n_features_))
-        Y, ids = _to_matrix(labels)
+        Y, ids = _to_matrix(labels, label_names)
         label_set = LabelSet.of(ids, names, label_texts)
         if X.rows != Y.rows:
             raise InputError(f"texts and labels must have the same length, got {X.rows} and {Y.rows}.")
@@ -138,6 +174,7 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
             Y,
             label_features=label_features,
             name_columns=columns,
+            sample_weight=sample_weight,
             label_graph=to_graph(label_graph, ids),
             shortlist=to_shortlist(shortlist, ids, X.rows),
             tree=to_tree(tree, ids),
@@ -184,28 +221,43 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
 
     def suggest_all(
         self,
-        texts: Iterable[str],
+        texts: TextsLike,
         *,
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
-    ) -> list[list[Suggestion]]:
+        as_frame: bool = False,
+    ) -> Any:
         """Return the best labels for each text, best first; for the options, see :meth:`suggest`.
 
-        UnknownTextWarning is issued if texts contain no known terms.
+        The result contains one list of suggestions per text or, if `as_frame` is true, it is a pandas DataFrame with
+        the columns row, rank, label, score and, for calibrated models, probability. UnknownTextWarning is issued if
+        texts contain no known terms.
         """
-        state = self._check_fitted()
+        state = self._prepare()
         limits = _limits(state, top_k, beam_width, min_score, transform, labels)
         rows = state.vectorizer.rows(texts)
         warn_unknown_texts(rows[0])
         rankings = state.model.rank_rows(*rows, **limits)
-        return to_suggestions(rankings, state.labels)
+        return self._to_output(state, rankings, as_frame=as_frame)
+
+    def rank(
+        self, text: str, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the numbers of the best labels for a text and their scores, best first.
+
+        The numbers are positions in `labels_`, as in the models over feature matrices; :meth:`suggest` returns names.
+        """
+        state = self._check_fitted()
+        check_text(text)
+        features, values = state.vectorizer.row(text)
+        return state.model.rank_sparse(features, values, top_k=top_k, beam_width=beam_width, min_score=min_score)
 
     def rank_texts(
         self,
-        texts: Sequence[str],
+        texts: TextsLike,
         *,
         top_k: int = 10,
         beam_width: int | None = None,
@@ -217,36 +269,36 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         `labels` are the numbers of the only labels to rank.
         """
         state = self._check_fitted()
-        check_texts(texts)
+        texts = list_of_texts(texts)
         limits: dict[str, Any] = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
         if labels is not None:
             limits["labels"] = labels
         if len(texts) < _MAX_SINGLE:
             rankings = [state.model.rank_sparse(*state.vectorizer.row(text), **limits) for text in texts]
             return [list(zip(ranked.tolist(), scores.tolist(), strict=True)) for ranked, scores in rankings]
-        ends, ranked, scores = (
-            array.tolist() for array in state.model.rank_rows(*state.vectorizer.rows(texts), **limits)
-        )
-        return [list(zip(ranked[begin:end], scores[begin:end], strict=True)) for begin, end in itertools.pairwise(ends)]
+        return to_ranked_labels(state.model.rank_rows(*state.vectorizer.rows(texts), **limits))
 
     def predict(
         self,
-        texts: Iterable[str],
+        texts: TextsLike,
         *,
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
-    ) -> sp.csr_array:
+        as_frame: bool = False,
+    ) -> Any:
         """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score.
 
-        UnknownTextWarning is issued if texts contain no known terms.
+        If `as_frame` is true, the result is a pandas DataFrame, as in :meth:`suggest_all`. UnknownTextWarning is issued
+        if texts contain no known terms.
         """
-        state = self._check_fitted()
+        state = self._prepare()
         X = state.vectorizer.transform(texts)
         warn_unknown_texts(X.indptr)
-        return state.model.predict(X, **_limits(state, top_k, beam_width, min_score, transform, labels))
+        S = state.model.predict(X, **_limits(state, top_k, beam_width, min_score, transform, labels))
+        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
 
     def subset(self, labels: Iterable[str]) -> Self:
         """Return a smaller ranker of some of the labels, with the same vocabulary and calibration.
@@ -263,64 +315,37 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         ranker._state = state._replace(model=model.subset(numbers), labels=state.labels.take(numbers))
         return ranker
 
-    def explain(self, text: str, label: str, *, tree: int | None = None) -> TextExplanation:
-        """Return the exact contribution of each term to a label's score, level by level.
+    def predict_selected(self, texts: TextsLike, candidates: Any) -> sp.csr_array:
+        """Return the scores of given (text, label) pairs, including labels that a search would not find.
+
+        Raises InputError if the model cannot score them (see `scores_any_label`).
 
         If the vectorizer combines words with character n-grams (``char_wb``), the contributions of the n-grams are
         added to those of the words in which they occur.
 
         Parameters
         ----------
-        text : str
-        label : str
-            The id or name of a label.
-        tree : int, optional
-            The index of a tree in `trees_`; required for models with several trees, such as ensembles. The score of
-            this tree is explained, because the combined score is not a sum over terms.
+        texts : as for :meth:`fit`
+        candidates : one list or set of labels per text, or matrix of shape (texts, labels)
+            The pairs: the listed labels, the stored entries of a sparse matrix, or the nonzeros of an array. The result
+            has the same entries. Unknown labels are ignored.
         """
-        state = self._check_fitted()
-        model = self._tree(tree)
-        number = state.labels.number(label)
-        vectorizer = state.vectorizer
-        features, values = first_columns_of_row(*vectorizer.row(text), model.widths_[0], vectorizer.n_features_)
-        x = sp.csr_array((values, features, [0, features.size]), shape=(1, model.widths_[0]))
-        explanation = model.explain(x, number)
-        if not explanation.is_additive:
-            raise InputError(
-                "The levels of the model use different kinds of transforms, so its scores are not sums over terms. "
-                "Use XRLinear.explain to get the raw contributions at each level."
-            )
-        occurrences = locate_contributions(vectorizer, text)
-        return TextExplanation.of(explanation, occurrences, state.labels.ids[number], state.labels.name(number))
+        state = self._prepare()
+        X = state.vectorizer.transform(texts)
+        pairs = match_candidates(candidates, state.labels.ids, X.shape[0])
+        return state.model.predict_selected(X, pairs.to_scipy())
 
-    def calibrate(self, texts: Iterable[str], labels: Iterable[Iterable[str]], *, top_k: int = 20) -> Self:
-        """Learn to convert scores to probabilities from texts that were not used for training.
+    @property
+    def scores_any_label(self) -> bool:
+        """Whether `predict_selected` can score labels that a search would not find."""
+        return self._check_fitted().model.scores_any_label
 
-        Parameters
-        ----------
-        texts : list of str
-        labels : list of list of str
-            One list per text.
-        top_k : int
-            Number of suggestions per text to learn from; a larger number improves the estimates for low scores.
-        """
-        scores, correct = self.suggestion_scores(texts, labels, top_k=top_k)
-        if not scores.size:
-            raise InputError("The ranker returns no suggestions for these texts. Calibration requires at least one.")
-        self._state = self._check_fitted()._replace(calibration=Calibration.learn(scores, correct))
-        return self
+    def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Return whether each text contains a known term; other texts have no labels."""
+        return np.diff(self._check_fitted().vectorizer.rows(texts)[0]) > 0
 
-    def suggestion_scores(
-        self, texts: Iterable[str], labels: Iterable[Iterable[str]], *, top_k: int = 20
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return the scores of all suggestions for the texts, and whether each suggestion is correct."""
-        S, Y = self.predict(texts, top_k=top_k), self.label_matrix(labels)
-        if S.shape[0] != Y.shape[0]:
-            raise InputError(f"texts and labels must have the same length, got {S.shape[0]} and {Y.shape[0]}.")
-        width = max(S.shape[1], 1)
-        rows = np.repeat(np.arange(S.shape[0], dtype=np.int64), np.diff(S.indptr))
-        truth = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr)) * width + Y.indices
-        return S.data, np.isin(rows * width + S.indices, truth)
+    def _predict(self, state: _TextRankerState, texts: TextsLike, options: RankOptions) -> sp.csr_array:
+        return state.model.predict(state.vectorizer.transform(texts), **options._asdict())
 
     @property
     def vectorizer_(self) -> Tfidf:
@@ -333,28 +358,43 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         return self._check_fitted().model
 
     @property
-    def calibration_(self) -> Calibration | None:
-        """The map from scores to probabilities; None before :meth:`calibrate` is called."""
-        return self._check_fitted().calibration
+    def model_kind_(self) -> str:
+        """The class name of the model inside."""
+        return type(self._check_fitted().model).__name__
 
     @property
-    def trees_(self) -> tuple[XRLinear, ...]:
-        """The label trees in the model; empty for models without trees, such as NearestNeighbors."""
-        return tuple(_trees(self._check_fitted().model))
-
-    def save(self, path: str | os.PathLike[str], *, weight_dtype: str | None = None) -> None:
-        """Save the ranker to a folder atomically: concurrent readers see either the old or the new ranker."""
+    def text_trees_(self) -> tuple[TextTree, ...]:
+        """The label trees in the model, with the vectorizer."""
         state = self._check_fitted()
-        model = state.model.to_saved(weight_dtype=weight_dtype)
-        saved = pack(state.vectorizer, state.labels, model, state.calibration)
-        storage.save(path, replace(saved, data_options=self.data_options_))
+        return tuple(TextTree(state.vectorizer, tree) for tree in _trees(state.model))
+
+    @property
+    def single_tree_(self) -> XRLinear | None:
+        """The model if it is a tree; None otherwise."""
+        model = self._check_fitted().model
+        return model if isinstance(model, XRLinear) else None
+
+    @property
+    def vectorizers_(self) -> tuple[Tfidf, ...]:
+        """The fitted vectorizer."""
+        return (self._check_fitted().vectorizer,)
+
+    @property
+    def has_log_scores(self) -> bool:
+        """Whether scores are logarithms, as those of Reranked models are."""
+        return isinstance(self.model, Reranked)
+
+    def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
+        """Return the content of a model folder."""
+        state = self._check_fitted()
+        return pack(state.vectorizer, state.labels, state.model.to_saved(weight_dtype=weight_dtype), state.calibration)
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
         """Restore a ranker from an opened folder; called by :func:`carya.load`."""
         vectorizer, labels, calibration, rest = unpack(saved)
         model = open_model(rest)
-        if model.widths_ != (vectorizer.n_features_, 0) or len(labels) != model.n_labels_:
+        if vectorizer is None or model.widths_ != (vectorizer.n_features_, 0) or len(labels) != model.n_labels_:
             raise ModelFormatError(
                 "The parts of the model are inconsistent: the numbers of terms, labels and weights do not match."
             )
@@ -362,22 +402,17 @@ class TextRanker(BaseTextRanker[_TextRankerState], Parameterized):
         ranker._state = _TextRankerState(vectorizer, model, labels, calibration)
         return ranker
 
-    def _tree(self, number: int | None) -> XRLinear:
-        """Return the tree whose score is explained."""
-        model = self._check_fitted().model
-        if number is None and isinstance(model, XRLinear):
-            return model
-        kind, trees = type(model).__name__, self.trees_
-        if not trees:
-            raise InputError(f"Scores of {kind} models cannot be explained, because these models have no label tree.")
-        if number is None:
-            raise InputError(
-                f"Combined scores of {kind} models cannot be explained. Pass a value of tree from 0 to "
-                f"{len(trees) - 1} to explain the score of one tree."
-            )
-        if not 0 <= number < len(trees):
-            raise InputError(f"tree must be between 0 and {len(trees) - 1}, got {number!r}.")
-        return trees[number]
+    def _set_calibration(self, calibration: Calibration) -> None:
+        self._state = self._check_fitted()._replace(calibration=calibration)
+
+    def _prepare(self) -> _TextRankerState:
+        """Return the fitted state, with the ranker's own `n_jobs` and `verbose` applied to its parts."""
+        state = self._check_fitted()
+        shared = {name: getattr(self, name) for name in _SHARED_PARAMETERS if getattr(self, name) is not None}
+        if shared:
+            set_in_all(state.vectorizer, **shared)
+            set_in_all(state.model, **shared)
+        return state
 
 
 def _limits(
@@ -405,8 +440,8 @@ def _trees(model: Any) -> Iterator[XRLinear]:
             yield from _trees(member)
 
 
-def _to_matrix(labels: Iterable[Iterable[str]] | LabelRows) -> tuple[Csr, list[str]]:
+def _to_matrix(labels: Any, label_names: LabelNames | None) -> tuple[Csr, Sequence[str]]:
     if isinstance(labels, LabelRows):
         return labels.used()
-    matrix, ids = label_matrix(labels)
-    return Csr.of_scipy(matrix), ids
+    coerced = coerce_labels(labels, label_names=label_names)
+    return coerced.matrix, coerced.all_ids()

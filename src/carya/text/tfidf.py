@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import lazy_sparse as sp
+from carya.core.inputs.texts import TextsLike
 from carya.core.parameters import Fitted, Parameterized, parameter
 from carya.core.prefetch import prefetch
 from carya.core.progress import progress_bars
 from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.errors import FewTermsWarning, InputError, ParameterError
-from carya.text.segmentation import IcuSegmenter
-from carya.text.stemming import Stemmer, check_language, import_snowball
+from carya.text.inputs import texts_of
+from carya.text.preprocessing.segmentation import IcuSegmenter
+from carya.text.preprocessing.stemming import Stemmer, check_language, import_snowball
 
 ANALYZERS = ("word", "char", "char_wb")
 
@@ -254,10 +256,11 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         if self.stemmer is not None:
             import_snowball(self.stemmer)
 
-    def fit(self, texts: Iterable[str], y: object = None) -> Self:
+    def fit(self, texts: TextsLike, y: object = None) -> Self:
         """Learn the vocabulary.
 
-        The texts can come from an iterator of any length; only a few batches are kept in memory at a time.
+        The texts can be a list, an array or a column of strings, a Corpus, or an iterator of any length; of an
+        iterator, only a few batches are kept in memory at a time.
 
         Raises
         ------
@@ -267,18 +270,18 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         self.fit_rows(texts, keep_rows=False)
         return self
 
-    def fit_transform(self, texts: Iterable[str], y: object = None) -> sp.csr_array:
+    def fit_transform(self, texts: TextsLike, y: object = None) -> sp.csr_array:
         """Learn the vocabulary and return the features as a float32 matrix of shape (texts, features)."""
         return _matrix(self.fit_rows(texts), self.n_features_)
 
-    def transform(self, texts: Iterable[str]) -> sp.csr_array:
+    def transform(self, texts: TextsLike) -> sp.csr_array:
         """Return the features as a float32 matrix of shape (texts, features); unknown terms are ignored."""
         return _matrix(self.rows(texts), self.n_features_)
 
-    def rows(self, texts: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+    def rows(self, texts: TextsLike) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         """Return the result of :meth:`transform` as three arrays: row offsets, features and values."""
         threads = _core.thread_count(self.n_jobs)
-        vectorizer, texts = self._prepare(check_texts(texts), threads)
+        vectorizer, texts = self._prepare(texts_of(texts), threads)
         with progress_bars(self.verbose) as progress, progress.stage("read texts") as report:
             arrays: tuple[Any, Any, Any] = _as_input_error(vectorizer.transform, texts, threads, report)
         return arrays
@@ -506,7 +509,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         On held-out rows of three data sets, character n-grams in addition to words improve the ranking of texts with
         100 to 400 characters on average, and do not improve it for 700 characters or more (docs/design-notes.md).
         """
-        texts = check_texts(texts)
+        texts = texts_of(texts)
         if isinstance(texts, Sequence):
             sample = texts[:_SAMPLE]
         else:
@@ -581,19 +584,8 @@ def _to_list(analyzer: str | Sequence[str]) -> list[str]:
     return [analyzer] if isinstance(analyzer, str) else list(analyzer)
 
 
-def check_texts(texts: Iterable[str]) -> Iterable[str]:
-    """Return the texts; raise InputError if they are not a list of strings but a single string or another object."""
-    if isinstance(texts, (str, bytes)):
-        raise InputError(
-            f"texts must be a list of strings, got a single {type(texts).__name__}. Pass [text] for one text."
-        )
-    if not isinstance(texts, Iterable):
-        raise InputError(f"texts must be a list of strings, got {type(texts).__name__}.")
-    return texts
-
-
-def _batches(texts: Iterable[str]) -> Iterator[Iterable[str]]:
-    texts = check_texts(texts)
+def _batches(given: TextsLike) -> Iterator[Iterable[str]]:
+    texts = texts_of(given)
     if isinstance(texts, Sequence):
         yield texts
         return

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from carya import _core
+from carya import _core, metrics
 from carya.core import lazy_sparse as sp
 from carya.core import storage, validation
-from carya.core.matrices import Csr
+from carya.core.inputs.labels import LabelNames, match_candidates
+from carya.core.inputs.texts import TextsLike
+from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress, progress_bars
-from carya.errors import InputError
+from carya.core.validation import FeaturesLike
+from carya.errors import InputError, ParameterError
+from carya.models.ensemble.combine import drop_below
+from carya.models.interface import RankOptions
 from carya.models.reranked.features import log_frequency
-from carya.text.base import BaseTextRanker
+from carya.models.xr_linear.model import XRLinear
+from carya.text.base import BaseTextRanker, Suggestion, check_text, rank_options, to_ranked_labels
+from carya.text.calibration import Calibration
+from carya.text.combined.text_ensemble import TextEnsemble
+from carya.text.inputs import checked_list_of_texts, split_corpus
+from carya.text.label_restriction import RankedLabels
 from carya.text.labels import LabelSet
+from carya.text.text_tree import TextTree
 from carya.text.tfidf import Tfidf
 from carya.transformer.fitted import FittedTransformer
 from carya.transformer.inputs import (
     LabeledTexts,
-    Labels,
     LabelTexts,
     TrainingRun,
     TrainingTexts,
     check_labeled_texts,
-    check_texts,
+    check_own_features,
     check_validation_data,
 )
 from carya.transformer.rankers.rankers import CombinedRankers, RankerCombiner, RankerInputs, RankerModel
@@ -55,49 +65,143 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
     """
 
     kind: ClassVar[str]
+    #: The encoders of the ensemble in the paper.
+    paper_encoders: ClassVar[Sequence[str]]
+
+    @classmethod
+    def recipe(cls, encoders: Sequence[str] | None = None, *, n_trees: int = 1, **parameters: Any) -> TextEnsemble:
+        """Return the unfitted ensemble of the paper: one model for each combination of encoder and label tree.
+
+        The ensemble is trained, saved and loaded as one model. Its scores are the mean scores of the members.
+
+        Parameters
+        ----------
+        encoders : list of str, optional
+            Folders or names on the Hugging Face Hub; by default, the encoders of the paper.
+        n_trees : int
+            Number of label trees per encoder; the trees have different seeds.
+        parameters
+            Parameters of all members. Each member has its own subfolder of `checkpoint_dir`.
+
+        Examples
+        --------
+        >>> import carya
+        >>> len(carya.XRTransformer.recipe().members), len(carya.XTransformer.recipe().members)
+        (3, 9)
+        >>> ensemble = carya.XRTransformer.recipe(["encoders/bert", "encoders/roberta"], epochs=(1, 2, 5))
+        >>> [member.encoder for member in ensemble.members]
+        ['encoders/bert', 'encoders/roberta']
+        """
+        members = cls.ensemble_members(
+            cls.paper_encoders if encoders is None else encoders, n_trees=n_trees, **parameters
+        )
+        folder = parameters.get("checkpoint_dir")
+        if folder is not None:
+            for number, member in enumerate(members):
+                member.set_params(checkpoint_dir=str(Path(folder) / str(number)))
+        return TextEnsemble(members, n_jobs=parameters.get("n_jobs", -1))
+
+    @classmethod
+    def ensemble_members(cls, encoders: Sequence[str], *, n_trees: int = 3, **parameters: Any) -> list[Self]:
+        """Return the unfitted models of an ensemble, one for each combination of encoder and tree.
+
+        The trees have different seeds. :meth:`recipe` combines the models; to train them separately, fit each model
+        and combine them with :meth:`carya.TextEnsemble.from_members`.
+        """
+        if isinstance(encoders, str) or not encoders:
+            raise ParameterError(f"encoders must be a non-empty list of strings, got {encoders!r}.")
+        validation.check_positive_int(n_trees, "n_trees")
+        seed = parameters.pop("random_state", parameters.pop("seed", 0))
+        return [cls(encoder=encoder, seed=seed + tree, **parameters) for encoder in encoders for tree in range(n_trees)]
 
     def fit(
         self,
-        texts: Iterable[str],
-        labels: Labels,
+        texts: TextsLike,
+        labels: Any = None,
         *,
-        validation_data: tuple[Iterable[str], Labels] | NDArray[Any] | None = None,
+        validation_data: tuple[Any, ...] | NDArray[Any] | None = None,
         names: Mapping[str, str] | None = None,
         label_texts: Mapping[str, str] | None = None,
+        features: FeaturesLike | None = None,
+        label_features: FeaturesLike | None = None,
+        label_names: LabelNames | None = None,
+        sample_weight: None = None,
     ) -> Self:
         """Train the model on texts and their labels.
 
         Parameters
         ----------
-        texts : list of str
-        labels : list of list of str, or sparse matrix of shape (n_texts, n_labels)
-            One list of labels per text. For a matrix, the label ids are the column numbers: ``"0"``, ``"1"``, …
+        texts : list, tuple, iterator, array or column of str, or Corpus
+            A Corpus, such as the result of :func:`carya.data.open_data`, also contains labels and their names.
+        labels : list of list of str, or other labels of each text, as for :meth:`carya.TextRanker.fit`
+            Class i and column i of a matrix become the label ``str(i)``. Can be omitted for a Corpus.
         validation_data : pair (texts, labels), or array of int, optional
             Separate texts with their labels, or the numbers of the training texts to hold out. Validation texts
             determine the number of epochs and the combination of the rankers. By default, a random fraction of the
-            texts is held out (`validation_fraction`).
+            texts is held out (`validation_fraction`). With `features`, a triple (texts, labels, features).
         names : mapping of str to str, optional
             Human-readable names of the labels.
         label_texts : mapping of str to str, optional
             Descriptions of the labels, such as their names. The encoder is also trained on each description as a text
             with this label only, and labels rank higher if their description is similar to the text. This improves the
             ranking of rare labels.
+        features : sparse matrix or array of shape (n_texts, n_features), or a pair (sparse, dense) of them, optional
+            Features of the texts in addition to TF-IDF features or, with ``use_tfidf=False``, instead of them. Rows
+            should have about unit norm. All methods that rank texts then require the features of these texts, too.
+        label_features : like features, of shape (n_labels, ...), optional
+            Features of the labels, in the column order of the label matrix, for label trees built from label features
+            (`matcher_representation`, and `representation` of the ranker). By default, TF-IDF features of
+            `label_texts`.
+        label_names : list of str, optional
+            The labels of the columns of a matrix or of the class numbers.
+        sample_weight : None
+            Not supported: an encoder is trained with equal weights of all texts. Anything but None raises InputError.
         """
+        if sample_weight is not None:
+            raise InputError(
+                f"sample_weight is not supported by {type(self).__name__}, because its encoder is trained with equal "
+                "weights of all texts. Omit it, repeat texts, or pass labels as costs with cost_sensitive=True."
+            )
         self.check_dependencies()
         self.check_parameters()
-        all_texts, ids = check_labeled_texts(texts, labels)
+        texts, labels, own_names = split_corpus(texts, labels)
+        names = own_names if names is None else names
+        all_texts, ids = check_labeled_texts(texts, labels, features, label_names)
+        if not self.use_tfidf and all_texts.features is None:
+            raise InputError("features is missing. It is required with use_tfidf=False.")
         label_set = LabelSet.of(ids, names, label_texts)
-        held_out = check_validation_data(validation_data, ids, len(all_texts.texts))
+        held_out = check_validation_data(validation_data, ids, all_texts)
         descriptions = LabelTexts.of(label_texts, ids)
-        data, is_split = self._split(all_texts, held_out, descriptions)
+        own_label_features = self._check_label_features(label_features, len(ids), descriptions)
+        data, is_split = self._split(all_texts, held_out)
+        data = replace(data, label_texts=descriptions, label_features=own_label_features)
         with progress_bars(self.verbose) as progress:
             vectorizer, rankers, matcher = self._fit_once("split" if is_split else "all", data, progress)
             if is_split and self.refit:
-                data = TrainingTexts(*all_texts, label_texts=descriptions)
+                data = replace(data, training=all_texts, validation=None)
                 vectorizer, rankers, matcher = self._fit_once("all", data, progress, (rankers, matcher))
-        self.set_fitted(FittedTransformer(matcher.encoder, vectorizer, rankers, label_set))
+        widths = (0, 0) if all_texts.features is None else all_texts.features.widths
+        label_set = label_set.with_counts(all_texts.labels)
+        self.set_fitted(FittedTransformer(matcher.encoder, rankers, label_set, vectorizer, widths))
         self.history_ = matcher.history.epochs
         return self
+
+    def _check_label_features(
+        self, label_features: FeaturesLike | None, n_labels: int, label_texts: LabelTexts | None
+    ) -> Features | None:
+        if not self.needs_label_features:
+            if label_features is not None:
+                raise InputError(
+                    "label_features is not used by the label trees of this model. Omit it, or use a representation "
+                    "with 'lf' in its name (matcher_representation, or representation in ranker)."
+                )
+            return None
+        if label_features is not None:
+            return validation.check_label_features(label_features, n_labels)
+        if label_texts is None or not self.use_tfidf:
+            required = "label_texts or label_features" if self.use_tfidf else "label_features"
+            raise InputError(f"A label tree of this model is built from label features. Pass {required}.")
+        return None
 
     def _fit_once(
         self,
@@ -105,12 +209,15 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         data: TrainingTexts,
         progress: Progress,
         previous: tuple[CombinedRankers, Matcher] | None = None,
-    ) -> tuple[Tfidf, CombinedRankers, Matcher]:
+    ) -> tuple[Tfidf | None, CombinedRankers, Matcher]:
         """Train all parts; if there was a previous run, use its number of epochs and its combination of rankers."""
-        vectorizer = self.make_vectorizer()
-        features, _ = validation.check_training_data(vectorizer.fit_transform(data.texts), data.labels)
+        vectorizer = self.make_vectorizer() if self.use_tfidf else None
+        tfidf = None if vectorizer is None else vectorizer.fit_transform(data.texts)
+        features = _join_features(tfidf, data.training.features)
+        validation.check_training_data(features, data.labels)
         stop_after = previous[1].history.stage_epochs if previous else None
-        matcher, models = self._train(TrainingRun(name, data, features, stop_after or None, progress))
+        label_features = self._label_features(vectorizer, data, features.widths)
+        matcher, models = self._train(TrainingRun(name, data, features, label_features, stop_after or None, progress))
         frequency = log_frequency(data.labels)
         if previous is not None:
             combination = previous[0]
@@ -118,49 +225,67 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             return vectorizer, CombinedRankers(models, combination.weights, mixture), matcher
         if data.validation is None:
             return vectorizer, CombinedRankers.with_equal_weights(models), matcher
-        inputs = self._inputs(vectorizer, matcher.encoder, data.validation.texts)
+        inputs = self._inputs(vectorizer, matcher.encoder, data.validation.texts, data.validation.features)
         with progress.stage("combine rankers"):
             combiner = RankerCombiner(self.mixture, self.seed, _core.thread_count(self.n_jobs))
             truth = data.validation.labels.to_scipy()
             rankers, self.validation_scores_ = combiner.combine(models, inputs, truth, frequency)
         return vectorizer, rankers, matcher
 
+    def _label_features(
+        self, vectorizer: Tfidf | None, data: TrainingTexts, widths: tuple[int, int]
+    ) -> Features | None:
+        """Return the user's label features or the TF-IDF features of the label texts, if a label tree needs them."""
+        if data.label_features is not None or not self.needs_label_features:
+            return data.label_features
+        assert vectorizer is not None  # checked in fit
+        assert data.label_texts is not None
+        all_texts = [""] * data.label_texts.n_labels
+        for label, text in zip(data.label_texts.labels.tolist(), data.label_texts.texts, strict=True):
+            all_texts[label] = text
+        tfidf = vectorizer.transform(all_texts)
+        tfidf.resize((len(all_texts), widths[0]))  # labels have no own features
+        return Features.of(Csr.of_scipy(tfidf), np.zeros((len(all_texts), widths[1]), np.float32))
+
     def _train(self, run: TrainingRun) -> tuple[Matcher, dict[str, RankerModel]]:
         """Train the encoder and the rankers; return the matcher and the rankers by name."""
         raise NotImplementedError
 
     def _split(
-        self,
-        data: LabeledTexts,
-        validation_data: LabeledTexts | NDArray[np.int64] | None,
-        label_texts: LabelTexts | None,
+        self, data: LabeledTexts, validation_data: LabeledTexts | NDArray[np.int64] | None
     ) -> tuple[TrainingTexts, bool]:
         """Return the texts for the first training run, and whether some of the given texts are held out."""
         n_texts = len(data.texts)
         n_held_out = int(n_texts * self.validation_fraction)
         if isinstance(validation_data, LabeledTexts) or (validation_data is None and n_held_out == 0):
-            return TrainingTexts(*data, validation_data, label_texts), False
+            return TrainingTexts(data, validation_data), False
         order = np.random.default_rng([self.seed, 1]).permutation(n_texts)
         held_out = np.sort(order[:n_held_out] if validation_data is None else validation_data)
-        kept = np.setdiff1d(order, held_out)
-        matrix = data.labels.to_scipy()
-        kept_labels, held_out_labels = Csr.of_scipy(matrix[kept]), Csr.of_scipy(matrix[held_out])
-        if kept_labels.values.size == 0 or held_out_labels.values.size == 0:
+        training, held_out_texts = data.take(np.setdiff1d(order, held_out)), data.take(held_out)
+        if training.labels.values.size == 0 or held_out_texts.labels.values.size == 0:
             raise InputError(
                 f"texts contains {n_texts} texts, which is too few for a validation split. Pass validation_data, or "
                 "set validation_fraction=0."
             )
-        validation_texts = LabeledTexts([data.texts[row] for row in held_out], held_out_labels)
-        return TrainingTexts([data.texts[row] for row in kept], kept_labels, validation_texts, label_texts), True
+        return TrainingTexts(training, held_out_texts), True
 
-    def encode(self, texts: Iterable[str]) -> NDArray[np.float32]:
+    def encode(self, texts: TextsLike) -> NDArray[np.float32]:
         """Return the embeddings of the texts as an array of shape (texts, width); each embedding has norm 1."""
         encoder = self._check_fitted().encoder
-        return encoder.encode_texts(check_texts(texts), max_length=self.max_length)
+        return encoder.encode_texts(checked_list_of_texts(texts), max_length=self.max_length)
 
     def predict(
-        self, texts: Iterable[str], *, top_k: int = 10, beam_width: int | None = None, using: str | None = None
-    ) -> sp.csr_array:
+        self,
+        texts: TextsLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: Iterable[str] | None = None,
+        using: str | None = None,
+        features: FeaturesLike | None = None,
+        as_frame: bool = False,
+    ) -> Any:
         """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score.
 
         Parameters
@@ -170,34 +295,243 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             Number of labels per text.
         beam_width : int, optional
             Number of nodes kept per level; by default, each ranker uses its own beam width.
+        min_score : float, optional
+            Leave out labels with lower scores.
+        labels : list of str, optional
+            The ids or names of the only labels to rank, all of which are scored.
         using : {"head", "concatenated", "linear", "neighbors", "label_texts"}, optional
             Name of a single ranker to use instead of the combination.
+        features : as in :meth:`fit`
+            Features of the texts; required if the model was trained with features.
+        as_frame : bool
+            Return a pandas DataFrame, as in :meth:`suggest_all`, instead of a matrix.
         """
-        return self._predict(self._check_fitted(), texts, top_k=top_k, beam_width=beam_width, using=using)
+        state = self._check_fitted()
+        options = rank_options(state.labels, top_k, beam_width, min_score, labels)
+        S = self._rank(state, texts, options, using=using, features=features)
+        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
 
-    def _predict(
+    def _rank(
         self,
         state: FittedTransformer,
-        texts: Iterable[str],
+        texts: TextsLike,
+        options: RankOptions,
         *,
-        top_k: int,
-        beam_width: int | None,
         using: str | None = None,
+        features: FeaturesLike | None = None,
     ) -> sp.csr_array:
-        count = validation.check_positive_int(top_k, "top_k")
-        inputs = self._inputs(state.vectorizer, state.encoder, check_texts(texts))
-        return state.rankers.predict(
-            inputs, top_k=count, beam_width=beam_width, using=using, threads=_core.thread_count(self.n_jobs)
+        inputs = self._query_inputs(state, texts, features)
+        if options.labels is not None:
+            return state.rankers.predict_within(inputs, options, using=using)
+        S = state.rankers.predict(
+            inputs,
+            top_k=options.top_k,
+            beam_width=options.beam_width,
+            using=using,
+            threads=_core.thread_count(self.n_jobs),
         )
+        indptr, indices, data = drop_below((S.indptr, S.indices, S.data), options.min_score)
+        return sp.csr_array((data, indices, indptr), shape=S.shape)
 
-    def _inputs(self, vectorizer: Tfidf, encoder: Encoder, texts: list[str]) -> RankerInputs:
-        embeddings = encoder.encode_texts(texts, max_length=self.max_length)
-        return RankerInputs(vectorizer.transform(texts), embeddings, self.embedding_weight)
+    def predict_selected(
+        self,
+        texts: TextsLike,
+        candidates: Any,
+        *,
+        using: str | None = None,
+        features: FeaturesLike | None = None,
+    ) -> sp.csr_array:
+        """Return the scores of given (text, label) pairs, including labels that a search would not find.
+
+        With a learned mixture, scores are the same as those of :meth:`predict` with a `top_k` of at most 30. A
+        weighted sum includes the scores of all rankers, whereas :meth:`predict` includes the scores of a ranker only
+        for its 50 best labels.
+
+        Parameters
+        ----------
+        texts : as for :meth:`fit`
+        candidates : one list or set of labels per text, or matrix of shape (texts, labels)
+            The pairs: the listed labels, the stored entries of a sparse matrix, or the nonzeros of an array. The result
+            has the same entries. Unknown labels are ignored.
+        using, features
+            See :meth:`predict`.
+        """
+        state = self._check_fitted()
+        inputs = self._query_inputs(state, texts, features)
+        pairs = match_candidates(candidates, state.labels.ids, inputs.rows)
+        scores = state.rankers.predict_selected(inputs, pairs, using=using)
+        return sp.csr_array((scores, pairs.indices, pairs.indptr), shape=(pairs.rows, pairs.cols))
 
     @property
-    def vectorizer_(self) -> Tfidf:
-        """The fitted vectorizer."""
+    def scores_any_label(self) -> bool:
+        """Whether `predict_selected` can score labels that a search would not find; always."""
+        return True
+
+    def rank(
+        self,
+        text: str,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        features: FeaturesLike | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the numbers of the best labels for a text and their scores, best first.
+
+        The numbers are positions in `labels_`; :meth:`suggest` returns names. `features` is a matrix with one row.
+        """
+        state = self._check_fitted()
+        check_text(text)
+        S = self._rank(state, [text], RankOptions.of(top_k, beam_width, min_score), features=features)
+        return S.indices.astype(np.int32, copy=False), S.data
+
+    def suggest(
+        self,
+        text: str,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: Iterable[str] | None = None,
+        features: FeaturesLike | None = None,
+    ) -> list[Suggestion]:
+        """Return the best labels for a text, best first; `features` is a matrix with one row.
+
+        For the other options, see :meth:`predict`.
+        """
+        state = self._check_fitted()
+        check_text(text)
+        options = rank_options(state.labels, top_k, beam_width, min_score, labels)
+        S = self._rank(state, [text], options, features=features)
+        suggestions: list[Suggestion] = self._to_output(state, (S.indptr, S.indices, S.data), as_frame=False)[0]
+        return suggestions
+
+    def suggest_all(
+        self,
+        texts: TextsLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: Iterable[str] | None = None,
+        features: FeaturesLike | None = None,
+        as_frame: bool = False,
+    ) -> Any:
+        """Return the best labels for each text, best first; for the options, see :meth:`predict`.
+
+        The result contains one list of suggestions per text or, if `as_frame` is true, it is a pandas DataFrame with
+        the columns row, rank, label, score and, for calibrated models, probability.
+        """
+        state = self._check_fitted()
+        options = rank_options(state.labels, top_k, beam_width, min_score, labels)
+        S = self._rank(state, texts, options, features=features)
+        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=as_frame)
+
+    def rank_texts(
+        self,
+        texts: TextsLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: ArrayLike | None = None,
+        features: FeaturesLike | None = None,
+    ) -> list[RankedLabels]:
+        """Return the numbers and scores of the best labels for each text, best first.
+
+        `labels` are the numbers of the only labels to rank. For the other options, see :meth:`predict`.
+        """
+        state = self._check_fitted()
+        options = RankOptions.of(top_k, beam_width, min_score, labels, len(state.labels))
+        S = self._rank(state, texts, options, features=features)
+        return to_ranked_labels((S.indptr, S.indices, S.data))
+
+    def calibrate(
+        self,
+        texts: TextsLike,
+        labels: Any = None,
+        *,
+        top_k: int = 20,
+        features: FeaturesLike | None = None,
+    ) -> Self:
+        """Learn to convert scores to probabilities from texts that were not used for training.
+
+        Parameters
+        ----------
+        texts, labels
+            As for :meth:`fit`.
+        top_k : int
+            Number of suggestions per text to learn from; a larger number improves the estimates for low scores.
+        features : as in :meth:`fit`
+            Features of the texts; required if the model was trained with features.
+        """
+        return self._learn_calibration(*self.suggestion_scores(texts, labels, top_k=top_k, features=features))
+
+    def suggestion_scores(
+        self,
+        texts: TextsLike,
+        labels: Any = None,
+        *,
+        top_k: int = 20,
+        features: FeaturesLike | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return the scores of all suggestions for the texts, and whether each suggestion is correct."""
+        self._check_fitted()
+        texts, labels, _ = split_corpus(texts, labels)
+        S = self.predict(texts, top_k=top_k, features=features)  # before the labels of a corpus, read with its texts
+        return self._check_suggestions(S, labels)
+
+    def score(self, texts: TextsLike, labels: Any = None, *, features: FeaturesLike | None = None) -> float:
+        """Return P@1, which scikit-learn's model selection uses as the default score.
+
+        `labels` can have any form that `fit` accepts and can be omitted if `texts` is a Corpus.
+        """
+        self._check_fitted()
+        texts, labels, _ = split_corpus(texts, labels)
+        S = self.predict(texts, top_k=1, features=features)  # before the labels of a corpus, read with its texts
+        return metrics.precision(self.label_matrix(labels), S, k=1)
+
+    def _query_inputs(self, state: FittedTransformer, texts: TextsLike, features: FeaturesLike | None) -> RankerInputs:
+        checked = checked_list_of_texts(texts)
+        own = check_own_features(features, len(checked), state.feature_widths)
+        return self._inputs(state.vectorizer, state.encoder, checked, own)
+
+    def _inputs(
+        self, vectorizer: Tfidf | None, encoder: Encoder, texts: list[str], features: Features | None
+    ) -> RankerInputs:
+        embeddings = encoder.encode_texts(texts, max_length=self.max_length)
+        tfidf = None if vectorizer is None else vectorizer.transform(texts)
+        return RankerInputs(_join_features(tfidf, features), embeddings, self.embedding_weight)
+
+    @property
+    def vectorizer_(self) -> Tfidf | None:
+        """The fitted vectorizer; None if the model was trained with ``use_tfidf=False``."""
         return self._check_fitted().vectorizer
+
+    @property
+    def vectorizers_(self) -> tuple[Tfidf, ...]:
+        """The fitted vectorizer, if there is one."""
+        vectorizer = self._check_fitted().vectorizer
+        return () if vectorizer is None else (vectorizer,)
+
+    @property
+    def text_trees_(self) -> tuple[TextTree, ...]:
+        """The linear ranker on TF-IDF features; none if the model was trained with own features."""
+        state = self._check_fitted()
+        tree = state.rankers.models.get("linear")
+        if state.vectorizer is None or not isinstance(tree, XRLinear) or any(state.feature_widths):
+            return ()
+        return (TextTree(state.vectorizer, tree),)
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether ranking requires features, because the model was trained with features."""
+        return any(self._check_fitted().feature_widths)
+
+    @property
+    def feature_widths_(self) -> tuple[int, int]:
+        """The numbers of sparse and dense columns of the features passed to `fit`; (0, 0) if there were none."""
+        return self._check_fitted().feature_widths
 
     @property
     def weights_(self) -> dict[str, float]:
@@ -209,14 +543,25 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         """The rankers by name; ``neighbors`` is a NearestNeighbors model, and all others are XRLinear models."""
         return dict(self._check_fitted().rankers.models)
 
-    def save(self, path: str | os.PathLike[str], *, weight_dtype: str | None = None) -> None:
-        """Save the model to a folder atomically: concurrent readers see either the old or the new model.
+    def to_saved(self, *, weight_dtype: str | None = None) -> storage.SavedModel:
+        """Return the content of a model folder, without the encoder."""
+        return pack(self._check_fitted(), self, self.kind, weight_dtype=weight_dtype)
 
-        The encoder is saved in a subfolder that can be loaded with ``transformers``.
-        """
-        state = self._check_fitted()
-        saved = replace(pack(state, self, self.kind, weight_dtype=weight_dtype), data_options=self.data_options_)
-        storage.save(path, saved, extra=lambda folder: state.encoder.save(folder / ENCODER_FOLDER))
+    @property
+    def has_files(self) -> bool:
+        """Whether a saved model has additional files: always, because of the encoder."""
+        return True
+
+    def save_files(self, folder: Path) -> None:
+        """Save the encoder to a subfolder that can be loaded with ``transformers``."""
+        self._check_fitted().encoder.save(folder / ENCODER_FOLDER)
+
+    def use_one_thread(self) -> None:
+        """Make the model, including PyTorch in this process, single-threaded and silent."""
+        import torch
+
+        super().use_one_thread()
+        torch.set_num_threads(1)
 
     @classmethod
     def from_saved(cls, saved: storage.SavedModel) -> Self:
@@ -226,7 +571,21 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         model.set_fitted(fitted)
         return model
 
+    def _set_calibration(self, calibration: Calibration) -> None:
+        self.set_fitted(replace(self._check_fitted(), calibration=calibration))
+
     def set_fitted(self, state: FittedTransformer) -> None:
         """Set the fitted state."""
         state.encoder.eval()
         self._state = state  # assigned atomically, because other threads may be ranking
+
+
+def _join_features(tfidf: sp.csr_array | None, own: Features | None) -> Features:
+    """Return TF-IDF features and the features passed by the user side by side; at least one of them is given."""
+    if own is None:
+        assert tfidf is not None
+        return Features.of(Csr.of_scipy(tfidf))
+    if tfidf is None:
+        return own
+    sparse = sp.csr_array(sp.hstack([tfidf, own.sparse.to_scipy()], format="csr"))
+    return Features.of(Csr.of_scipy(sparse), own.dense)

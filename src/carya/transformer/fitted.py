@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from carya.text.calibration import Calibration
 from carya.text.labels import LabelSet
 from carya.text.tfidf import Tfidf
 from carya.transformer.rankers.rankers import CombinedRankers
@@ -20,12 +21,18 @@ class FittedTransformer:
     Attributes
     ----------
     encoder : Encoder
-    vectorizer : Tfidf
     rankers : CombinedRankers
     labels : LabelSet
+    vectorizer : Tfidf or None
+        None if the model was trained without TF-IDF features.
+    feature_widths : pair of int
+        The numbers of sparse and dense columns in the features passed to `fit`; (0, 0) if there were none.
+    calibration : Calibration or None
     """
 
     encoder: Encoder
-    vectorizer: Tfidf
     rankers: CombinedRankers
     labels: LabelSet
+    vectorizer: Tfidf | None
+    feature_widths: tuple[int, int] = (0, 0)
+    calibration: Calibration | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,20 +11,27 @@ from numpy.typing import NDArray
 
 from carya.core import lazy_sparse as sp
 from carya.core import validation
+from carya.core.inputs.labels import LabelNames, coerce_labels, match_labels
+from carya.core.inputs.texts import TextsLike
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress
+from carya.core.validation import FeaturesLike
 from carya.errors import InputError
-from carya.text.labels import label_matrix
-
-#: One list of labels per text, or a sparse matrix of shape (texts, labels).
-Labels = Iterable[Iterable[str]] | Any
+from carya.text.inputs import checked_list_of_texts
+from carya.text.labels import LabelRows
 
 
 class LabeledTexts(NamedTuple):
-    """Texts and their label matrix, of shape (texts, labels)."""
+    """Texts, their label matrix, of shape (texts, labels), and the features passed by the user, if any."""
 
     texts: list[str]
     labels: Csr
+    features: Features | None = None
+
+    def take(self, rows: NDArray[np.int64]) -> LabeledTexts:
+        """Return the selected texts with their labels and features."""
+        features = None if self.features is None else self.features.take(rows)
+        return LabeledTexts([self.texts[row] for row in rows], self.labels.take(rows), features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +76,28 @@ class TrainingTexts:
 
     Attributes
     ----------
-    texts : list of str
-    labels : Csr of shape (n_texts, n_labels)
+    training : LabeledTexts
     validation : LabeledTexts or None
         Texts that are held out from training.
     label_texts : LabelTexts or None
+    label_features : Features or None
+        Features of the labels passed by the user, one row per label.
     """
 
-    texts: list[str]
-    labels: Csr
+    training: LabeledTexts
     validation: LabeledTexts | None = None
     label_texts: LabelTexts | None = None
+    label_features: Features | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """The training texts."""
+        return self.training.texts
+
+    @property
+    def labels(self) -> Csr:
+        """The labels of the training texts."""
+        return self.training.labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +110,9 @@ class TrainingRun:
         The name of the run, which distinguishes the checkpoints of the two runs.
     data : TrainingTexts
     features : Features
-        The TF-IDF features of the texts.
+        The TF-IDF features of the texts, followed by the features passed by the user.
+    label_features : Features or None
+        The features of the labels, for label trees that use them.
     stop_after : sequence of int, optional
         The number of epochs per stage, if a previous run determined it.
     progress : Progress
@@ -101,52 +121,68 @@ class TrainingRun:
     name: str
     data: TrainingTexts
     features: Features
+    label_features: Features | None
     stop_after: Sequence[int] | None
     progress: Progress
 
 
-def check_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
-    """Return the texts as a list; raise InputError if they are not strings."""
-    if isinstance(texts, (str, bytes)):
-        raise InputError(
-            f"{name} must be a list of strings, got a single {type(texts).__name__}. Pass [text] for one text."
-        )
-    if not isinstance(texts, Iterable):
-        raise InputError(f"{name} must be a list of strings, got {type(texts).__name__}.")
-    checked = list(texts)
-    for row, text in enumerate(checked):
-        if not isinstance(text, str):
-            raise InputError(f"{name} must be a list of strings, but item {row} has type {type(text).__name__}.")
+def check_own_features(features: FeaturesLike | None, n_texts: int, widths: tuple[int, int] | None) -> Features | None:
+    """Validate the features that a user passed beside the texts; `widths` are those of the training texts."""
+    if features is None:
+        if widths is not None and any(widths):
+            raise InputError(
+                f"The model was trained with own features ({_describe_widths(widths)}), so it requires the features of "
+                "the texts. Pass features."
+            )
+        return None
+    if widths is None:
+        checked = validation.check_features(features, "features")
+    elif any(widths):
+        checked = validation.check_features_like(features, widths, "features")
+    else:
+        raise InputError("The model was trained without own features. Omit features.")
+    if checked.rows != n_texts:
+        raise InputError(f"texts and features must have the same length, got {n_texts} and {checked.rows}.")
     return checked
 
 
-def check_labeled_texts(texts: Iterable[str], labels: Labels) -> tuple[LabeledTexts, list[str]]:
-    """Validate training texts and their labels; return them with the label ids."""
-    checked = check_texts(texts)
-    if sp.issparse(labels):
-        Y = validation.check_labels(labels, "labels")
-        ids = [str(number) for number in range(Y.cols)]
+def _describe_widths(widths: tuple[int, int]) -> str:
+    parts = [f"{width} {block}" for width, block in zip(widths, ("sparse", "dense"), strict=True) if width]
+    return f"{' and '.join(parts)} columns"
+
+
+def check_labeled_texts(
+    texts: TextsLike, labels: Any, features: FeaturesLike | None = None, label_names: LabelNames | None = None
+) -> tuple[LabeledTexts, list[str]]:
+    """Validate training texts, their labels and their features; return them with the label ids."""
+    checked = checked_list_of_texts(texts)
+    if isinstance(labels, LabelRows):
+        Y, ids = labels.used()
     else:
-        matrix, ids = label_matrix(labels)
-        Y = Csr.of_scipy(matrix)
+        coerced = coerce_labels(labels, label_names=label_names)
+        Y, ids = coerced.matrix, coerced.all_ids()
     if len(checked) != Y.rows:
         raise InputError(f"texts and labels must have the same length, got {len(checked)} and {Y.rows}.")
     if not checked or Y.values.size == 0:
         raise InputError("labels is empty for every text. At least one label is required.")
-    return LabeledTexts(checked, Y), ids
+    return LabeledTexts(checked, Y, check_own_features(features, len(checked), None)), ids
 
 
 def check_validation_data(
-    validation_data: Any, ids: Sequence[str], n_texts: int
+    validation_data: Any, ids: Sequence[str], training: LabeledTexts
 ) -> LabeledTexts | NDArray[np.int64] | None:
     """Validate the validation texts and their labels, or the numbers of the training texts to hold out."""
     if validation_data is None:
         return None
     if isinstance(validation_data, np.ndarray):
-        return _check_held_out_rows(validation_data, n_texts)
-    if not isinstance(validation_data, tuple) or len(validation_data) != 2:
-        raise InputError("validation_data must be a pair (texts, labels) or an array of text indices.")
-    texts = check_texts(validation_data[0], "The texts in validation_data")
+        return _check_held_out_rows(validation_data, len(training.texts))
+    widths = None if training.features is None else training.features.widths
+    if not isinstance(validation_data, tuple) or len(validation_data) not in (2, 3):
+        raise InputError(
+            "validation_data must be a pair (texts, labels), a triple (texts, labels, features) or an array of text "
+            "indices."
+        )
+    texts = checked_list_of_texts(validation_data[0], "The texts in validation_data")
     if sp.issparse(validation_data[1]):
         Y = validation.check_labels(validation_data[1], "The label matrix in validation_data")
         if Y.cols != len(ids):
@@ -155,7 +191,7 @@ def check_validation_data(
                 f"{Y.cols}."
             )
     else:
-        Y = Csr.of_scipy(label_matrix(validation_data[1], ids)[0])
+        Y = match_labels(validation_data[1], ids, "The labels in validation_data").matrix
     if not texts:
         raise InputError("validation_data contains no texts. At least one text is required.")
     if len(texts) != Y.rows:
@@ -164,7 +200,8 @@ def check_validation_data(
         )
     if not Y.values.size:
         raise InputError("validation_data contains no labels of the training texts. At least one is required.")
-    return LabeledTexts(texts, Y)
+    own = validation_data[2] if len(validation_data) == 3 else None
+    return LabeledTexts(texts, Y, check_own_features(own, len(texts), widths or (0, 0)))
 
 
 def _check_held_out_rows(rows: NDArray[Any], n_texts: int) -> NDArray[np.int64]:

@@ -56,11 +56,12 @@ def pack(
             "pooling": fitted.encoder.pooling,
             "weights": dict(fitted.rankers.weights),
             "rankers": {name: ranker.parameters for name, ranker in rankers.items()},
+            **({"feature_widths": list(fitted.feature_widths)} if any(fitted.feature_widths) else {}),
         },
         {name: ranker.shape for name, ranker in rankers.items()},
         arrays | mixture_arrays,
     )
-    return replace(pack_texts(fitted.vectorizer, fitted.labels, model), kind=kind)
+    return replace(pack_texts(fitted.vectorizer, fitted.labels, model, fitted.calibration), kind=kind)
 
 
 def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTransformer]:
@@ -73,7 +74,7 @@ def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTran
     """
     from carya.transformer.encoder.encoder import Encoder
 
-    vectorizer, labels, _, model = unpack_texts(saved)
+    vectorizer, labels, calibration, model = unpack_texts(saved)
     with consistent_parts():
         settings = cls.from_saved_parameters(model.parameters["own"])
         weights = {name: float(weight) for name, weight in model.parameters["weights"].items()}
@@ -90,11 +91,14 @@ def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTran
             pooling=str(model.parameters["pooling"]),
             pooled_layers=settings.pooled_layers,
         )
-        n_terms, width = vectorizer.n_features_, encoder.width
-        widths = {"linear": (n_terms, 0), "concatenated": (n_terms, width)}
+        n_sparse, n_dense = (int(width) for width in model.parameters.get("feature_widths", (0, 0)))
+        n_columns = n_sparse + (0 if vectorizer is None else vectorizer.n_features_)
+        width = encoder.width
+        widths = {"linear": (n_columns, n_dense), "concatenated": (n_columns, n_dense + width)}
         if any(ranker.widths_ != widths.get(name, (0, width)) for name, ranker in models.items()):
             raise InputError("The rankers, the terms and the encoder have different numbers of features.")
-    return settings, FittedTransformer(encoder, vectorizer, CombinedRankers(models, weights, mixture), labels)
+    rankers = CombinedRankers(models, weights, mixture)
+    return settings, FittedTransformer(encoder, rankers, labels, vectorizer, (n_sparse, n_dense), calibration)
 
 
 def _unpack_rankers(saved: SavedModel) -> dict[str, RankerModel]:

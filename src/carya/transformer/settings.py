@@ -11,6 +11,7 @@ from carya.core.parameters import Parameterized, parameter
 from carya.core.rules import Choice, Either, Instance, Integer, PerLayer, Real
 from carya.models.xr_linear.model import XRLinear
 from carya.text.tfidf import Tfidf
+from carya.trees.label_tree import LabelTree
 
 #: Loss functions of the heads, defined in :mod:`carya.transformer.training.losses`.
 LOSSES = ("bce", "squared-hinge", "hinge", "softmax")
@@ -18,7 +19,7 @@ LOSSES = ("bce", "squared-hinge", "hinge", "softmax")
 POOLINGS = ("first", "mean", "last")
 
 _PATH = Either(Instance((str,), "a path"), Choice(None))
-_PARTS = ("vectorizer", "ranker")
+_PARTS = ("vectorizer", "ranker", "tree")
 _MACHINE_SETTINGS = ("checkpoint_dir", "cache_dir", "device", "verbose")
 _NOT_FOR_FINE_TUNING = (
     *_MACHINE_SETTINGS,
@@ -92,6 +93,19 @@ class TransformerSettings(Parameterized):
         Choice(True, False),
         "train upper levels on shorter texts: the maximum length is halved at each level above the last, but not below "
         "32 tokens",
+        group="transformer",
+    )
+    tree: LabelTree | None = parameter(
+        None,
+        Either(Instance(LabelTree, "a LabelTree"), Choice(None)),
+        "a label tree to train the encoder and the linear rankers on; None means trees built by clustering",
+        group="transformer",
+    )
+    matcher_representation: str = parameter(
+        "pifa",
+        Choice("pifa", "pii", "lf", "pifa+lf", "pifa-concat-lf", "graph", "spectral"),
+        "label representation for the tree that the encoder is trained on, as in XRLinear's representation; those with "
+        "lf require label_texts or label_features",
         group="transformer",
     )
     matcher_branching: int = parameter(
@@ -194,6 +208,12 @@ class TransformerSettings(Parameterized):
     )
 
     # Rankers
+    use_tfidf: bool = parameter(
+        True,
+        Choice(True, False),
+        "use TF-IDF features of the texts; otherwise, only the features passed to fit are used",
+        group="transformer",
+    )
     vectorizer: Tfidf | None = parameter(
         None,
         Either(Instance(Tfidf, "a Tfidf"), Choice(None)),
@@ -287,7 +307,15 @@ class TransformerSettings(Parameterized):
     def make_ranker(self, **changes: Any) -> XRLinear:
         """Return an unfitted linear ranker; `changes` override its parameters."""
         ranker = XRLinear(n_jobs=self.n_jobs, seed=self.seed) if self.ranker is None else self.ranker
+        if self.tree is not None and ranker.tree is None:
+            changes = {"tree": self.tree} | changes
         return ranker.clone(**changes)
+
+    @property
+    def needs_label_features(self) -> bool:
+        """Whether a label tree is built from label features."""
+        matcher = self.fine_tune and self.tree is None and "lf" in self.matcher_representation
+        return matcher or self.make_ranker().needs_label_features
 
     def parameters_to_save(self) -> dict[str, Any]:
         """Return the parameters to save, without machine settings and without the parts, which are saved separately."""

@@ -8,28 +8,25 @@ They are trained on texts with these labels (teacher) and on texts for which the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from carya import _core
-from carya.core import lazy_sparse as sp
-from carya.core import validation
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress
 from carya.core.rules import expand_per_layer, to_python_scalar
 from carya.errors import InputError
 from carya.matching import level_targets, union_shortlists
-from carya.models.base import TrainingData
-from carya.models.ensemble.combine import combine_rankings, matrix_to_native
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking import LayerProblem
+from carya.text.combined.text_ensemble import TextEnsemble
 from carya.transformer.base import TransformerRanker
-from carya.transformer.inputs import TrainingRun, check_texts
-from carya.transformer.rankers.rankers import RankerModel
-from carya.transformer.xr_transformer import build_matcher_tree
+from carya.transformer.inputs import TrainingRun
+from carya.transformer.rankers.rankers import RankerModel, append_embeddings
+from carya.transformer.xr_transformer import build_matcher_tree, linear_data
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import Layer, Weights
@@ -40,8 +37,6 @@ if TYPE_CHECKING:
     from carya.transformer.training.fine_tuning import Matcher
 
 KIND = "x-transformer"
-
-_POOL_SIZE = 50  # number of labels per text and model that predict_ensemble combines
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -56,22 +51,25 @@ class XTransformer(TransformerRanker):
     >>> import carya
     >>> model = carya.XTransformer(encoder="google-bert/bert-base-uncased", epochs=5)
     >>> encoders = ["google-bert/bert-base-uncased", "FacebookAI/roberta-base"]
-    >>> members = carya.XTransformer.ensemble_members(encoders, n_trees=3)
-    >>> len(members)
+    >>> ensemble = carya.XTransformer.recipe(encoders, n_trees=3)
+    >>> len(ensemble.members)
     6
     """
 
     kind: ClassVar[str] = KIND
+    paper_encoders: ClassVar[Sequence[str]] = (
+        "google-bert/bert-large-cased-whole-word-masking",
+        "FacebookAI/roberta-large",
+        "xlnet/xlnet-large-cased",
+    )
 
     @classmethod
-    def ensemble_members(cls, encoders: Sequence[str], *, n_trees: int = 3, **parameters: Any) -> list[XTransformer]:
-        """Return the unfitted models of an ensemble, one for each combination of encoder and tree.
+    def recipe(cls, encoders: Sequence[str] | None = None, *, n_trees: int = 3, **parameters: Any) -> TextEnsemble:
+        """Return the unfitted ensemble of the paper: three encoders with three label trees each.
 
-        The trees have different seeds. Three encoders and three trees give the nine models used in the paper. Fit each
-        model, then combine their predictions with :func:`predict_ensemble`.
+        See :meth:`carya.XRTransformer.recipe`.
         """
-        seed = parameters.pop("seed", 0)
-        return [cls(encoder=encoder, seed=seed + tree, **parameters) for encoder in encoders for tree in range(n_trees)]
+        return super().recipe(encoders, n_trees=n_trees, **parameters)
 
     def _train(self, run: TrainingRun) -> tuple[Matcher, dict[str, RankerModel]]:
         from carya.transformer.training.fine_tuning import fine_tune
@@ -81,6 +79,8 @@ class XTransformer(TransformerRanker):
         features, labels = run.features, run.data.labels
         tree = build_matcher_tree(self, run)
         if tree.depth < 2:
+            if self.tree is not None:
+                raise InputError("tree must have at least one level of clusters above the labels for XTransformer.")
             raise InputError(
                 f"matcher_leaf_size must be small enough for at least two clusters, but all {labels.cols} labels fit "
                 "into one. Decrease it, or use XRTransformer."
@@ -89,12 +89,15 @@ class XTransformer(TransformerRanker):
         matcher = fine_tune(self.clone(epochs=epochs, head_mode="all"), run, tree, [tree.depth - 1])
         assert matcher.head is not None  # it was trained
         weight = np.float32(self.embedding_weight)
-        concatenated = Features.of(features.sparse, matcher.embeddings * weight)
+        concatenated = append_embeddings(features, matcher.embeddings, self.embedding_weight)
         head = matcher.head.layers_[0]
-        head = dataclasses.replace(head, dense=head.dense / weight)  # compensates for the scaled embeddings
+        # The head has no weights for own dense features; the division compensates for the scaled embeddings.
+        no_weights = np.zeros((len(head.dense), features.widths[1]), np.float32)
+        dense = np.ascontiguousarray(np.hstack([no_weights, head.dense / weight]))
+        head = dataclasses.replace(head, dense=dense)
         models: dict[str, RankerModel] = {
             "concatenated": train_cluster_rankers(self.make_ranker(), head, tree, concatenated, labels, run.progress),
-            "linear": self.make_ranker().fit_data(TrainingData(features, labels)),
+            "linear": self.make_ranker().fit_data(linear_data(self, run)),
         }
         return matcher, models
 
@@ -132,19 +135,3 @@ def train_cluster_rankers(
     trained = TrainedTree(two_levels, layers, features.widths, features.sparse.values.size / features.rows)
     parameters = ranker.get_params(deep=False) | {"tree": None}
     return XRLinear.from_trained_tree(trained, **parameters)
-
-
-def predict_ensemble(models: Sequence[TransformerRanker], texts: Iterable[str], *, top_k: int = 10) -> sp.csr_array:
-    """Return the mean scores of fitted models as a (texts, labels) matrix; each row is sorted by descending score."""
-    if not models:
-        raise InputError("models is empty. Pass at least one model.")
-    if len({tuple(model.labels_) for model in models}) != 1:
-        raise InputError("models must have the same labels. Train all models on the same labels.")
-    count = validation.check_positive_int(top_k, "top_k")
-    checked = check_texts(texts)
-    rankings = [matrix_to_native(model.predict(checked, top_k=max(_POOL_SIZE, count))) for model in models]
-    weights = np.ones(len(rankings), np.float32)
-    indptr, labels, scores = combine_rankings(
-        rankings, combine="mean", weights=weights, top_k=count, threads=_core.thread_count(-1)
-    )
-    return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, len(models[0].labels_)))

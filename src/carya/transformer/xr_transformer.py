@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from carya import _core
-from carya.core.matrices import Features
+from carya.errors import InputError
 from carya.indexing import Indexer
-from carya.models.base import TrainingData
+from carya.models.training_data import TrainingData
 from carya.transformer.base import TransformerRanker
 from carya.transformer.inputs import TrainingRun
-from carya.transformer.rankers.rankers import RankerModel, neighbor_ranker
+from carya.transformer.rankers.rankers import RankerModel, append_embeddings, neighbor_ranker
 from carya.transformer.settings import TransformerSettings
 from carya.trees.label_tree import LabelTree
 
@@ -51,11 +49,16 @@ class XRTransformer(TransformerRanker):
     """
 
     kind: ClassVar[str] = KIND
+    paper_encoders: ClassVar[Sequence[str]] = (
+        "google-bert/bert-base-uncased",
+        "FacebookAI/roberta-base",
+        "xlnet/xlnet-base-cased",
+    )
 
     def _train(self, run: TrainingRun) -> tuple[Matcher, dict[str, RankerModel]]:
         from carya.transformer.training.fine_tuning import fine_tune, use_frozen
 
-        features, labels = run.features, run.data.labels
+        labels = run.data.labels
         models: dict[str, RankerModel] = {}
         if self.fine_tune:
             tree = build_matcher_tree(self, run)
@@ -65,11 +68,9 @@ class XRTransformer(TransformerRanker):
             models["head"] = matcher.head
         else:
             matcher = use_frozen(self, run)
-        embeddings = matcher.embeddings * np.float32(self.embedding_weight)
         changes = {"relevance": "induce"} if self.cost_sensitive else {}
-        concatenated = TrainingData(Features.of(features.sparse, embeddings), labels)
-        models["concatenated"] = self.make_ranker(**changes).fit_data(concatenated)
-        models["linear"] = self.make_ranker(**changes).fit_data(TrainingData(features, labels))
+        models["concatenated"] = self.make_ranker(**changes).fit_data(concatenated_data(self, run, matcher))
+        models["linear"] = self.make_ranker(**changes).fit_data(linear_data(self, run))
         if self.n_neighbors:
             models["neighbors"] = neighbor_ranker(
                 matcher.embeddings, labels, n_neighbors=self.n_neighbors, n_jobs=self.n_jobs
@@ -79,13 +80,42 @@ class XRTransformer(TransformerRanker):
         return matcher, models
 
 
+def linear_data(settings: TransformerSettings, run: TrainingRun) -> TrainingData:
+    """Return the training data of the linear ranker without embeddings."""
+    uses_label_features = settings.make_ranker().uses_label_features
+    label_features = run.label_features.to_input() if uses_label_features and run.label_features is not None else None
+    return TrainingData(run.features, run.data.labels, label_features)
+
+
+def concatenated_data(settings: TransformerSettings, run: TrainingRun, matcher: Matcher) -> TrainingData:
+    """Return the training data of the linear ranker on features and embeddings.
+
+    Label features with the columns of the features get the embeddings of the label texts as additional columns.
+    """
+    weight = settings.embedding_weight
+    data = linear_data(settings, run)
+    label_features, own = data.label_features, run.label_features
+    if label_features is not None and own is not None and own.widths == run.features.widths:
+        embeddings = matcher.label_embeddings(run.data.label_texts, settings.max_length, run.data.labels.cols)
+        label_features = append_embeddings(own, embeddings, weight).to_input()
+    features = append_embeddings(run.features, matcher.embeddings, weight)
+    return TrainingData(features, data.labels, label_features)
+
+
 def build_matcher_tree(settings: TransformerSettings, run: TrainingRun) -> LabelTree:
-    """Build the tree on which the encoder is trained; labels are clustered by TF-IDF features."""
+    """Return the tree on which the encoder is trained: the user's own tree, or clusters of labels."""
+    n_labels = run.data.labels.cols
+    if settings.tree is not None:
+        if settings.tree.n_labels != n_labels:
+            raise InputError(f"The tree has {settings.tree.n_labels} labels, but there are {n_labels} labels.")
+        if settings.tree.leaf_labels is not None:
+            raise InputError("tree must have one leaf per label to train an encoder, but its clusters overlap.")
+        return settings.tree
     indexer = Indexer(
         branching=settings.matcher_branching,
         max_leaf_size=settings.matcher_leaf_size,
         max_depth=None,
-        representation="pifa",
+        representation=settings.matcher_representation,
         alpha=0.5,
         index_features=384,
         clustering="spherical",
@@ -94,4 +124,11 @@ def build_matcher_tree(settings: TransformerSettings, run: TrainingRun) -> Label
         seed=settings.seed,
     )
     threads = _core.thread_count(settings.n_jobs)
-    return indexer.build(run.features, run.data.labels.with_values(1), None, threads=threads, progress=run.progress)
+    label_features = run.label_features if "lf" in settings.matcher_representation else None
+    return indexer.build(
+        run.features,
+        run.data.labels.with_values(1),
+        None if label_features is None else label_features.to_input(),
+        threads=threads,
+        progress=run.progress,
+    )

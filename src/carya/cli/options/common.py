@@ -14,7 +14,7 @@ from carya.core.rules import Choice, Either, Integer
 from carya.errors import InputError
 
 if TYPE_CHECKING:
-    from carya.text.text_ranker import TextRanker
+    from carya.text.base import BaseTextRanker
 
 #: Parameter type for the path of a file or folder.
 PATH = click.Path(path_type=Path)
@@ -65,15 +65,14 @@ def top_k_option(default: int) -> Callable[[Callable[..., None]], Callable[..., 
     )
 
 
-def load_text_ranker(path: Path, command: str) -> TextRanker:
-    """Open a model; raise InputError if it is not a TextRanker."""
+def load_text_ranker(path: Path, command: str) -> BaseTextRanker[Any]:
+    """Open a model; raise InputError if it is not a text model."""
     import carya
-    from carya.text.text_ranker import TextRanker
 
-    model = carya.load(path)
-    if not isinstance(model, TextRanker):
+    model: BaseTextRanker[Any] = carya.load(path)
+    if not ranks_texts(model):
         raise InputError(
-            f"{command} requires a TextRanker, but {path} contains the model kind {type(model).__name__}. "
+            f"{command} requires a text model, but {path} contains the model kind {type(model).__name__}. "
             "Train one on texts with: carya train TEXTS -o MODEL"
         )
     return model
@@ -81,4 +80,6 @@ def load_text_ranker(path: Path, command: str) -> TextRanker:
 
 def ranks_texts(model: Any) -> bool:
     """Return whether a model accepts texts instead of features."""
-    return hasattr(model, "suggest_all")
+    from carya.text.base import BaseTextRanker
+
+    return isinstance(model, BaseTextRanker)

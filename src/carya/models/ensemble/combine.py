@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from carya.trees.beam_search import BeamSearcher, Rankings
 
 #: Methods for combining rankings; native/search/ensemble.hpp defines each of them.
 COMBINATIONS = ("mean", "rank", "count", "softmax", "sigmoid", "round_robin")
+
+_MIN_POOL_SIZE = 20
 
 
 def predict_combined(
@@ -53,3 +56,17 @@ def to_native(rankings: tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]], 
 def matrix_to_native(S: Any) -> _core.Csr:
     """Convert a prediction matrix for :func:`combine_rankings`."""
     return to_native((S.indptr, S.indices, S.data), S.shape[1])
+
+
+def pool_size(requested: int | None, top_k: int) -> int:
+    """Return the number of labels that each member contributes; by default twice `top_k`, at least 20."""
+    return max(top_k, requested or max(2 * top_k, _MIN_POOL_SIZE))
+
+
+def drop_below(rankings: Rankings, min_score: float) -> Rankings:
+    """Remove labels with scores below a minimum."""
+    if min_score == -math.inf:
+        return rankings
+    indptr, labels, scores = rankings
+    kept = scores >= min_score
+    return np.concatenate([[0], np.cumsum(kept)])[indptr], labels[kept], scores[kept]

@@ -13,28 +13,33 @@ from numpy.typing import ArrayLike, NDArray
 from carya import _core
 from carya.core import lazy_sparse as sp
 from carya.core import validation
+from carya.core.inputs.feature_names import check_feature_names
+from carya.core.inputs.labels import LabelNames, match_candidates
 from carya.core.matrices import Features
 from carya.core.parameters import Parameterized, parameter
 from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
 from carya.errors import InputError, ModelFormatError, ParameterError
-from carya.models.base import BaseModel, Model, RankOptions, TrainingData, check_tree
+from carya.models.base import BaseModel, check_tree, select_tree
 from carya.models.ensemble.combine import (
     COMBINATIONS,
     combine_rankings,
+    drop_below,
     matrix_to_native,
+    pool_size,
     predict_combined,
     to_native,
 )
 from carya.models.ensemble.serialize import pack, unpack
 from carya.models.ensemble.training import fit_members, map_distinct
-from carya.models.ensemble.weights import best_weights
+from carya.models.ensemble.weights import MemberWeights, best_weights, check_weights
+from carya.models.interface import Model, RankOptions
+from carya.models.training_data import TrainingData, coerce_labels_of_rows, features_of, split_data
 from carya.models.xr_linear.model import XRLinear
 from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
-_MIN_POOL_SIZE = 20
 BEAM_SHARE = 1 / 2  # of a tree's beam width if scores are averaged: another tree finds labels that one tree misses
 _TRAINING_BEAM_SHARE = 3 / 4  # the same in training, which takes less time; precision on held-out rows is the same
 _DEFAULT_TREES = 3
@@ -51,19 +56,6 @@ class _Members(Rule):
         if isinstance(value, (list, tuple)):
             return len(value) > 0 and all(map(self.allows, value))
         return isinstance(value, Model) and not isinstance(value, type)
-
-
-class _MemberWeights(Rule):
-    """Rule that allows one weight per member, 'learned' or None."""
-
-    text = "a list of numbers >= 0, one per member, 'learned' or None"
-
-    def allows(self, value: object) -> bool:
-        """Return whether the value is a list of weights, 'learned' or None."""
-        if value is None or isinstance(value, str):
-            return value in (None, "learned")
-        rule = Real(0)
-        return isinstance(value, (list, tuple, np.ndarray)) and all(rule.allows(weight) for weight in value)
 
 
 class _EnsembleState(NamedTuple):
@@ -114,7 +106,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         "softmax or sigmoid of the scores; round_robin, the best label of each member in turn, then the second ones",
     )
     weights: Any = parameter(
-        None, _MemberWeights(), "weight of each member; learned chooses them on held-out rows; None means equal weights"
+        None, MemberWeights(), "weight of each member; learned chooses them on held-out rows; None means equal weights"
     )
     validation_fraction: float = parameter(
         0.1, Real(0, 0.9, open_low=True), "fraction of held-out rows, used to learn the weights"
@@ -124,9 +116,16 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     )
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed of the held-out rows")
+    verbose: bool = parameter(False, Choice(True, False), "show the progress bars of all members on standard error")
 
     def check_parameters(self) -> None:
         """Raise ParameterError for the first invalid parameter, including those of the members."""
+        for member in self._member_list():
+            if isinstance(member, Parameterized) and not isinstance(member, Model):
+                raise ParameterError(
+                    f"members contains {type(member).__name__}, which is not a model over feature matrices. Use "
+                    "carya.TextEnsemble to combine text models."
+                )
         super().check_parameters()
         if self.n_trees is not None and isinstance(self.members, (list, tuple)):
             raise ParameterError("n_trees requires a single model, but members is a list.")
@@ -141,8 +140,10 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     def fit(
         self,
         X: FeaturesLike | list[FeaturesLike],
-        Y: LabelsLike,
+        Y: LabelsLike | None = None,
         *,
+        label_names: LabelNames | None = None,
+        sample_weight: ArrayLike | None = None,
         label_features: FeaturesLike | None = None,
         label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
@@ -153,7 +154,10 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         Parameters
         ----------
         X : features, as for :meth:`XRLinear.fit`, or a list with the features of each member
-        Y : label matrix
+        Y, label_names : as for :meth:`XRLinear.fit`
+        sample_weight : array_like of shape (n,), optional
+            Weights of the rows, passed to all members; see :meth:`XRLinear.fit`. Raises InputError if a member does not
+            support weights.
         label_features, label_graph, shortlist : optional
             See :meth:`XRLinear.fit`; passed to the members that use them.
         tree : LabelTree, optional
@@ -161,17 +165,19 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         """
         self.check_parameters()
         members = self._clone_members()
-        inputs = self._inputs(X, len(members))
-        options = {
+        X, Y = split_data(X, Y)
+        labels = coerce_labels_of_rows(Y, label_names)  # once, because Y can be an iterator
+        options: dict[str, Any] = {
+            "sample_weight": sample_weight,
             "label_features": label_features,
             "label_graph": label_graph,
             "shortlist": shortlist,
             "tree": check_tree(tree),
         }
-        checked = map_distinct(inputs, lambda own: TrainingData.of(own, Y, **options))
-        return self._fit(
-            members, [data.features for data in checked], checked[0], [own.feature_names for own in checked]
-        )
+        checked = map_distinct(self._inputs(X, len(members)), lambda own: TrainingData.of(own, labels, **options))
+        self._fit(members, [data.features for data in checked], checked[0], [own.feature_names for own in checked])
+        self.set_label_ids(checked[0].label_ids)
+        return self
 
     def fit_data(self, data: TrainingData) -> Self:
         """Train every member on the same validated data."""
@@ -186,7 +192,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         data: TrainingData,
         names: list[tuple[str, ...] | None],
     ) -> Self:
-        weights = self._check_weights(len(members))
+        weights = check_weights(self.weights, len(members))
         data.check_used(members)
         if isinstance(self.weights, str):
             weights = self._learn_weights(features, data)
@@ -207,7 +213,8 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
-    ) -> sp.csr_array:
+        as_frame: bool = False,
+    ) -> Any:
         """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
         By default, each of several trees whose scores are averaged searches with half of its own beam width.
@@ -215,29 +222,74 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         Parameters
         ----------
         X : features, in any form that `fit` accepts
-        top_k, beam_width, min_score, transform, labels
+        top_k, beam_width, min_score, transform, labels, as_frame
             See :meth:`XRLinear.predict`.
         """
-        if transform is not None:
-            return self.with_transform(transform).predict(
-                X, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
-            )
-        state = self._check_fitted()
+        return super().predict(
+            X,
+            top_k=top_k,
+            beam_width=beam_width,
+            min_score=min_score,
+            transform=transform,
+            labels=labels,
+            as_frame=as_frame,
+        )
+
+    def _rank_input(
+        self, state: _EnsembleState, X: FeaturesLike | list[FeaturesLike], options: RankOptions
+    ) -> Rankings:
         inputs = self._check_inputs(X, state.members)
-        options = RankOptions.of(top_k, beam_width, min_score, labels, state.n_labels)
         width = self._common_beam_width(state.members, options) if all(own is inputs[0] for own in inputs) else None
         if width is not None:
-            rankings = self._search_together(
-                state, validation.check_features_like(inputs[0], state.widths), width, options
+            queries = validation.check_features_like(inputs[0], state.widths)
+            return self._search_together(state, queries, width, options)
+        limits = self._member_limits(state.members, options)
+        matrices = [
+            member.predict(own, **limit) for member, own, limit in zip(state.members, inputs, limits, strict=True)
+        ]
+        return self._combine(state, [matrix_to_native(S) for S in matrices], options)
+
+    def predict_selected(self, X: FeaturesLike | list[FeaturesLike], candidates: LabelsLike) -> sp.csr_array:
+        """Return the mean scores of given (row, label) pairs, including labels that a search would not find.
+
+        Requires ``combine="mean"`` and members that can score any label; raises InputError otherwise.
+
+        Parameters
+        ----------
+        X : features, in any form that `fit` accepts
+        candidates : as for :meth:`XRLinear.predict_selected`
+        """
+        members, weights = self._check_fitted()
+        if not self.scores_any_label:
+            raise InputError(
+                "This ensemble can score only the labels that it finds. predict_selected requires combine='mean' and "
+                "members that score any label, such as XRLinear."
             )
-        else:
-            limits = self._member_limits(state.members, options)
-            matrices = [
-                member.predict(own, **limit) for member, own, limit in zip(state.members, inputs, limits, strict=True)
-            ]
-            rankings = self._combine(state, [matrix_to_native(S) for S in matrices], options)
-        indptr, ranked, scores = rankings
-        return sp.csr_array((scores, ranked, indptr), shape=(indptr.size - 1, state.n_labels))
+        inputs = self._check_inputs(X, members)
+        rows = validation.check_features_like(inputs[0], members[0].widths_).rows
+        pairs = match_candidates(candidates, self.labels_, rows, nested_is_matrix=True)
+        matrix = pairs.to_scipy()
+        scores = [member.predict_selected(own, matrix).data for member, own in zip(members, inputs, strict=True)]
+        mean = np.average(scores, axis=0, weights=weights).astype(np.float32)
+        return sp.csr_array((mean, pairs.indices, pairs.indptr), shape=(pairs.rows, pairs.cols))
+
+    def explain(self, x: FeaturesLike | list[FeaturesLike], label: int | str, *, tree: int | None = None) -> Any:
+        """Explain the score of a label for one query by one tree; see :meth:`XRLinear.explain`.
+
+        Parameters
+        ----------
+        x : one feature row, or a list with the row of each member
+        label : int or str
+            The number or the name of a label.
+        tree : int
+            The index of a tree in `trees_`. Its score is explained, because the combined score is not a sum over
+            features.
+        """
+        members = self._check_fitted().members
+        chosen = select_tree(type(self).__name__, self.trees_, tree, is_single=False)
+        inputs = self._check_inputs(x, members)
+        own = next(own for member, own in zip(members, inputs, strict=True) if chosen in getattr(member, "trees_", ()))
+        return chosen.explain(own, self._label_number(label))
 
     def rank(
         self,
@@ -255,7 +307,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
                 x, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
             )
         state = self._check_fitted()
-        options = RankOptions.of(top_k, beam_width, min_score, labels, state.n_labels)
+        options = self._rank_options(state, top_k, beam_width, min_score, labels)
         inputs, limits = self._check_inputs(x, state.members), self._member_limits(state.members, options)
         rankings = [member.rank(own, **limit) for member, own, limit in zip(state.members, inputs, limits, strict=True)]
         return self._combine_one(state, rankings, options)
@@ -322,7 +374,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             weights=state.weights,
             threads=_core.thread_count(self.n_jobs),
         )
-        return _drop_below(rankings, options.min_score)
+        return drop_below(rankings, options.min_score)
 
     def _combine(
         self, state: _EnsembleState, rankings: list[_core.Csr], options: RankOptions, *, threads: int | None = None
@@ -334,7 +386,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             top_k=options.top_k,
             threads=_core.thread_count(self.n_jobs) if threads is None else threads,
         )
-        return _drop_below(combined, options.min_score)
+        return drop_below(combined, options.min_score)
 
     def _combine_one(
         self,
@@ -365,19 +417,26 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         """Return the contents of a model folder."""
         members, weights = self._check_fitted()
         own = {name: getattr(self, name) for name in _SAVED_PARAMETERS}
-        return self._with_feature_names(pack(members, weights, own, weight_dtype))
+        parameters = own | ({"verbose": True} if self.verbose else {})
+        return self._with_feature_names(pack(members, weights, parameters, weight_dtype))
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:
         """Restore an ensemble from an opened folder; called by :func:`carya.load`."""
         members, own = unpack(saved)
         with consistent_parts():
-            if set(own) != {*_SAVED_PARAMETERS, "weights"}:
+            if set(own) - {"verbose"} != {*_SAVED_PARAMETERS, "weights"}:
                 raise InputError(f"The ensemble has the parameters {', '.join(sorted(own))}.")
             ensemble = cls.from_saved_parameters(own | {"members": members})
-            ensemble.set_fitted(members, ensemble._check_weights(len(members)))
+            ensemble.set_fitted(members, check_weights(ensemble.weights, len(members)))
             ensemble._restore_feature_names(saved)
             return ensemble
+
+    @property
+    def scores_any_label(self) -> bool:
+        """Whether `predict_selected` can score labels that a search would not find."""
+        members = self.members_ if self.__sklearn_is_fitted__() else self._member_list()
+        return self.combine == "mean" and all(member.scores_any_label for member in members)
 
     @property
     def needs_label_features(self) -> bool:
@@ -419,21 +478,14 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
     def _clone_members(self) -> list[Any]:
         """Return the unfitted members to train."""
+        verbose = {"verbose": True} if self.verbose else {}
         if isinstance(self.members, (list, tuple)):
-            return [member.clone() for member in self.members]
+            return [member.clone(**verbose) for member in self.members]
         trees = _DEFAULT_TREES if self.n_trees is None else int(self.n_trees)
-        changes: dict[str, Any] = {}
+        changes: dict[str, Any] = {**verbose}
         if trees > 1 and isinstance(self.members, XRLinear) and self.members.training_beam_width is None:
             changes["training_beam_width"] = math.ceil(self.members.beam_width * _TRAINING_BEAM_SHARE)
         return [self.members.clone(**changes, seed=self.members.seed + tree) for tree in range(trees)]
-
-    def _check_weights(self, n_members: int) -> NDArray[np.float32]:
-        if self.weights is None or isinstance(self.weights, str):
-            return np.ones(n_members, np.float32)
-        weights = np.asarray(self.weights, np.float32)
-        if weights.shape != (n_members,) or not weights.sum() > 0:
-            raise ParameterError(f"weights must be {n_members} numbers >= 0, not all of them 0, got {self.weights!r}.")
-        return weights
 
     @staticmethod
     def _inputs(X: Any, n_members: int) -> list[Any]:
@@ -449,14 +501,14 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
     def _check_inputs(self, X: Any, members: Sequence[Any]) -> list[Any]:
         """Return the features of each member, after checking the columns of data frames."""
-        inputs = self._inputs(X, len(members))
+        inputs = self._inputs(features_of(X), len(members))
         for member, own in zip(members, inputs, strict=True):
             for model in (self, member):
-                validation.check_feature_names(own, getattr(model, "feature_names_in_", None))
+                check_feature_names(own, getattr(model, "feature_names_in_", None))
         return inputs
 
     def _pool(self, options: RankOptions) -> int:
-        return max(options.top_k, self.pool_size or max(2 * options.top_k, _MIN_POOL_SIZE))
+        return pool_size(self.pool_size, options.top_k)
 
     def _learn_weights(self, features: list[Features], data: TrainingData) -> NDArray[np.float32]:
         """Return the weights with the highest precision on held-out rows."""
@@ -479,12 +531,3 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         threads = _core.thread_count(self.n_jobs)
         truth = data.labels.take(held_out).to_scipy()
         return best_weights(rankings, truth, combine=self.combine, threads=threads)
-
-
-def _drop_below(rankings: Rankings, min_score: float) -> Rankings:
-    """Remove labels with scores below a minimum."""
-    if min_score == -math.inf:
-        return rankings
-    indptr, labels, scores = rankings
-    kept = scores >= min_score
-    return np.concatenate([[0], np.cumsum(kept)])[indptr], labels[kept], scores[kept]

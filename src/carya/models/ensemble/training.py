@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from carya.core.matrices import Features
-from carya.models.base import TrainingData
+from carya.models.training_data import TrainingData
 from carya.models.xr_linear.model import XRLinear
 from carya.models.xr_linear.training import train_trees
 

@@ -4,15 +4,41 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core, metrics
 from carya.core import lazy_sparse as sp
+from carya.core.rules import Real, Rule
+from carya.errors import ParameterError
 from carya.models.ensemble.combine import combine_rankings
 
 _STEPS = 10  # candidate weights are multiples of 1/10
+
+
+class MemberWeights(Rule):
+    """One weight per member, or a method to choose them."""
+
+    text = "a list of numbers >= 0, one per member, 'learned' or None"
+
+    def allows(self, value: object) -> bool:
+        """Return whether the value is such a list, 'learned' or None."""
+        if value is None or isinstance(value, str):
+            return value in (None, "learned")
+        rule = Real(0)
+        return isinstance(value, (list, tuple, np.ndarray)) and all(rule.allows(weight) for weight in value)
+
+
+def check_weights(weights: Any, n_members: int) -> NDArray[np.float32]:
+    """Return the weights of the members, equal ones for None and 'learned'; raise ParameterError if they do not fit."""
+    if weights is None or isinstance(weights, str):
+        return np.ones(n_members, np.float32)
+    checked = np.asarray(weights, np.float32)
+    if checked.shape != (n_members,) or not checked.sum() > 0:
+        raise ParameterError(f"weights must be {n_members} numbers >= 0, not all of them 0, got {weights!r}.")
+    return checked
 
 
 def best_weights(

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from carya import _core
 from carya.core import validation
+from carya.core.inputs.labels import LabelNames
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import Parameterized, parameter, read_settings
 from carya.core.progress import Progress, progress_bars
@@ -20,11 +21,13 @@ from carya.core.validation import FeaturesLike, LabelsLike
 from carya.errors import InputError, ParameterError
 from carya.indexing.representations import normalize
 from carya.matching.hnsw import require_usearch
-from carya.models.base import BaseModel, RankOptions, TrainingData
+from carya.models.base import BaseModel
+from carya.models.interface import RankOptions
 from carya.models.neighbors.search import NeighborQuery, NeighborRanker, TrainedNeighbors
 from carya.models.neighbors.serialize import pack, unpack
 from carya.models.neighbors.training import MIN_GRAPH_ITEMS, NeighborTrainer
 from carya.models.restriction import filter_rankings
+from carya.models.training_data import TrainingData
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking import LinearSolver
 from carya.ranking.auto_settings import AUTO, auto_C
@@ -153,28 +156,48 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed; results do not depend on n_jobs")
     verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
 
-    def fit(self, X: FeaturesLike, Y: LabelsLike, *, label_features: FeaturesLike | None = None) -> Self:
+    def fit(
+        self,
+        X: FeaturesLike,
+        Y: LabelsLike | None = None,
+        *,
+        label_names: LabelNames | None = None,
+        sample_weight: ArrayLike | None = None,
+        label_features: FeaturesLike | None = None,
+    ) -> Self:
         """Index labels or rows, and train a ranker for every label.
 
         Parameters
         ----------
-        X : sparse matrix or array_like of shape (n, d), or a pair (sparse, dense) of them
+        X : sparse matrix, array_like or frame of shape (n, d), a pair (sparse, dense), or Matrices
             Rows are scaled to unit norm, because neighbors are found by cosine similarity.
-        Y : sparse matrix or array_like of shape (n, labels)
-            Positive where a row has a label.
+        Y : sparse matrix, array_like or frame of shape (n, labels), or labels of each row
+            As for :meth:`XRLinear.fit`.
+        label_names : list of str, optional
+            The labels of the columns of Y.
+        sample_weight : array_like of shape (n,), optional
+            Weights of the rows in the label centroids and in the rankers, as for :meth:`XRLinear.fit`. Requires
+            ``over="labels"``.
         label_features : like X, of shape (labels, d), optional
             For ``representation="lf"``: the vector of each label in the space of X.
         """
         self.check_parameters()
-        return self.fit_data(TrainingData.of(X, Y, label_features=label_features))
+        return self._fit_labeled(
+            TrainingData.of(X, Y, label_names=label_names, sample_weight=sample_weight, label_features=label_features)
+        )
 
     def fit_data(self, data: TrainingData) -> Self:
         """Train on validated data."""
         self.check_parameters()
         label_vectors = self._check_label_vectors(data)
+        if data.sample_weight is not None and self.over == "rows":
+            raise InputError("sample_weight requires over='labels'; with over='rows', all neighbors have one vote.")
+        if data.sample_weight is not None and self.ranker is None and label_vectors is not None:
+            raise InputError("sample_weight is not used by representation='lf' with ranker=None. Omit it.")
         with progress_bars(self.verbose) as progress:
             trainer = self._trainer(progress)
-            self.set_fitted(trainer.train(normalize(data.features), data.labels.with_values(1), label_vectors))
+            features, labels = normalize(data.features), data.labels.with_values(1)
+            self.set_fitted(trainer.train(features, labels, label_vectors, data.sample_weight))
         self.set_feature_names(data.feature_names)
         return self
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from carya import metrics
 from carya.core import lazy_sparse as sp
@@ -32,6 +34,19 @@ _FALLBACK_WEIGHTS = {"labels": 1.0, "rows": 0.5}
 _VALIDATION_FRACTION, _MAX_VALIDATION_ROWS, _MIN_ROWS = 0.1, 5000, 50
 
 
+class _WeightedRows(NamedTuple):
+    """Training rows, their labels and, unless all are 1, their weights."""
+
+    features: Features
+    labels: Csr
+    sample_weight: NDArray[np.float32] | None
+
+    def take(self, rows: NDArray[np.int64]) -> _WeightedRows:
+        """Return the selected rows."""
+        weights = None if self.sample_weight is None else self.sample_weight[rows]
+        return _WeightedRows(self.features.take(rows), self.labels.take(rows), weights)
+
+
 @dataclass(frozen=True, kw_only=True)
 class NeighborTrainer:
     """Trainer of nearest neighbor models; its attributes are the parameters of :class:`carya.NearestNeighbors`."""
@@ -54,7 +69,13 @@ class NeighborTrainer:
     threads: int
     progress: Progress
 
-    def train(self, features: Features, labels: Csr, label_vectors: Features | None) -> TrainedNeighbors:
+    def train(
+        self,
+        features: Features,
+        labels: Csr,
+        label_vectors: Features | None,
+        sample_weight: NDArray[np.float32] | None = None,
+    ) -> TrainedNeighbors:
         """Train a model.
 
         Parameters
@@ -63,16 +84,22 @@ class NeighborTrainer:
         labels : Csr, n rows x labels, all ones
         label_vectors : Features, one row per label with unit norm, or None
             The positions of the labels, if not the centroids of their rows.
+        sample_weight : ndarray of float32, shape (n,), optional
+            Positive weights of the rows in the centroids and in the rankers.
         """
-        similarity_weight = self._choose_similarity_weight(features, labels, label_vectors)
-        return self._train_all(features, labels, label_vectors)(similarity_weight)
+        rows = _WeightedRows(features, labels, sample_weight)
+        similarity_weight = self._choose_similarity_weight(rows, label_vectors)
+        return self._train_all(rows, label_vectors)(similarity_weight)
 
-    def _items(self, features: Features, labels: Csr, label_vectors: Features | None) -> Features:
+    def _items(self, rows: _WeightedRows, label_vectors: Features | None) -> Features:
         """Return the items among which neighbors are searched, with unit norm."""
+        features, labels, sample_weight = rows
         if self.over == "rows":
             return features
         if label_vectors is not None:
             return label_vectors
+        if sample_weight is not None:
+            labels = labels.scale_rows(sample_weight)
         with self.progress.stage("represent labels") as report:
             return normalize(pifa(features, labels, keep=self.index_features, threads=self.threads, report=report))
 
@@ -90,11 +117,10 @@ class NeighborTrainer:
                 items.dense, connectivity=self.connectivity, ef_construction=self.ef_construction, report=report
             )
 
-    def _train_all(
-        self, features: Features, labels: Csr, label_vectors: Features | None
-    ) -> Callable[[float], TrainedNeighbors]:
+    def _train_all(self, rows: _WeightedRows, label_vectors: Features | None) -> Callable[[float], TrainedNeighbors]:
         """Train everything that does not depend on the similarity weight; return a function of that weight."""
-        items = self._items(features, labels, label_vectors)
+        features, labels, _ = rows
+        items = self._items(rows, label_vectors)
         graph = self._build_graph(items)
         index = index_layer(items, weight_dtype=self.weight_dtype, threads=self.threads)
         neighbors = NeighborSearcher(BeamSearcher([index]), graph)
@@ -103,7 +129,7 @@ class NeighborTrainer:
             with self.progress.stage("match") as report:
                 shortlist = self._shortlist(neighbors, features, labels, report)
             with self.progress.stage("train rankers") as report:
-                ranker = self._train_rankers(features, labels, shortlist, report)
+                ranker = self._train_rankers(rows, shortlist, report)
 
         def assemble(similarity_weight: float) -> TrainedNeighbors:
             weight = similarity_weight if self.over == "labels" else None
@@ -122,18 +148,19 @@ class NeighborTrainer:
 
         return assemble
 
-    def _choose_similarity_weight(self, features: Features, labels: Csr, label_vectors: Features | None) -> float:
+    def _choose_similarity_weight(self, rows: _WeightedRows, label_vectors: Features | None) -> float:
         """Return the given weight, or the one with the highest precision on held-out rows."""
         weight = _DEFAULT_WEIGHTS[self.over] if self.similarity_weight is None else self.similarity_weight
         if not isinstance(weight, str):
             return float(weight)
+        features, labels, _ = rows
         best, best_value = _FALLBACK_WEIGHTS[self.over], -1.0
         if self.ranker is None or features.rows < _MIN_ROWS:
             return best
         order = np.random.default_rng(self.seed).permutation(features.rows)
         n_held_out = min(int(features.rows * _VALIDATION_FRACTION), _MAX_VALIDATION_ROWS)
         train, held_out = np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
-        assemble = self._train_all(features.take(train), labels.take(train), label_vectors)
+        assemble = self._train_all(rows.take(train), label_vectors)
         queries, truth = features.take(held_out), labels.take(held_out).to_scipy()
         query = NeighborQuery(
             top_k=5,
@@ -169,7 +196,8 @@ class NeighborTrainer:
         union = sp.csr_array(sp.vstack(suggestions, format="csr") + labels.to_scipy())
         return Csr.of_scipy(union).transpose()
 
-    def _train_rankers(self, features: Features, labels: Csr, shortlist: Csr, report: Report) -> Layer:
+    def _train_rankers(self, rows: _WeightedRows, shortlist: Csr, report: Report) -> Layer:
+        features, labels, sample_weight = rows
         chunks = np.arange(labels.cols + 1, dtype=np.int64)
         problem = LayerProblem(
             level=2,  # a ranker is the only child of its label in the index
@@ -180,5 +208,7 @@ class NeighborTrainer:
             chunks=chunks,
             transform=Transform.from_name(self.transform),
         )
-        (layer,) = self.solver.train(features, [problem], threads=self.threads, report=report)
+        (layer,) = self.solver.train(
+            features, [problem], sample_weight=sample_weight, threads=self.threads, report=report
+        )
         return layer

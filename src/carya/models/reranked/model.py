@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from carya import _core
 from carya.core import validation
+from carya.core.inputs.labels import LabelNames
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import Parameterized, parameter
 from carya.core.progress import Report, progress_bars
@@ -19,19 +20,21 @@ from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike
 from carya.errors import InputError, ParameterError
-from carya.models.base import BaseModel, RankOptions, TrainingData, check_tree
+from carya.models.base import BaseModel, check_tree
 from carya.models.ensemble.model import Ensemble
+from carya.models.interface import RankOptions
 from carya.models.reranked.column_views import first_columns
 from carya.models.reranked.features import CandidateFeatures, CandidateSettings
 from carya.models.reranked.serialize import pack, unpack
 from carya.models.restriction import filter_rankings
+from carya.models.training_data import TrainingData
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking.averaged import AveragedRanker
 from carya.ranking.boosted import BoostedRanker
 from carya.ranking.candidates import Candidates
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
-from carya.ranking.ranker import Ranker
+from carya.ranking.ranker import Ranker, checked_scores
 from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
@@ -124,6 +127,11 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             raise ParameterError(
                 f"n_rounds * validation_fraction must be <= 1, got {self.n_rounds} * {self.validation_fraction}."
             )
+        if getattr(self.ranker, "needs_texts", False):
+            raise ParameterError(
+                f"ranker is a {type(self.ranker).__name__}, which reads texts, but Reranked models rank feature rows. "
+                "Use carya.TextReranker."
+            )
         for model in self._base_models():
             model.check_parameters()
 
@@ -136,8 +144,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     def fit(
         self,
         X: FeaturesLike,
-        Y: LabelsLike,
+        Y: LabelsLike | None = None,
         *,
+        label_names: LabelNames | None = None,
+        sample_weight: ArrayLike | None = None,
         label_features: FeaturesLike | None = None,
         label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
@@ -149,7 +159,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
 
         Parameters
         ----------
-        X, Y : as in :meth:`XRLinear.fit`
+        X, Y, label_names : as in :meth:`XRLinear.fit`
+        sample_weight : array_like of shape (n,), optional
+            Weights of the rows in the base models, as in :meth:`XRLinear.fit`. The held-out rows on which the reranker
+            is trained and the votes of neighbors have equal weights; rows with weight 0 are removed.
         label_features : like X, of shape (labels, ...), optional
             Features of the labels' names or descriptions. If they have the columns of X, the similarity of names and
             queries becomes a feature of the reranker.
@@ -164,10 +177,12 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             n-grams, which find a name within a longer word. Trees and neighbors use the columns before them.
         """
         self.check_parameters()
-        return self.fit_data(
+        return self._fit_labeled(
             TrainingData.of(
                 X,
                 Y,
+                label_names=label_names,
+                sample_weight=sample_weight,
                 label_features=label_features,
                 label_graph=label_graph,
                 shortlist=shortlist,
@@ -192,7 +207,6 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         if own is not None:
             tree_label_features = (first_columns(own, n_columns) if comparable else own).to_input()
         names = own if comparable else None  # label features with different columns are used only by the trees
-
         tree_data = replace(
             data, features=rows, label_features=tree_label_features, groups=None, name_columns=None, feature_names=None
         )
@@ -273,6 +287,9 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         """Whether `fit` accepts a tree, because a base model does."""
         return self.base is None or any(model.uses_tree for model in self._base_models())
 
+    def _tree_row(self, row: Features, tree: XRLinear) -> Features:
+        return first_columns(row, tree.widths_[0])
+
     def _base_models(self) -> list[Any]:
         if self.base is None:
             return []
@@ -346,7 +363,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
                 settings = replace(settings, pool_size=max(settings.pool_size, options.top_k), labels=options.labels)
             top_k = options.top_k if options.labels is None else state.n_labels
             for _, pairs, candidates in self._compute_blocks(features, queries, settings, report):
-                block_scores = _check_scores(ranker, pairs)
+                block_scores = checked_scores(ranker, pairs)
                 selected, best = candidates.best(block_scores, top_k, options.min_score)
                 lengths.append(np.diff(best.offsets))
                 labels.append(best.labels)
@@ -365,14 +382,6 @@ def _check_name_columns(name_columns: object, width: int, comparable: bool) -> i
     if not comparable:
         raise InputError("name_columns requires label_features with the columns of X.")
     return count
-
-
-def _check_scores(ranker: Ranker, pairs: Pairs) -> NDArray[np.float32]:
-    """Return the scores of a ranker, which can be user-defined; raise InputError if they are invalid."""
-    scores = np.asarray(ranker.score(pairs), np.float32)
-    if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
-        raise InputError(f"The ranker {ranker.name!r} must return one finite score for each of the {len(pairs)} pairs.")
-    return scores
 
 
 def _relevance(candidates: Candidates, labels: Csr) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from carya.errors import InputError
 from carya.models.reranked.features import CandidateFeatures
 from carya.models.xr_linear.model import XRLinear
 from carya.models.xr_linear.serialize import KIND as TREE_KIND
-from carya.ranking.ranker import Ranker, ranker_class
+from carya.ranking.ranker import Ranker, restore_ranker
 
 KIND = "reranked"
 
@@ -68,7 +68,7 @@ def unpack(saved: SavedModel) -> tuple[CandidateFeatures, Ranker, dict[str, Any]
         features = CandidateFeatures(members=members, labels=labels, cooccurrence=cooccurrence, **others)
         _check_consistency(features)
         name, settings = saved.parameters["ranker"]["name"], saved.parameters["ranker"]["parameters"]
-        ranker = ranker_class(name).from_saved(dict(settings), saved.arrays_of("ranker"))
+        ranker = restore_ranker(name, dict(settings), saved.arrays_of("ranker"))
         return features, ranker, parameters
 
 

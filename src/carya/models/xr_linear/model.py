@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from carya import _core
 from carya.core import validation
+from carya.core.inputs.labels import LabelNames
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import Parameterized, parameter, read_settings, to_python
 from carya.core.progress import progress_bars
@@ -21,7 +22,9 @@ from carya.errors import InputError, ParameterError
 from carya.indexing.indexer import REPRESENTATIONS
 from carya.indexing.representations import GRAPH_DIMENSIONS, SPECTRAL_DIMENSIONS
 from carya.matching.negatives import NEGATIVES_NAMES, Negatives
-from carya.models.base import BaseModel, RankOptions, TrainingData
+from carya.models.base import BaseModel, select_tree
+from carya.models.interface import RankOptions
+from carya.models.training_data import TrainingData
 from carya.models.xr_linear.explanation import Explanation, explain
 from carya.models.xr_linear.serialize import pack, unpack
 from carya.models.xr_linear.training import train_trees
@@ -241,8 +244,10 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     def fit(
         self,
         X: FeaturesLike,
-        Y: LabelsLike,
+        Y: LabelsLike | None = None,
         *,
+        label_names: LabelNames | None = None,
+        sample_weight: ArrayLike | None = None,
         label_features: FeaturesLike | None = None,
         label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
@@ -251,11 +256,18 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
         Parameters
         ----------
-        X : sparse matrix or array_like of shape (n, d), or a pair (sparse, dense) of them
+        X : sparse matrix, array_like, frame or tensor of shape (n, d), a pair (sparse, dense), or Matrices
             Rows should have about unit norm, like TF-IDF rows, because `C` and `threshold` assume it. Rows without
-            features train the bias only.
-        Y : sparse matrix or array_like of shape (n, labels)
-            Positive where a row has a label. Labels without rows are ranked last.
+            features train the bias only. Matrices, which :func:`carya.data.open_data` returns, also contain Y.
+        Y : sparse matrix, array_like or frame of shape (n, labels), or labels of each row
+            A matrix is positive where a row has a label; nested lists of numbers are a matrix. Otherwise, Y contains
+            one label or one list or set of labels per row: strings, whose names the model stores in `labels_`, or class
+            numbers. Labels without rows are ranked last.
+        label_names : list of str, optional
+            The labels of the columns of Y, such as ``classes_`` of a MultiLabelBinarizer.
+        sample_weight : array_like of shape (n,), optional
+            Weights >= 0 of the rows. The weight multiplies `C` for a row and counts in the label representations that
+            are clustered. An integer weight has the same effect as repeating the row; rows with weight 0 are removed.
         label_features : like X, of shape (labels, ...), optional
             Features of the labels, for representations with ``lf``.
         label_graph : sparse matrix of shape (labels, labels), optional
@@ -265,8 +277,16 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
             For ``negatives`` with ``given``: the labels whose clusters each row is a negative for.
         """
         self.check_parameters()
-        return self.fit_data(
-            TrainingData.of(X, Y, label_features=label_features, label_graph=label_graph, shortlist=shortlist)
+        return self._fit_labeled(
+            TrainingData.of(
+                X,
+                Y,
+                label_names=label_names,
+                sample_weight=sample_weight,
+                label_features=label_features,
+                label_graph=label_graph,
+                shortlist=shortlist,
+            )
         )
 
     def fit_data(self, data: TrainingData) -> Self:
@@ -354,13 +374,16 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         model.set_feature_names(self._feature_names())
         return model
 
-    def explain(self, x: FeaturesLike, label: int) -> Explanation:
+    def explain(self, x: FeaturesLike, label: int | str, *, tree: int | None = None) -> Explanation:
         """Explain the score of a label for one query: the exact contribution of every feature at every level.
 
         Parameters
         ----------
         x : one feature row
-        label : int
+        label : int or str
+            The number or the name of a label.
+        tree : int, optional
+            Accepted for compatibility with models that have several trees; 0 or None.
 
         Examples
         --------
@@ -375,10 +398,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         True
         """
         state = self._check_fitted()
-        trained = state.trained
-        if not isinstance(label, (int, np.integer)) or not 0 <= label < trained.tree.n_labels:
-            raise InputError(f"label must be an integer between 0 and {trained.tree.n_labels - 1}, got {label!r}.")
-        return explain(trained, *self._check_query(state, x), int(label))
+        select_tree(type(self).__name__, (self,), tree, is_single=True)
+        return explain(state.trained, *self._check_query(state, x), self._label_number(label))
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the contents of a model folder."""
@@ -399,6 +420,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         trained = self._check_fitted().trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
         model = self.from_trained_tree(trained, **(self._parameters_to_save() | {"weight_dtype": weight_dtype}))
         model.set_feature_names(self._feature_names())
+        model.set_label_ids(self._label_ids)
         return model
 
     def _parameters_to_save(self) -> dict[str, Any]:
@@ -456,6 +478,12 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     def uses_tree(self) -> bool:
         """Whether the model can be trained with a tree that `fit` of the surrounding model was given."""
         return self.tree is None
+
+    @property
+    def trees_(self) -> tuple[Self, ...]:
+        """The model itself, which is one label tree."""
+        self._check_fitted()
+        return (self,)
 
     @property
     def searcher(self) -> BeamSearcher:

@@ -18,9 +18,6 @@ from carya.trees.transforms import Transform
 
 KIND = "xr-linear"
 
-#: Arrays that the search verifies on first use, by the last part of their names.
-LAZY_ARRAYS = frozenset({"data", "dense"})
-
 _ARRAYS_PER_LAYER = 6
 
 

@@ -35,7 +35,7 @@ from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 
 if TYPE_CHECKING:
-    from carya.models.base import TrainingData
+    from carya.models.training_data import TrainingData
     from carya.models.xr_linear.model import XRLinear
 
 T = TypeVar("T")
@@ -73,7 +73,9 @@ def train_trees(
             problems = [problem for request in requested.values() for problem in request]
             if problems:
                 with progress.stage(f"train {_name_levels(problems)}{suffix}") as report:
-                    solved = solver.train(data.features, problems, threads=threads, report=report)
+                    solved = solver.train(
+                        data.features, problems, sample_weight=data.sample_weight, threads=threads, report=report
+                    )
             received = {number: [solved.pop(0) for _ in request] for number, request in requested.items()}
     return [trained[number] for number in range(len(models))]
 
@@ -112,7 +114,13 @@ class _TreeTraining:
                 depth=tree.depth,
             )
             matched = self._match(matcher, "match for overlapping clusters")
-            tree, assigned = add_leaves(tree, labels, matched, clusters_per_label=self._model.clusters_per_label)
+            tree, assigned = add_leaves(
+                tree,
+                labels,
+                matched,
+                clusters_per_label=self._model.clusters_per_label,
+                sample_weight=self._data.sample_weight,
+            )
         layers = yield from self._train_layers(tree, labels, shortlist, assigned=assigned, depth=tree.depth)
         return TrainedTree(tree, layers, features.widths, features.sparse.values.size / features.rows)
 
@@ -131,6 +139,7 @@ class _TreeTraining:
             data.labels if model.relevance != "none" else data.labels.with_values(1),
             data.label_features,
             label_graph=data.label_graph,
+            sample_weight=data.sample_weight,
             threads=self._threads,
             progress=self._progress,
             cache=cache,

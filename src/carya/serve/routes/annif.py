@@ -10,7 +10,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from carya.models.reranked.model import Reranked
 from carya.serve.http.errors import BadRequestError, ContentTooLargeError, ForbiddenError, NotFoundError
 from carya.serve.registry import ServedModel
 from carya.serve.routes.api import suggest_response
@@ -110,7 +109,7 @@ async def _suggest(
     LANGUAGE.check(options, state.settings)
     if not texts:
         return json_response([])
-    log_scale = isinstance(model.ranker.model_, Reranked)
+    log_scale = model.ranker.has_log_scores
 
     def to_annif(response: SuggestResponse) -> Any:
         return convert(

@@ -133,9 +133,9 @@ def _summarize(model: ServedModel) -> ModelSummary:
     ranker = model.ranker
     return ModelSummary(
         name=model.name,
-        kind=type(ranker.model_).__name__,
+        kind=ranker.model_kind_,
         n_labels=len(ranker.labels_),
-        n_terms=int(ranker.vectorizer_.n_features_),
+        n_terms=sum(int(vectorizer.n_features_) for vectorizer in ranker.vectorizers_),
         n_texts=ranker.label_set_.n_texts,
         trees=[
             TreeSummary(

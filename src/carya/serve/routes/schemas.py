@@ -70,6 +70,10 @@ class ExplainRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     text: Text
     label: Annotated[str, Meta(description="Label id or name; the best label if omitted.")] | None = None
     model: ModelName | None = None
+    tree: (
+        Annotated[int, Meta(description="Index of a label tree inside the model, whose score is explained.", ge=0)]
+        | None
+    ) = None
 
 
 class ExplainedTerm(Struct):
@@ -122,7 +126,10 @@ class ModelInfo(Struct):
         list[int], Meta(description="Number of nodes per level; empty if the model is not a single tree.")
     ]
     beam_width: int | None
-    is_explainable: Annotated[bool, Meta(description="Whether /v1/explain supports the model.")]
+    is_explainable: Annotated[
+        bool, Meta(description="Whether /v1/explain supports the model's own scores, because it is a single tree.")
+    ]
+    n_trees: Annotated[int, Meta(description="Number of label trees whose scores /v1/explain can explain.")]
     is_calibrated: Annotated[bool, Meta(description="Whether suggestions include probabilities.")]
     limits: Annotated[dict[str, int], Meta(description="Limits on requests to this server.")]
     other_models: Annotated[list[str], Meta(description="Names of the server's other models.")]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core.matrices import Csr
-from carya.models.xr_linear.model import XRLinear
-from carya.text.text_ranker import TextRanker
+from carya.text.labels import LabelSet
+from carya.text.text_tree import TextTree
 from carya.trees.layer import Layer
 
 _N_CANDIDATE_TERMS = 24  # per cluster; more than are shown, because redundant terms are removed
@@ -29,16 +29,15 @@ class ClusterNamer:
 
     Parameters
     ----------
-    ranker : TextRanker
-    model : XRLinear
-        One of the ranker's trees.
+    tree : TextTree
+    labels : LabelSet
     """
 
-    def __init__(self, ranker: TextRanker, model: XRLinear) -> None:
-        self._vectorizer = ranker.vectorizer_
-        self._tree = model.tree_
-        self._layers = model.layers_
-        self._counts = ranker.label_counts_
+    def __init__(self, tree: TextTree, labels: LabelSet) -> None:
+        self._vectorizer = tree.vectorizer
+        self._tree = tree.model.tree_
+        self._layers = tree.model.layers_
+        self._counts = labels.counts
         self._levels: dict[int, tuple[NDArray[np.int32], NDArray[np.int64]]] = {}
         self._lock = threading.Lock()
 

@@ -2,8 +2,9 @@
 
 Results are plain strings and numbers. Expensive results are computed on first use and cached up to a limit.
 
-Any ranker can be inspected. If the model has several trees, as ensembles do, one tree is inspected at a time. If it has
-no tree, only the operations that do not require a tree are available.
+Any text model can be inspected. If the model has several trees, as ensembles do, one tree is inspected at a time; the
+tree of a transformer model is its linear ranker on TF-IDF features. If a model has no tree, only the operations that do
+not require a tree are available.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from carya.core import lazy_sparse as sp
 from carya.core import validation
 from carya.errors import InputError
-from carya.models.reranked.column_views import first_columns_of_row
+from carya.text.base import BaseTextRanker
 from carya.text.explore.tree_view import TreeView
 from carya.text.explore.views import (
     ClusterPage,
@@ -30,17 +31,17 @@ from carya.text.explore.views import (
     SearchTrace,
     TreeExplanation,
 )
-from carya.text.text_ranker import TextRanker
+from carya.text.tfidf import Tfidf
 
 _MAX_CACHED_CARDS = 256
 
 
 class Explorer:
-    """Thread-safe inspector for a text ranker.
+    """Thread-safe inspector for a text model.
 
     Parameters
     ----------
-    ranker : TextRanker
+    ranker : TextRanker, XRTransformer, XTransformer or another text model
 
     Examples
     --------
@@ -58,17 +59,17 @@ class Explorer:
     2
     """
 
-    def __init__(self, ranker: TextRanker) -> None:
+    def __init__(self, ranker: BaseTextRanker[Any]) -> None:
         self.ranker = ranker
         self.labels = ranker.label_set_
-        self._trees = ranker.trees_
+        self._trees = ranker.text_trees_
         self._tree_view = lru_cache(maxsize=None)(self._make_tree_view)  # one per tree
         self._card = lru_cache(_MAX_CACHED_CARDS)(self._make_card)
 
     def tree(self, number: int = 0) -> TreeView:
         """Return a view of one of the ranker's trees; raise InputError if the tree does not exist."""
         if not self._trees:
-            raise InputError(f"{type(self.ranker.model_).__name__} models have no label tree.")
+            raise InputError(f"{self.ranker.model_kind_} models have no label tree.")
         if not 0 <= number < len(self._trees):
             raise InputError(f"tree must be between 0 and {len(self._trees) - 1}, got {number!r}.")
         return self._tree_view(number)
@@ -77,17 +78,15 @@ class Explorer:
         """Rank the labels for a text and trace the beam search in one tree."""
         if beam_width is not None:
             validation.check_positive_int(beam_width, "beam_width")
-        model, vectorizer = self.ranker.model_, self.ranker.vectorizer_
-        features, values = vectorizer.row(text)
-        numbers, scores = model.rank_sparse(features, values, top_k=top_k, beam_width=beam_width)
+        numbers, scores = self.ranker.rank(text, top_k=top_k, beam_width=beam_width)
         labels = self._scored_labels(numbers, scores)
-        known_spans = _merge_spans(sorted((term.begin, term.end) for term in vectorizer.terms_in(text)))
         if not self._trees:
-            return SearchTrace(labels, known_spans)
+            return SearchTrace(labels, _known_spans(self.ranker.vectorizers_, text))
         view = self.tree(tree)
+        known_spans = _known_spans([view.text_tree.vectorizer], text)
         width = view.model.beam_width if beam_width is None else beam_width
-        features, values = first_columns_of_row(features, values, view.model.widths_[0], vectorizer.n_features_)
-        if view.model is not model:
+        features, values = view.text_tree.row(text)
+        if view.model is not self.ranker.single_tree_:
             numbers, scores = view.model.rank_sparse(features, values, top_k=top_k, beam_width=width)
         levels = view.beam(features, values, width)
         last_beam = levels[-1] if levels else ()
@@ -96,22 +95,18 @@ class Explorer:
 
     def rank(self, text: str, *, top_k: int = 10) -> tuple[ScoredLabel, ...]:
         """Return the best labels for a text."""
-        features, values = self.ranker.vectorizer_.row(text)
-        return self._scored_labels(*self.ranker.model_.rank_sparse(features, values, top_k=top_k))
+        return self._scored_labels(*self.ranker.rank(text, top_k=top_k))
 
     def score_labels(self, text: str, labels: Sequence[str]) -> tuple[ScoredLabel, ...]:
         """Return the scores of the given labels, including labels that a beam search would not reach."""
-        model = self.ranker.model_
-        if not model.scores_any_label:
-            raise InputError(f"{type(model).__name__} models can score only the labels that a search returns.")
+        if not self.ranker.scores_any_label:
+            raise InputError(f"{self.ranker.model_kind_} models can score only the labels that a search returns.")
         numbers = np.array([self.labels.number(label) for label in labels], np.int32)
-        features, values = self.ranker.vectorizer_.row(text)
-        x = sp.csr_array((values, features, [0, features.size]), shape=(1, self.ranker.vectorizer_.n_features_))
         distinct = np.unique(numbers)
         pairs = sp.csr_array(
             (np.ones(distinct.size, np.float32), distinct, [0, distinct.size]), shape=(1, len(self.labels))
         )
-        scores = model.predict_selected(x, pairs).data[np.searchsorted(distinct, numbers)]
+        scores = self.ranker.predict_selected([text], pairs).data[np.searchsorted(distinct, numbers)]
         return self._scored_labels(numbers, scores)
 
     def explain(self, text: str, label: str, *, tree: int = 0) -> TreeExplanation:
@@ -123,7 +118,7 @@ class Explorer:
         explanation = self.ranker.explain(text, label, tree=tree)
         number = self.labels.number(explanation.label)
         (scored,) = self._scored_labels(np.array([number]), np.array([explanation.score]))
-        probability = scored.probability if view.model is self.ranker.model_ else None
+        probability = scored.probability if view.model is self.ranker.single_tree_ else None
         result = explanation.to_dict() | {"probability": probability, "count": scored.label.count}
         *inner, last = result["levels"]
         for depth, level in enumerate(inner, 1):
@@ -156,7 +151,7 @@ class Explorer:
         )
 
     def _make_tree_view(self, number: int) -> TreeView:
-        return TreeView(self.ranker, self._trees[number])
+        return TreeView(self._trees[number], self.labels)
 
     def _make_card(self, number: int, tree: int) -> LabelCard:
         label = LabelView.of(self.labels, number)
@@ -188,7 +183,7 @@ def compare(first: Explorer, second: Explorer, text: str, *, top_k: int = 10) ->
     is_known = [{label: explorer.labels.index.find_id(label) is not None for label in labels} for explorer in explorers]
     for explorer, best, known in zip(explorers, scores, is_known, strict=True):
         missing = [label for label in labels if known[label] and label not in best]
-        if missing and explorer.ranker.model_.scores_any_label:
+        if missing and explorer.ranker.scores_any_label:
             best.update(zip(missing, explorer.score_labels(text, missing), strict=True))
     return tuple(
         ComparedLabel(
@@ -199,6 +194,12 @@ def compare(first: Explorer, second: Explorer, text: str, *, top_k: int = 10) ->
         )
         for label in labels
     )
+
+
+def _known_spans(vectorizers: Sequence[Tfidf], text: str) -> tuple[tuple[int, int], ...]:
+    """Return the character ranges of a text that are covered by terms of the vectorizers."""
+    terms = itertools.chain.from_iterable(vectorizer.terms_in(text) for vectorizer in vectorizers)
+    return _merge_spans(sorted((term.begin, term.end) for term in terms))
 
 
 def _merge_spans(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from carya.core import validation
 from carya.core.matrices import Csr
 from carya.errors import InputError
-from carya.models.xr_linear.model import XRLinear
 from carya.text.explore.cluster_names import ClusterNamer, select_distinct_terms
 from carya.text.explore.similar_labels import find_similar_labels
 from carya.text.explore.views import (
@@ -23,7 +22,8 @@ from carya.text.explore.views import (
     ReachedLabel,
     SimilarLabel,
 )
-from carya.text.text_ranker import TextRanker
+from carya.text.labels import LabelSet
+from carya.text.text_tree import TextTree
 from carya.trees.beam_search import BeamSearcher
 
 _MAX_CACHED_CLUSTERS = 4096
@@ -33,20 +33,21 @@ _N_SIMILAR_LABELS = 8
 
 
 class TreeView:
-    """Thread-safe inspector for one tree of a text ranker.
+    """Thread-safe inspector for one tree of a text model.
 
     Parameters
     ----------
-    ranker : TextRanker
-    model : XRLinear
-        One of the ranker's trees.
+    tree : TextTree
+        One of the trees of a text model.
+    labels : LabelSet
+        The labels of the model.
 
     Examples
     --------
     >>> import carya
     >>> texts, labels = ["red apple", "red car", "green apple", "green car"], [["fruit"], ["car"], ["fruit"], ["car"]]
     >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels)
-    >>> view = TreeView(ranker, ranker.trees_[0])
+    >>> view = TreeView(ranker.text_trees_[0], ranker.label_set_)
     >>> [label.name for label in view.cluster_page(0, 0).labels]
     ['car', 'fruit']
     >>> positions, similar_labels = view.describe_label(1)
@@ -54,12 +55,13 @@ class TreeView:
     'apple'
     """
 
-    def __init__(self, ranker: TextRanker, model: XRLinear) -> None:
-        self.model = model
-        self._vectorizer = ranker.vectorizer_
-        self._labels = ranker.label_set_
+    def __init__(self, tree: TextTree, labels: LabelSet) -> None:
+        self.model = model = tree.model
+        self.text_tree = tree
+        self._vectorizer = tree.vectorizer
+        self._labels = labels
         self._tree = model.tree_
-        self._namer = ClusterNamer(ranker, model)
+        self._namer = ClusterNamer(tree, labels)
         self._searchers = [BeamSearcher(model.layers_[:depth]) for depth in range(1, len(model.layers_))]
         self._children = lru_cache(maxsize=None)(self._tree.children)  # one entry per level
         self._clusters: dict[tuple[int, int], ClusterView] = {}

@@ -64,7 +64,7 @@ class Encoder(nn.Module):
 
         name = os.fspath(name)
         try:
-            with _silent_transformers():
+            with silent_transformers():
                 model = AutoModel.from_pretrained(name, dtype=torch.float32)
                 tokenizer = AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError) as error:
@@ -161,7 +161,7 @@ class Encoder(nn.Module):
     def save(self, folder: Path) -> None:
         """Save the weights (safetensors), configuration and tokenizer in the ``transformers`` format."""
         self.set_attention(packed=False)
-        with _silent_transformers():
+        with silent_transformers():
             self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
 
@@ -193,7 +193,7 @@ class Encoder(nn.Module):
 
 
 @contextlib.contextmanager
-def _silent_transformers() -> Iterator[None]:
+def silent_transformers() -> Iterator[None]:
     """Suppress progress bars and warnings from ``transformers``; the warnings concern layers that are not used here."""
     from transformers.utils import logging
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from carya.core.progress import Report
 
 _TOKENIZER_BATCH = 1024  # number of texts per tokenizer call
+_TOKENIZER_LOCK = threading.Lock()  # a tokenizer fails if a thread changes its truncation while another one uses it
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,8 @@ class Tokens:
         parts: list[NDArray[np.int32]] = []
         for begin in range(0, len(texts), _TOKENIZER_BATCH):
             batch = list(texts[begin : begin + _TOKENIZER_BATCH])
-            encoded = tokenizer(batch, truncation=True, max_length=max_length, padding=False)
+            with _TOKENIZER_LOCK:
+                encoded = tokenizer(batch, truncation=True, max_length=max_length, padding=False)
             parts += [np.array(ids, np.int32) for ids in encoded["input_ids"]]
             if report is not None:
                 report(len(parts), len(texts))
@@ -81,7 +84,8 @@ class Tokens:
 
 def _tail_length(tokenizer: Any) -> int:
     """Return the number of special tokens at the end of a text."""
-    ids = tokenizer("a")["input_ids"]
+    with _TOKENIZER_LOCK:
+        ids = tokenizer("a")["input_ids"]
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     count = 0
     for token in reversed(ids):

@@ -52,6 +52,10 @@ class Mixture:
         """Return the best labels for each text, best first; the scores of all candidates for a text sum to 1."""
         return rank_candidates(scores.candidates, self.ranker.score(scores.pairs(self.log_frequency)), top_k)
 
+    def score(self, scores: CandidateScores) -> NDArray[np.float32]:
+        """Return the score of every candidate, including those that no ranker suggested."""
+        return softmax(scores, self.ranker.score(scores.pairs(self.log_frequency)))
+
 
 @dataclass(frozen=True, eq=False)
 class CandidateScores:
@@ -62,24 +66,48 @@ class CandidateScores:
     candidates : Candidates
     scores : dict of str to ndarray
         The scores of all candidates, by ranker name.
+    is_suggested : ndarray of bool, optional
+        Whether each candidate was suggested by a ranker; by default, all were. Other candidates do not change the
+        features of these candidates.
     """
 
     candidates: Candidates
     scores: Mapping[str, NDArray[np.float32]]
+    is_suggested: NDArray[np.bool_] | None = None
 
     def pairs(self, log_frequency: NDArray[np.float32]) -> Pairs:
         """Return the network's input features; :func:`feature_names` describes the columns."""
         columns: list[NDArray[np.float32]] = []
         for scores in self.scores.values():
-            best = scores - self.candidates.gaps(scores)
             columns += [
                 scores,
                 np.log(np.maximum(scores, _MIN_SCORE)),
-                scores / np.maximum(best, _MIN_SCORE),
-                (1 / (1 + self.candidates.ranks(scores))).astype(np.float32),
+                (scores / np.maximum(self.best(scores), _MIN_SCORE)).astype(np.float32),
+                (1 / (1 + self._ranks(scores))).astype(np.float32),
             ]
         values = np.column_stack([*columns, log_frequency[self.candidates.labels]]).astype(np.float32)
         return Pairs(np.ascontiguousarray(values), feature_names(list(self.scores)), self.candidates.offsets)
+
+    def best(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return, for each candidate, the largest value of the suggested candidates for the same text."""
+        if self.is_suggested is None:
+            return values - self.candidates.gaps(values)
+        lowest = np.float32(np.finfo(np.float32).min)
+        best = np.full(self.candidates.offsets.size - 1, lowest, np.float32)
+        np.maximum.at(best, self.candidates.queries, np.where(self.is_suggested, values, lowest))
+        return best[self.candidates.queries]
+
+    def _ranks(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the number of suggested candidates for the same text that rank above each candidate."""
+        if self.is_suggested is None:
+            return self.candidates.ranks(scores)
+        order = np.lexsort((-scores, self.candidates.queries))
+        suggested = self.is_suggested[order].astype(np.int64)
+        before = np.cumsum(suggested) - suggested
+        ranks = np.empty(scores.size, np.float32)
+        starts = np.searchsorted(self.candidates.queries[order], self.candidates.queries[order])
+        ranks[order] = before - before[starts]
+        return ranks
 
     def relevance(self, truth: sp.csr_array) -> NDArray[np.float32]:
         """Return 1 for each candidate that is a label of its text, and 0 for all others."""
@@ -123,11 +151,18 @@ def cross_validated_ranking(
     return rank_candidates(candidates, values, 5)
 
 
+def softmax(scores: CandidateScores, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the softmax of the values over the suggested candidates for each text."""
+    candidates = scores.candidates
+    exponentials = np.exp(values - scores.best(values))
+    counted = exponentials if scores.is_suggested is None else np.where(scores.is_suggested, exponentials, 0)
+    totals = np.bincount(candidates.queries, counted, minlength=candidates.offsets.size - 1)
+    return (exponentials / totals[candidates.queries]).astype(np.float32)
+
+
 def rank_candidates(candidates: Candidates, values: NDArray[np.float32], top_k: int) -> sp.csr_array:
     """Return the best candidates for each text, best first; the scores are the softmax of the values."""
-    exponentials = np.exp(candidates.gaps(values))
-    totals = np.bincount(candidates.queries, exponentials, minlength=candidates.offsets.size - 1)
-    scores = (exponentials / totals[candidates.queries]).astype(np.float32)
+    scores = softmax(CandidateScores(candidates, {}), values)
     order = np.lexsort((candidates.labels, -scores, candidates.queries))
     sizes = np.diff(candidates.offsets)
     kept = order[np.arange(order.size) - np.repeat(candidates.offsets[:-1], sizes) < top_k]

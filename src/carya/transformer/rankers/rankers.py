@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from carya import metrics
 from carya.core import lazy_sparse as sp
-from carya.core.matrices import Csr
+from carya.core.matrices import Csr, Features
 from carya.errors import InputError
 from carya.models.ensemble.combine import combine_rankings, matrix_to_native
 from carya.models.ensemble.weights import best_weights
+from carya.models.interface import RankOptions
 from carya.models.neighbors.model import NearestNeighbors
+from carya.models.restriction import best_of_rows, concatenate
 from carya.models.xr_linear.model import XRLinear
 from carya.transformer.rankers.mixture import (
     CandidateScores,
@@ -40,6 +42,7 @@ _N_CANDIDATES = 30  # number of labels per ranker in a learned mixture
 _MIN_MIXTURE_TEXTS = 500  # a mixture learned from fewer texts is unreliable
 _MAX_MIXTURE_TEXTS = 20_000  # more texts do not improve a mixture
 _BLOCK_ROWS = 8192  # number of texts whose candidates are kept in memory at the same time
+_MAX_PAIRS = 1 << 20  # number of pairs in memory at the same time
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,21 +51,22 @@ class RankerInputs:
 
     Attributes
     ----------
-    tfidf : csr_array
+    features : Features
+        The TF-IDF features, followed by the features that the user passed.
     embeddings : ndarray of float32
     embedding_weight : float
-        The norm of the embeddings when they are concatenated with TF-IDF features.
+        The norm of the embeddings when they are concatenated with the features.
     """
 
-    tfidf: sp.csr_array
+    features: Features
     embeddings: NDArray[np.float32]
     embedding_weight: float
 
     def of(self, ranker: str) -> Any:
         """Return the input for the ranker with the given name."""
         if ranker == "concatenated":
-            return self.tfidf, self.embeddings * np.float32(self.embedding_weight)
-        return self.tfidf if ranker == "linear" else self.embeddings
+            return append_embeddings(self.features, self.embeddings, self.embedding_weight).to_input()
+        return self.features.to_input() if ranker == "linear" else self.embeddings
 
     @property
     def rows(self) -> int:
@@ -71,7 +75,13 @@ class RankerInputs:
 
     def select(self, rows: slice | NDArray[np.int64]) -> RankerInputs:
         """Return the features of the selected texts."""
-        return replace(self, tfidf=self.tfidf[rows], embeddings=self.embeddings[rows])
+        return replace(self, features=self.features.take(rows), embeddings=self.embeddings[rows])
+
+
+def append_embeddings(features: Features, embeddings: NDArray[np.float32], weight: float) -> Features:
+    """Return the features with the scaled embeddings as additional dense columns."""
+    dense = np.hstack([features.dense, embeddings * np.float32(weight)])
+    return Features.of(features.sparse, np.ascontiguousarray(dense))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +118,7 @@ class CombinedRankers:
     ) -> sp.csr_array:
         """Return the scores of the best labels for each text, from all rankers or from the ranker `using`."""
         if using is not None:
-            if using not in self.models:
-                raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}.")
+            self._check_name(using)
             return self._predict_one(using, inputs, top_k, beam_width)
         if inputs.rows == 0:
             return sp.csr_array((0, self.n_labels), dtype=np.float32)
@@ -127,9 +136,59 @@ class CombinedRankers:
         )
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, self.n_labels))
 
-    def score_candidates(self, inputs: RankerInputs, rankings: Sequence[sp.csr_array]) -> CandidateScores:
-        """Return the scores from all rankers for the union of their rankings."""
-        candidates = all_candidates(rankings)
+    def predict_selected(
+        self, inputs: RankerInputs, pairs: Csr, *, beam_width: int | None = None, using: str | None = None
+    ) -> NDArray[np.float32]:
+        """Return the scores of given (text, label) pairs.
+
+        A weighted sum includes the scores of all rankers, whereas `predict` includes only the best labels of each
+        ranker. A learned mixture compares each pair with the labels that the rankers suggest for its text.
+        """
+        if using is not None:
+            self._check_name(using)
+            return self._score_one(using, inputs, pairs)
+        if not inputs.rows or not pairs.indices.size:
+            return np.zeros(0, np.float32)
+        if self.mixture is None:
+            names = [name for name in self.models if self.weights[name] > 0]
+            weights = np.array([self.weights[name] for name in names], np.float32)
+            scores = [self._score_one(name, inputs, pairs) for name in names]
+            return np.asarray(np.average(scores, axis=0, weights=weights), np.float32)
+        values = []
+        for begin in range(0, inputs.rows, _BLOCK_ROWS):
+            rows = slice(begin, begin + _BLOCK_ROWS)
+            block, own = inputs.select(rows), pairs.take(rows)
+            rankings = [self._predict_one(name, block, _N_CANDIDATES, beam_width) for name in self.models]
+            scores_of_all = self.score_candidates(block, rankings, own)
+            keys = np.repeat(np.arange(own.rows), np.diff(own.indptr)) * own.cols + own.indices
+            positions = np.searchsorted(scores_of_all.candidates.keys, keys)
+            values.append(self.mixture.score(scores_of_all)[positions])
+        return np.concatenate(values)
+
+    def predict_within(self, inputs: RankerInputs, options: RankOptions, *, using: str | None = None) -> sp.csr_array:
+        """Score `options.labels` for every text, and return the best of them."""
+        assert options.labels is not None
+        labels, rankings = options.labels, []
+        step = max(1, _MAX_PAIRS // labels.size)
+        for begin in range(0, max(inputs.rows, 1), step):
+            block = inputs.select(slice(begin, begin + step))
+            indptr = np.arange(block.rows + 1, dtype=np.int64) * labels.size
+            indices = np.tile(labels, block.rows)
+            pairs = Csr.of(indptr, indices, np.ones(indices.size, np.float32), self.n_labels)
+            scores = self.predict_selected(block, pairs, beam_width=options.beam_width, using=using)
+            rankings.append(best_of_rows(indptr, indices, scores, top_k=options.top_k, min_score=options.min_score))
+        ends, ranked, best = concatenate(rankings)
+        return sp.csr_array((best, ranked, ends), shape=(inputs.rows, self.n_labels))
+
+    def score_candidates(
+        self, inputs: RankerInputs, rankings: Sequence[sp.csr_array], pairs: Csr | None = None
+    ) -> CandidateScores:
+        """Return the scores from all rankers for the union of their rankings and, optionally, for additional pairs."""
+        candidates, is_suggested = all_candidates(rankings), None
+        if pairs is not None:
+            suggested = candidates.keys
+            candidates = all_candidates([*rankings, pairs.to_scipy()])
+            is_suggested = np.isin(candidates.keys, suggested, assume_unique=True)
         pattern = candidates.matrix().to_scipy()
         scores = {}
         for (name, model), ranking in zip(self.models.items(), rankings, strict=True):
@@ -137,7 +196,24 @@ class CombinedRankers:
                 scores[name] = model.predict_selected(inputs.of(name), pattern).data
             else:  # a label outside the ranking has no votes from neighbors, so its score is 0
                 scores[name] = candidates.lookup(*keys_and_scores(ranking))
-        return CandidateScores(candidates, scores)
+        return CandidateScores(candidates, scores, is_suggested)
+
+    def _check_name(self, using: str) -> None:
+        if using not in self.models:
+            raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}.")
+
+    def _score_one(self, name: str, inputs: RankerInputs, pairs: Csr) -> NDArray[np.float32]:
+        """Return the scores of one ranker for given pairs; without votes from neighbors, the score is 0."""
+        model = self.models[name]
+        if isinstance(model, XRLinear):
+            scores: NDArray[np.float32] = model.predict_selected(inputs.of(name), pairs.to_scipy()).data
+            return scores
+        keys, values = keys_and_scores(model.predict(inputs.of(name), top_k=self.n_labels))
+        own = np.repeat(np.arange(pairs.rows, dtype=np.int64), np.diff(pairs.indptr)) * pairs.cols + pairs.indices
+        if not keys.size:
+            return np.zeros(own.size, np.float32)
+        positions = np.minimum(np.searchsorted(keys, own), keys.size - 1)
+        return np.where(keys[positions] == own, values[positions], 0).astype(np.float32)
 
     def _predict_one(self, name: str, inputs: RankerInputs, top_k: int, beam_width: int | None) -> sp.csr_array:
         options: dict[str, Any] = (

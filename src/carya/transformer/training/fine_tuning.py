@@ -19,7 +19,7 @@ from carya.matching import level_targets
 from carya.models.xr_linear.model import XRLinear
 from carya.transformer.encoder.encoder import Encoder
 from carya.transformer.encoder.tokens import Tokens
-from carya.transformer.inputs import TrainingRun
+from carya.transformer.inputs import LabelTexts, TrainingRun
 from carya.transformer.rankers.head_ranker import head_ranker, label_text_ranker
 from carya.transformer.settings import TransformerSettings
 from carya.transformer.training import distributed
@@ -56,6 +56,13 @@ class Matcher:
     head: XRLinear | None = None
     label_texts: XRLinear | None = None
     history: TrainingHistory = field(default_factory=TrainingHistory)
+
+    def label_embeddings(self, texts: LabelTexts | None, max_length: int, n_labels: int) -> NDArray[np.float32]:
+        """Return the embeddings of the label texts, one row per label; zeros for labels without a text."""
+        embeddings = np.zeros((n_labels, self.encoder.width), np.float32)
+        if texts is not None:
+            embeddings[texts.labels] = self.encoder.encode_texts(texts.texts, max_length=max_length)
+        return embeddings
 
 
 def fine_tune(settings: TransformerSettings, run: TrainingRun, tree: LabelTree, levels: Sequence[int]) -> Matcher:
@@ -103,7 +110,7 @@ def fine_tune(settings: TransformerSettings, run: TrainingRun, tree: LabelTree, 
         validation=validation,
         initialize=initialize,
         stop_after=run.stop_after,
-        checkpoints=_checkpoints(settings, training_tokens, training_labels, run.name),
+        checkpoints=_checkpoints(settings, training_tokens, training_labels, tree, run.name),
         progress=run.progress,
     )
     history = trainer.run()
@@ -188,11 +195,13 @@ def _append_rows(first: Csr, second: Csr) -> Csr:
     )
 
 
-def _checkpoints(settings: TransformerSettings, tokens: Tokens, labels: Csr, run: str) -> Checkpoints | None:
+def _checkpoints(
+    settings: TransformerSettings, tokens: Tokens, labels: Csr, tree: LabelTree, run: str
+) -> Checkpoints | None:
     if settings.checkpoint_dir is None:
         return None
     data = hashlib.sha256()
-    for array in (tokens.ids, tokens.starts, labels.indptr, labels.indices, labels.values):
+    for array in (tokens.ids, tokens.starts, labels.indptr, labels.indices, labels.values, *tree.parents):
         data.update(np.ascontiguousarray(array).tobytes())
     identity = settings.fine_tuning_parameters() | {"data": data.hexdigest(), "run": run}
     return Checkpoints(Path(settings.checkpoint_dir) / run, identity)

@@ -4,6 +4,10 @@ const DESCRIPTIONS = {
   NearestNeighbors: "This model ranks labels by nearest neighbors.",
   Ensemble: "This model is an ensemble.",
   Reranked: "This model reranks candidates from other models.",
+  TextEnsemble: "This model is an ensemble.",
+  TextReranker: "This model reranks candidates from other models.",
+  XRTransformer: "This model ranks labels with an encoder.",
+  XTransformer: "This model ranks labels with an encoder.",
 };
 
 /** Return the selected tree of a model, or undefined if it has none. */
@@ -27,6 +31,7 @@ export function noExplanationNote(model, tree) {
 export function treeNote(model, tree) {
   if (model.kind === "XRLinear" || !tree) return undefined;
   const shown = `This section shows tree ${treePosition(model, tree)}, which has its own scores.`;
-  if (model.kind === "Reranked") return `${shown} It provides candidates for the reranker. The list shows the reranker's scores, which cannot be explained.`;
+  if (model.kind === "XRTransformer" || model.kind === "XTransformer") return `${shown} It ranks labels by TF-IDF features alone. The list shows the combined scores of this tree and the encoder's rankers, which cannot be explained.`;
+  if (model.kind === "Reranked" || model.kind === "TextReranker") return `${shown} It provides candidates for the reranker. The list shows the reranker's scores, which cannot be explained.`;
   return `${shown} The list shows the combined scores of all members.`;
 }

@@ -1,0 +1,141 @@
+"""Columns and tables of other libraries: pandas, polars, pyarrow, datasets and PyTorch.
+
+A library is recognized by the type of the object, so none of them is imported: an object of a library can exist only if
+the library has already been imported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya.errors import InputError
+
+_BATCH = 4096  # number of items converted at a time
+_TABLES = {
+    "pandas": {"DataFrame"},
+    "polars": {"DataFrame", "LazyFrame"},
+    "pyarrow": {"Table", "RecordBatch"},
+    "datasets": {"Dataset", "DatasetDict", "IterableDataset", "IterableDatasetDict"},
+}
+_COLUMNS = {
+    "pandas": {"Series", "Index"},
+    "polars": {"Series"},
+    "pyarrow": {"Array", "ChunkedArray"},
+    "datasets": {"Column", "IterableColumn"},
+}
+
+
+def library_of(value: object) -> str | None:
+    """Return the library of a table, a column or a tensor, or None for all other objects."""
+    return _find(value, _TABLES) or _find(value, _COLUMNS) or _find(value, {"torch": {"Tensor"}})
+
+
+def is_table(value: object) -> bool:
+    """Return whether a value is a table with named columns: a frame, a pyarrow Table or a Dataset."""
+    return _find(value, _TABLES) is not None
+
+
+def is_column(value: object) -> bool:
+    """Return whether a value is a column: a Series, an Index, a pyarrow Array or a column of a Dataset."""
+    return _find(value, _COLUMNS) is not None
+
+
+def is_tensor(value: object) -> bool:
+    """Return whether a value is a PyTorch tensor."""
+    return _find(value, {"torch": {"Tensor"}}) is not None
+
+
+def describe(value: object) -> str:
+    """Return the name of a value's type for error messages, with its library.
+
+    >>> describe([]), describe(np.zeros(3)), describe(np.zeros((3, 2), np.int64))
+    ('list', 'an array of float64 with 1 dimension', 'an array of int64 with 2 dimensions')
+    """
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} with {value.ndim} dimension{'s' * (value.ndim != 1)}"
+    library = library_of(value)
+    name = type(value).__name__
+    return name if library is None else f"a {library} {name}"
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is None, NaN, or the missing value of pandas or pyarrow."""
+    if value is None:
+        return True
+    if isinstance(value, (float, np.floating)):
+        return math.isnan(value)
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def iterate_column(column: Any, name: str) -> Iterator[Any]:
+    """Yield the items of a column as Python objects; raise InputError with the row number for missing items."""
+    first = 0
+    for batch in _batches(column):
+        for row, item in enumerate(batch, first):
+            if is_missing(item):
+                raise InputError(f"{name}[{row}] is missing ({item!r}). Remove such rows or fill them.")
+        yield from batch
+        first += len(batch)
+
+
+def to_numpy(column: Any) -> NDArray[Any] | None:
+    """Return a column of numbers without missing items, or a tensor, as an array; None for all other columns."""
+    library = library_of(column)
+    if library == "torch":
+        return tensor_to_numpy(column, "The tensor")
+    if library == "pandas":
+        numeric = getattr(column.dtype, "kind", "O") in "iufb" and not column.isna().any()
+        return column.to_numpy() if numeric else None
+    if library == "polars":
+        numeric = column.dtype.is_numeric() and not column.null_count()
+        return column.to_numpy() if numeric else None
+    if library == "pyarrow":
+        numeric = str(column.type).startswith(("int", "uint", "float", "double", "halffloat")) and not column.null_count
+        return np.asarray(column) if numeric else None
+    return None
+
+
+def tensor_to_numpy(tensor: Any, name: str) -> NDArray[Any]:
+    """Return a dense tensor on the CPU as an array; raise InputError if it is on another device."""
+    if tensor.device.type != "cpu":
+        raise InputError(f"{name} is on the device {tensor.device}. Move it to the CPU with .cpu().")
+    tensor = tensor.detach()
+    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no such type
+        tensor = tensor.float()
+    array: NDArray[Any] = tensor.resolve_conj().resolve_neg().numpy()
+    return array
+
+
+def _find(value: object, classes: Mapping[str, Collection[str]]) -> str | None:
+    """Return the library of the first of the given classes that a value is an instance of."""
+    if isinstance(value, (list, np.ndarray)):
+        return None
+    for cls in type(value).__mro__:
+        library = cls.__module__.partition(".")[0]
+        if cls.__name__ in classes.get(library, ()):
+            return library
+    return None
+
+
+def _batches(column: Any) -> Iterator[list[Any]]:
+    library = library_of(column)
+    try:
+        length = len(column)
+    except TypeError:  # a column of an iterable data set
+        yield from ([item] for item in column)
+        return
+    for begin in range(0, length, _BATCH):
+        if library == "pandas":
+            positions = getattr(column, "iloc", column)  # an Index has no iloc
+            yield positions[begin : begin + _BATCH].tolist()
+        elif library == "polars":
+            yield column.slice(begin, _BATCH).to_list()
+        elif library == "pyarrow":
+            yield column.slice(begin, _BATCH).to_pylist()
+        else:
+            yield list(column[begin : begin + _BATCH])

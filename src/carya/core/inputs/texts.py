@@ -1,0 +1,52 @@
+"""Conversion of texts: lists, iterators, arrays and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+
+from carya.core.inputs.columns import describe, is_column, is_table, iterate_column, library_of
+from carya.errors import InputError
+
+#: Anything that :func:`coerce_texts` accepts, and :class:`carya.data.Corpus`.
+TextsLike = Any
+
+_ACCEPTED = "a list, tuple, iterator, one-dimensional array or column of strings"
+
+
+def coerce_texts(texts: TextsLike, name: str = "texts") -> Iterable[str]:
+    """Return texts as a sequence, or as an iterator if the input is one; items are checked by the native core.
+
+    Columns of pyarrow and datasets are converted in batches while they are read.
+
+    >>> coerce_texts(np.array(["a", "b"]))
+    ['a', 'b']
+    >>> coerce_texts(np.zeros(3))
+    Traceback (most recent call last):
+    carya.errors.InputError: texts must be a list, tuple, iterator, one-dimensional array or column of strings, got an
+    array of float64 with 1 dimension.
+    """
+    if isinstance(texts, (list, tuple)):
+        return texts
+    if isinstance(texts, (str, bytes)):
+        raise InputError(
+            f"{name} must be a list of strings, got a single {type(texts).__name__}. Pass [text] for one text."
+        )
+    if isinstance(texts, np.ndarray):
+        if texts.ndim != 1 or texts.dtype.kind not in "UOT":
+            raise InputError(f"{name} must be {_ACCEPTED}, got {describe(texts)}.")
+        items: list[str] = texts.tolist()
+        return items
+    if is_table(texts):
+        raise InputError(
+            f"{name} must be {_ACCEPTED}, got {describe(texts)}. Pass one of its columns, such as data['text']."
+        )
+    if is_column(texts):
+        column = iterate_column(texts, name)
+        return column if library_of(texts) in ("pyarrow", "datasets") else list(column)
+    if isinstance(texts, (Mapping, AbstractSet)) or not isinstance(texts, Iterable) or library_of(texts) is not None:
+        raise InputError(f"{name} must be {_ACCEPTED}, got {describe(texts)}.")
+    return texts

@@ -1,0 +1,87 @@
+"""Training texts with their labels as lists, which can be split into texts for training and held-out texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from carya.core import validation
+from carya.core.inputs.labels import LabelNames, coerce_labels
+from carya.core.inputs.texts import TextsLike
+from carya.errors import InputError
+from carya.text.inputs import checked_list_of_texts, split_corpus
+from carya.text.labels import LabelRows
+
+
+@dataclass(frozen=True, eq=False)
+class LabeledTextLists:
+    """Validated texts and the labels of each text.
+
+    Attributes
+    ----------
+    texts : list of str
+    labels : list of tuple of str
+    names : mapping of str to str, or None
+        The names of the labels, if the texts are a corpus that contains them.
+    sample_weight : ndarray of float32 or None
+    """
+
+    texts: list[str]
+    labels: list[tuple[str, ...]]
+    names: Mapping[str, str] | None = None
+    sample_weight: NDArray[np.float32] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        texts: TextsLike,
+        labels: Any,
+        label_names: LabelNames | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> LabeledTextLists:
+        """Validate texts and labels in any form; raise InputError if they do not have the same length."""
+        texts, labels, names = split_corpus(texts, labels)
+        all_texts = checked_list_of_texts(texts)
+        if isinstance(labels, LabelRows):
+            matrix, ids = labels.used()
+        else:
+            coerced = coerce_labels(labels, label_names=label_names)
+            matrix, ids = coerced.matrix, coerced.all_ids()
+        if len(all_texts) != matrix.rows:
+            raise InputError(f"texts and labels must have the same length, got {len(all_texts)} and {matrix.rows}.")
+        if not matrix.indices.size:
+            raise InputError("labels is empty for every text. At least one label is required.")
+        all_labels = [tuple(ids[label] for label in row) for row in _rows(matrix.indptr, matrix.indices)]
+        weights = validation.check_sample_weight(sample_weight, len(all_texts))
+        return cls(all_texts, all_labels, names, weights)
+
+    def take(self, rows: NDArray[np.int64]) -> LabeledTextLists:
+        """Return some of the texts."""
+        weights = None if self.sample_weight is None else self.sample_weight[rows]
+        return LabeledTextLists(
+            [self.texts[row] for row in rows], [self.labels[row] for row in rows], self.names, weights
+        )
+
+    def fit(self, model: Any, **options: Any) -> Any:
+        """Train a text model on the texts, with their weights if there are any."""
+        weights = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
+        return model.fit(self.texts, self.labels, **weights, **options)
+
+    def restrict(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return mappings by label without labels that do not occur; None instead of a mapping that is then empty."""
+        known = sorted({label for row in self.labels for label in row})
+        return {name: _restrict(mapping, known) for name, mapping in options.items()}
+
+
+def _rows(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> list[list[int]]:
+    return [row.tolist() for row in np.split(indices, indptr[1:-1])]
+
+
+def _restrict(mapping: Any, labels: Sequence[str]) -> Any:
+    if not isinstance(mapping, Mapping):
+        return mapping
+    return {label: mapping[label] for label in labels if label in mapping} or None

@@ -1,0 +1,1 @@
+"""Optional steps before texts are split into terms."""

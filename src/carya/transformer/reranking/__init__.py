@@ -1,0 +1,1 @@
+"""Rerankers that read the text and the label name of each candidate."""
