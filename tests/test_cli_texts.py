@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,8 +44,57 @@ def model(jsonl: Path) -> Path:
     result = run("train", str(jsonl / "train.jsonl"), "-o", str(jsonl / "model"), "--max-leaf-size", "6")
     assert result.returncode == 0, result.stderr
     assert "300 rows" in result.stdout
-    assert result.stderr == "", "progress bars are for terminals only"
+    assert "━" not in result.stderr, "progress bars are for terminals only"
     return jsonl / "model"
+
+
+def test_an_existing_model_is_replaced_only_with_force(model: Path, jsonl: Path, tmp_path: Path) -> None:
+    train, test = str(jsonl / "train.jsonl"), str(jsonl / "test.jsonl")
+    pecos = str(Path(__file__).parent / "golden" / "pecos" / "model")
+    commands = {
+        "train": ["train", train, "-o", "{out}"],
+        "calibrate": ["calibrate", str(model), test, "-o", "{out}"],
+        "import-pecos": ["import-pecos", pecos, "{out}"],
+        "demo": ["demo", "--lists", str(tmp_path / "nowhere"), "--out", "{out}"],
+    }
+    for name, arguments in commands.items():
+        out = tmp_path / name
+        shutil.copytree(model, out)
+        before = (out / "manifest.json").read_bytes()
+        command = [argument.format(out=out) for argument in arguments]
+        result = run(*command)
+        expected = f"carya: {out} already contains a model. Pass --force to replace it, or choose a different path.\n"
+        assert (result.returncode, result.stdout, result.stderr) == (2, "", expected)
+        assert (out / "manifest.json").read_bytes() == before
+        if name == "demo":
+            continue  # takes long
+        result = run(*command, "--force", "--json")
+        assert result.returncode == 0, result.stderr
+        assert (out / "manifest.json").read_bytes() != before
+        (out / "letter.txt").write_text("dear")
+        assert "exists and is not a Carya model, or contains other files." in run(*command, "--force").stderr
+        assert (out / "letter.txt").read_text() == "dear"
+    result = run("calibrate", str(tmp_path / "demo"), test)
+    assert result.returncode == 0, "without -o, a model is calibrated in place"
+    (tmp_path / "empty").mkdir()
+    assert run("import-pecos", pecos, str(tmp_path / "empty")).returncode == 0
+
+
+def test_progress_is_logged_without_a_terminal_unless_quiet(jsonl: Path, model: Path, tmp_path: Path) -> None:
+    code = "from carya.core.progress import ProgressLog; ProgressLog.__init__.__kwdefaults__['interval'] = 0.001"
+    for arguments in (
+        ["train", str(jsonl / "train.jsonl"), "-o", "{out}"],
+        ["evaluate", str(model), str(jsonl / "test.jsonl")],
+    ):
+        for quiet in ([], ["--quiet"]):
+            out = tmp_path / f"{arguments[0]}{len(quiet)}"
+            command = [sys.executable, "-c", f"{code}; from carya.cli import main; main()"]
+            command += [argument.format(out=out) for argument in [*arguments, *quiet]]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert result.returncode == 0, result.stderr
+            logged = [line for line in result.stderr.splitlines() if ", elapsed 0:" in line or ": elapsed 0:" in line]
+            assert len(logged) == len(result.stderr.splitlines())
+            assert bool(logged) is not bool(quiet)
 
 
 def test_options_set_parameters(jsonl: Path, tmp_path: Path) -> None:
@@ -150,6 +200,7 @@ def test_explain(model: Path) -> None:
     assert printed.count("cluster of") == len(expected.levels) - 1
     assert f"×{math.exp(expected.terms[0].contribution):.3g}  {expected.terms[0].term}" in printed
     assert "it is the score of an empty text" in run("explain", str(model), "", "--label", "chess").stdout
+    assert run("explain", str(model), f"{TEXT} " * 200).returncode == 0, "a long text is not a path"
     from_input = run("explain", str(model), "-", "--json", input=TEXT)
     assert json.loads(from_input.stdout) == json.loads(json.dumps(expected.to_dict()))
 
@@ -372,7 +423,7 @@ def test_annif_data(tmp_path: Path) -> None:
     result = run("evaluate", "model", "data.tsv", "--json", cwd=tmp_path)
     assert json.loads(result.stdout)["P@1"] > 0.9
     (tmp_path / "other.tsv").write_text("http://example.org/none\tnothing\n")
-    result = run("train", "data.tsv", "-o", "model", "--vocabulary", "other.tsv", cwd=tmp_path)
+    result = run("train", "data.tsv", "-o", "other", "--vocabulary", "other.tsv", cwd=tmp_path)
     assert result.returncode == 2
     assert "names contains none of the labels: its first key is 'http://example.org/none'" in result.stderr
 

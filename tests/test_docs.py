@@ -104,7 +104,7 @@ def test_the_shell_quickstart_runs(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    predictions = [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{"labels"')]
+    predictions = [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{"row"')]
     assert [len(prediction["labels"]) for prediction in predictions] == [2, 2, 2]
     assert "level 1" in run.stdout
 

@@ -340,6 +340,10 @@ def test_progress_is_reported_for_large_files(
     size = path.stat().st_size
     assert progress.stages == {f"read {path.name}": (size, size)}
     progress.stages.clear()
+    with reading_progress.showing_progress(progress):
+        assert detect_format(path.rename(tmp_path / f"data.txt{compression}"), "train", None) == "jsonl"
+    assert not progress.stages, "only the first lines are read"
+    path = tmp_path / f"data.txt{compression}"
     list(open_data(path))  # type: ignore[arg-type]
     assert not progress.stages
 

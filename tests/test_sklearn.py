@@ -160,6 +160,7 @@ def test_labels_that_a_text_ranker_does_not_know_count_as_missed() -> None:
     assert carya.metrics.scorer("P@1")(ranker, texts, matrix) == carya.metrics.scorer("P@1")(ranker, texts, labels)
 
 
+@pytest.mark.filterwarnings("ignore::carya.errors.UnknownTextWarning")
 def test_propensities_of_label_lists() -> None:
     texts, labels = corpus(120)
     ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels)

@@ -69,6 +69,7 @@ def take(features: Any, rows: slice) -> Any:
     return (features[0][rows], features[1][rows]) if isinstance(features, tuple) else features[rows]
 
 
+@pytest.mark.filterwarnings("ignore::carya.errors.FewTermsWarning")  # the texts have one word each
 @pytest.mark.parametrize("form", FEATURES)
 @pytest.mark.parametrize("use_tfidf", [True, False], ids=["beside TF-IDF", "instead of TF-IDF"])
 @pytest.mark.parametrize("name", ["XRTransformer", "XTransformer"])

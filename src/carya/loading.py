@@ -18,8 +18,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear, NearestNeighbors, Ensemble, Reranked, TextRanker, TextEnsemble, TextReranker, XRTransformer or
-    XTransformer
+    XRLinear, NearestNeighbors, Ensemble, Reranked, TextRanker, TextEnsemble, TextReranker, XRTransformer,
+    XTransformer or Tfidf
 
     Raises
     ------

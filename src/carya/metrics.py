@@ -1,9 +1,16 @@
-"""Ranking metrics: precision, recall, nDCG and coverage at k, and propensity-scored precision and nDCG.
+"""Ranking metrics: precision, recall, F1, nDCG and coverage at k, and propensity-scored precision and nDCG.
 
 Every metric takes the relevant labels `Y_true`, of shape (rows, labels), and scores `S` of the same shape, such as the
 output of :meth:`carya.XRLinear.predict`. The top k of a row are the k labels with the highest scores; ties are broken
-in favor of the label with the lower index. All metrics are between 0 and 1; precision, recall and nDCG are averaged
-over rows. Propensity-scored metrics can exceed 1 only because of rounding.
+in favor of the label with the lower index. All metrics are between 0 and 1; nDCG is averaged over rows.
+Propensity-scored metrics can exceed 1 only because of rounding.
+
+Precision, recall and F1 are averaged as in scikit-learn:
+
+* ``"samples"``: the mean over rows. P@k is divided by k even if a row has fewer scores; R@k and F1@k ignore rows
+  without relevant labels.
+* ``"micro"``: computed from the total numbers of correct, suggested and relevant labels.
+* ``"macro"``: the mean over the labels that occur in `Y_true`. A rare label has the same weight as a common one.
 
 >>> import numpy as np
 >>> from carya import metrics
@@ -12,13 +19,16 @@ over rows. Propensity-scored metrics can exceed 1 only because of rounding.
 >>> metrics.precision(Y, S, k=1)
 1.0
 >>> metrics.report(Y, S, k=[1])
-{'P@1': 1.0, 'R@1': 0.75, 'nDCG@1': 1.0, 'coverage@1': 0.6666666666666666}
+{'P@1': 1.0, 'R@1': 0.75, 'F1@1': 0.8333333333333333, 'nDCG@1': 1.0, 'coverage@1': 0.6666666666666666,
+ 'micro-P@1': 1.0, 'micro-R@1': 0.6666666666666666, 'micro-F1@1': 0.8,
+ 'macro-P@1': 0.6666666666666666, 'macro-R@1': 0.6666666666666666, 'macro-F1@1': 0.6666666666666666}
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,21 +42,68 @@ from carya.core.parameters import did_you_mean
 from carya.errors import InputError, ParameterError
 
 __all__ = [
+    "LabelReport",
     "coverage",
+    "f1",
+    "label_report",
     "ndcg",
     "precision",
     "propensities",
+    "propensities_from_counts",
     "psndcg",
     "psp",
     "recall",
     "report",
+    "row_ndcg",
     "scorer",
 ]
 
 _Floats = NDArray[np.float64]
 
+#: How precision, recall and F1 are averaged.
+AVERAGES = ("samples", "micro", "macro")
 
-def precision(Y_true: Any, S: Any, k: int = 1) -> float:
+
+@dataclass(frozen=True, eq=False)
+class LabelReport:
+    """Precision, recall and F1 of each label.
+
+    Attributes
+    ----------
+    support : ndarray of int64
+        The number of rows for which the label is relevant.
+    suggested : ndarray of int64
+        The number of rows in whose top k the label is.
+    correct : ndarray of int64
+        The number of rows for which both hold.
+
+    Examples
+    --------
+    >>> label_report([[1, 0], [1, 1]], [[0.9, 0.1], [0.2, 0.8]], k=1).recall.tolist()
+    [0.5, 1.0]
+    """
+
+    support: NDArray[np.int64]
+    suggested: NDArray[np.int64]
+    correct: NDArray[np.int64]
+
+    @property
+    def precision(self) -> _Floats:
+        """The fraction of the suggestions of each label that are correct; 0 without suggestions."""
+        return _ratio(self.correct, self.suggested)
+
+    @property
+    def recall(self) -> _Floats:
+        """The fraction of the rows of each label for which it is suggested; 0 without rows."""
+        return _ratio(self.correct, self.support)
+
+    @property
+    def f1(self) -> _Floats:
+        """The harmonic mean of precision and recall."""
+        return _ratio(2 * self.correct, self.suggested + self.support)
+
+
+def precision(Y_true: Any, S: Any, k: int = 1, *, average: str = "samples") -> float:
     """Compute precision at k (P@k): the fraction of the top k labels that are relevant.
 
     Parameters
@@ -57,16 +114,18 @@ def precision(Y_true: Any, S: Any, k: int = 1) -> float:
         The predicted scores.
     k : int
         The number of top-ranked labels per row.
+    average : {"samples", "micro", "macro"}
+        See the module's documentation.
 
     Examples
     --------
     >>> precision([[1, 0, 1]], [[0.9, 0.2, 0.1]], k=2)
     0.5
     """
-    return _Ranking(Y_true, S, k).precision(k)
+    return _average_of("P", average)(_Ranking(Y_true, S, k), k)
 
 
-def recall(Y_true: Any, S: Any, k: int = 5) -> float:
+def recall(Y_true: Any, S: Any, k: int = 5, *, average: str = "samples") -> float:
     """Compute recall at k (R@k): the fraction of a row's relevant labels that are in its top k.
 
     Rows without relevant labels are ignored.
@@ -79,13 +138,60 @@ def recall(Y_true: Any, S: Any, k: int = 5) -> float:
         The predicted scores.
     k : int
         The number of top-ranked labels per row.
+    average : {"samples", "micro", "macro"}
+        See the module's documentation.
 
     Examples
     --------
     >>> recall([[1, 0, 1], [0, 0, 0]], [[0.9, 0.2, 0.1], [0.5, 0.4, 0.3]], k=2)
     0.5
     """
-    return _Ranking(Y_true, S, k).recall(k)
+    return _average_of("R", average)(_Ranking(Y_true, S, k), k)
+
+
+def f1(Y_true: Any, S: Any, k: int = 5, *, average: str = "samples") -> float:
+    """Compute F1 at k (F1@k): the harmonic mean of the precision and recall of the top k labels.
+
+    Rows without relevant labels are ignored. Only labels with a score count as suggested, which can be fewer than k.
+
+    Parameters
+    ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int
+        The number of top-ranked labels per row.
+    average : {"samples", "micro", "macro"}
+        See the module's documentation.
+
+    Examples
+    --------
+    >>> f1([[1, 0, 1]], [[0.9, 0.2, 0.1]], k=1)  # precision 1, recall 1/2
+    0.6666666666666666
+    """
+    return _average_of("F1", average)(_Ranking(Y_true, S, k), k)
+
+
+def label_report(Y_true: Any, S: Any, k: int = 5) -> LabelReport:
+    """Compute precision, recall and F1 at k of each label.
+
+    Parameters
+    ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int
+        The number of top-ranked labels per row.
+
+    Examples
+    --------
+    >>> report_at_1 = label_report([[1, 0], [1, 1]], [[0.9, 0.1], [0.2, 0.8]], k=1)
+    >>> report_at_1.support.tolist(), report_at_1.f1.round(2).tolist()
+    ([2, 1], [0.67, 1.0])
+    """
+    return _Ranking(Y_true, S, k).label_report(k)
 
 
 def ndcg(Y_true: Any, S: Any, k: int = 5) -> float:
@@ -109,6 +215,30 @@ def ndcg(Y_true: Any, S: Any, k: int = 5) -> float:
     0.631
     """
     return _Ranking(Y_true, S, k).ndcg(k)
+
+
+def row_ndcg(Y_true: Any, S: Any, k: int = 5) -> _Floats:
+    """Compute nDCG@k of each row; NaN for rows without relevant labels.
+
+    Parameters
+    ----------
+    Y_true : array_like or sparse matrix of shape (rows, labels)
+        The relevant labels of each row.
+    S : array_like or sparse matrix of shape (rows, labels)
+        The predicted scores.
+    k : int
+        The number of top-ranked labels per row.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+
+    Examples
+    --------
+    >>> row_ndcg([[0, 0, 1], [0, 0, 0]], [[0.9, 0.2, 0.5], [0.1, 0.2, 0.3]], k=3).round(3).tolist()
+    [0.631, nan]
+    """
+    return _Ranking(Y_true, S, k).row_ndcg(k)
 
 
 def coverage(Y_true: Any, S: Any, k: int = 5) -> float:
@@ -204,14 +334,39 @@ def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> Any:
     """
     if _is_label_lists(Y_train):
         counter = Counter(label for labels in Y_train for label in set(labels))
-        values = _propensities(np.array(list(counter.values())), len(Y_train), a, b)
+        values = propensities_from_counts(np.array(list(counter.values())), len(Y_train), a=a, b=b)
         return dict(zip(counter, values, strict=True))
     labels = validation.check_labels(Y_train, "Y_train")
-    return _propensities(labels.column_counts(), labels.rows, a, b)
+    return propensities_from_counts(labels.column_counts(), labels.rows, a=a, b=b)
 
 
-def _propensities(counts: NDArray[np.int64], rows: int, a: float, b: float) -> _Floats:
-    scale = max(np.log(max(rows, 1)) - 1, 0.0) * (b + 1) ** a
+def propensities_from_counts(label_counts: ArrayLike, n_rows: int, *, a: float = 0.55, b: float = 1.5) -> _Floats:
+    """Estimate propensities as :func:`propensities` does, from the number of training rows of each label.
+
+    Parameters
+    ----------
+    label_counts : array_like of shape (labels,)
+        The number of training rows per label, such as `TextRanker.label_counts_`.
+    n_rows : int
+        The number of training rows.
+    a, b : float
+        Constants that depend on the data set, as in :func:`propensities`.
+
+    Returns
+    -------
+    ndarray of shape (labels,)
+
+    Examples
+    --------
+    >>> propensities_from_counts([3, 1], 3).round(2)
+    array([0.93, 0.91])
+    """
+    counts = np.asarray(label_counts, np.float64)
+    if counts.ndim != 1 or not ((counts >= 0) & (counts <= n_rows)).all():
+        raise InputError(f"label_counts must contain one number between 0 and n_rows = {n_rows} per label.")
+    if not (0 <= a < np.inf and 0 < b < np.inf):
+        raise ParameterError(f"a must be a number >= 0 and b a number > 0, got a={a!r} and b={b!r}.")
+    scale = max(np.log(max(n_rows, 1)) - 1, 0.0) * (b + 1) ** a
     propensity: _Floats = 1 / (1 + scale * (counts + b) ** -a)
     return propensity
 
@@ -227,7 +382,7 @@ def _is_label_lists(labels: Any) -> bool:
 def report(
     Y_true: Any, S: Any, k: int | Iterable[int] = (1, 3, 5), *, propensity: ArrayLike | None = None
 ) -> dict[str, float]:
-    """Compute all metrics for one or more values of k.
+    """Compute all metrics for one or more values of k; ``micro-`` and ``macro-`` precede the names of other averages.
 
     Parameters
     ----------
@@ -255,8 +410,8 @@ def report(
     if not ks:
         raise ParameterError("k must contain at least one integer >= 1, got none.")
     ranking = _Ranking(Y_true, S, max(ks), propensity)
-    names = ["P", "R", "nDCG", "coverage"] + ([] if propensity is None else ["PSP", "PSnDCG"])
-    return {f"{name}@{cutoff}": ranking.metric(name)(cutoff) for name in names for cutoff in ks}
+    names = [name for name in _METRICS if propensity is not None or not name.startswith("PS")]
+    return {f"{name}@{cutoff}": _METRICS[name](ranking, cutoff) for name in names for cutoff in ks}
 
 
 def mean_precision(Y_true: Any, S: Any) -> float:
@@ -271,7 +426,8 @@ def scorer(name: str, *, propensity: ArrayLike | Mapping[str, float] | None = No
     Parameters
     ----------
     name : str
-        The name of a metric, as in :func:`report`: P, R, nDCG, coverage, PSP or PSnDCG, followed by @k.
+        The name of a metric, as in :func:`report`: P, R, F1, nDCG, coverage, PSP or PSnDCG, followed by @k. P, R and F1
+        can be preceded by ``micro-`` or ``macro-``.
     propensity : array_like of shape (labels,), or mapping of str to float, optional
         The result of :func:`propensities` for the training labels, one per column of Y or, for models that rank texts,
         a mapping from labels; required for PSP and PSnDCG.
@@ -312,7 +468,7 @@ def scorer(name: str, *, propensity: ArrayLike | Mapping[str, float] | None = No
             Y, labels = ranker.label_matrix_and_ids(Y)
             S.resize((S.shape[0], len(labels)))
             by_column = None if propensity is None else _propensity_of(propensity, labels)
-        return _Ranking(Y, S, k, by_column).metric(metric)(k)
+        return _METRICS[metric](_Ranking(Y, S, k, by_column), k)
 
     return score
 
@@ -355,11 +511,8 @@ class _Ranking:
         self.hits = _core.contains(self.truth.native, self.top, threads).astype(np.float64)
         self.sizes = np.diff(self.truth.indptr)
         self.discount = 1 / np.log2(np.arange(2, k + 2))
+        self._label_reports: dict[int, LabelReport] = {}
         self.weights = None if propensity is None else 1 / _check_propensity(propensity, self.truth.cols)
-
-    def metric(self, name: str) -> Callable[[int], float]:
-        method: Callable[[int], float] = getattr(self, _METRICS[name])
-        return method
 
     def precision(self, k: int) -> float:
         return _mean(self.hits[:, :k].sum(axis=1) / k)
@@ -368,10 +521,40 @@ class _Ranking:
         labeled = self.sizes > 0
         return _mean(self.hits[labeled, :k].sum(axis=1) / self.sizes[labeled])
 
-    def ndcg(self, k: int) -> float:
-        ideal = np.concatenate([[0.0], np.cumsum(self.discount[:k])])[np.minimum(self.sizes, k)]
+    def f1(self, k: int) -> float:
         labeled = self.sizes > 0
-        return _mean((self.hits[labeled, :k] @ self.discount[:k]) / ideal[labeled])
+        suggested = (self.top[labeled, :k] >= 0).sum(axis=1)
+        return _mean(2 * self.hits[labeled, :k].sum(axis=1) / (suggested + self.sizes[labeled]))
+
+    def micro(self, k: int) -> LabelReport:
+        """Return the totals over all labels, as a report with one label."""
+        totals = (self.truth.indices.size, (self.top[:, :k] >= 0).sum(), self.hits[:, :k].sum())
+        return LabelReport(*(np.array([total], np.int64) for total in totals))
+
+    def macro(self, k: int) -> LabelReport:
+        """Return the report of the labels that occur in the truth."""
+        report = self.label_report(k)
+        occurring = report.support > 0
+        return LabelReport(report.support[occurring], report.suggested[occurring], report.correct[occurring])
+
+    def label_report(self, k: int) -> LabelReport:
+        if k not in self._label_reports:
+            top, hits, cols = self.top[:, :k], self.hits[:, :k] > 0, self.truth.cols
+            self._label_reports[k] = LabelReport(
+                np.bincount(self.truth.indices, minlength=cols),
+                np.bincount(top[top >= 0], minlength=cols),
+                np.bincount(top[hits], minlength=cols),
+            )
+        return self._label_reports[k]
+
+    def ndcg(self, k: int) -> float:
+        return _mean(self.row_ndcg(k)[self.sizes > 0])
+
+    def row_ndcg(self, k: int) -> _Floats:
+        k = min(k, self.discount.size)
+        ideal = np.concatenate([[np.nan], np.cumsum(self.discount[:k])])[np.minimum(self.sizes, k)]
+        values: _Floats = (self.hits[:, :k] @ self.discount[:k]) / ideal
+        return values
 
     def coverage(self, k: int) -> float:
         covered = np.unique(self.top[:, :k][self.hits[:, :k] > 0])
@@ -395,14 +578,34 @@ class _Ranking:
         return gains, ideal_gains.astype(np.float64)
 
 
-_METRICS = {
-    "P": "precision",
-    "R": "recall",
-    "nDCG": "ndcg",
-    "coverage": "coverage",
-    "PSP": "psp",
-    "PSnDCG": "psndcg",
+_METRICS: dict[str, Callable[[_Ranking, int], float]] = {
+    "P": _Ranking.precision,
+    "R": _Ranking.recall,
+    "F1": _Ranking.f1,
+    "nDCG": _Ranking.ndcg,
+    "coverage": _Ranking.coverage,
+    "micro-P": lambda ranking, k: _mean(ranking.micro(k).precision),
+    "micro-R": lambda ranking, k: _mean(ranking.micro(k).recall),
+    "micro-F1": lambda ranking, k: _mean(ranking.micro(k).f1),
+    "macro-P": lambda ranking, k: _mean(ranking.macro(k).precision),
+    "macro-R": lambda ranking, k: _mean(ranking.macro(k).recall),
+    "macro-F1": lambda ranking, k: _mean(ranking.macro(k).f1),
+    "PSP": _Ranking.psp,
+    "PSnDCG": _Ranking.psndcg,
 }
+
+
+def _average_of(metric: str, average: str) -> Callable[[_Ranking, int], float]:
+    """Return the function that computes an average of precision, recall or F1."""
+    if average not in AVERAGES:
+        raise ParameterError(f"average must be one of {', '.join(map(repr, AVERAGES))}, got {average!r}.")
+    return _METRICS[metric if average == "samples" else f"{average}-{metric}"]
+
+
+def _ratio(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> _Floats:
+    """Return quotients, and 0 where the denominator is 0."""
+    quotients: _Floats = numerator / np.maximum(denominator, 1)
+    return quotients
 
 
 def _scores(S: Any) -> Csr:

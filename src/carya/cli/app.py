@@ -28,6 +28,8 @@ app = LazyGroup(
         "train": "carya.cli.train:train",
         "predict": "carya.cli.predict:predict",
         "evaluate": "carya.cli.evaluate:evaluate",
+        "vectorize": "carya.cli.features.vectorize:vectorize",
+        "encode": "carya.cli.features.encode:encode",
         "calibrate": "carya.cli.calibrate:calibrate",
         "explain": "carya.cli.explain:explain",
         "inspect": "carya.cli.inspect:inspect",
@@ -107,6 +109,8 @@ def _usage_message(error: click.UsageError) -> str:
         message = f"Unknown option {error.option_name!r}."
         if error.possibilities:
             return f"{message} Did you mean {error.possibilities[0]!r}?"
+    if not message.endswith((".", "?")):
+        message += "."
     if error.ctx is None:
         return message
     return f"{message} Run '{error.ctx.command_path} --help' for usage."

@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carya.cli.commands import command, option
-from carya.cli.options.common import PATH, json_option, load_text_ranker, model_argument, top_k_option
-from carya.cli.options.data_options import DataOptions, data_options
+from carya.cli.options.common import (
+    PATH,
+    command_progress,
+    force_option,
+    json_option,
+    load_text_ranker,
+    model_argument,
+    quiet_option,
+    top_k_option,
+)
+from carya.cli.options.data_options import DataOptions, data_options, texts_and_labels
+from carya.cli.shared.inputs import check_common_labels, counted
+from carya.cli.shared.outputs import check_model_output
+from carya.errors import InputError
 
 if TYPE_CHECKING:
     from carya.text.base import BaseTextRanker
@@ -26,22 +38,31 @@ _TABLE_ROWS = 10
     ],
 )
 @model_argument
-@data_options(part="dev")
+@data_options(part="dev", features=False)
 @top_k_option(20)
 @option("--out", "-o", type=PATH, metavar="FOLDER", heading="Output", help="Folder to save to; MODEL by default.")
+@force_option
+@quiet_option
 @json_option
-def calibrate(model: Path, data: DataOptions, top_k: int, out: Path | None, as_json: bool) -> None:
+def calibrate(
+    model: Path, data: DataOptions, top_k: int, out: Path | None, force: bool, quiet: bool, as_json: bool
+) -> None:
     """Learn the probability at each score from held-out texts.
 
-    The probabilities are saved with the model; the explorer of `carya serve` shows them next to the scores. The model
+    The probabilities are saved with the model; `carya predict` and the explorer of `carya serve` show them next to the
+    scores. The model
     must not have been trained on these texts, because its scores for training texts are too high.
     """
-    from carya.core.storage import check_output_path
-
     ranker = load_text_ranker(model, "carya calibrate")
     target = model if out is None else out
-    check_output_path(target)
-    texts, labels = data.with_model(ranker).read_texts(model)
+    check_model_output(target, force=force or out is None)  # without -o, the model itself is updated
+    data = data.with_model(ranker)
+    with command_progress(quiet) as progress:
+        with progress.stage("read texts") as report:
+            texts, labels = texts_and_labels(counted(data.open_texts(model), report))
+        if not texts:
+            raise InputError(f"{data.name} contains no rows. At least one is required.")
+        check_common_labels(ranker, labels, data.name, model)
     ranker.calibrate(texts, labels, top_k=top_k)
     result = _measure(ranker, texts, labels, top_k)
     ranker.save(target)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from carya.cli.commands import command, option
-from carya.cli.options.common import PATH
+from carya.cli.options.common import PATH, force_option, quiet_option
 from carya.cli.options.rule_type import RuleType
+from carya.cli.shared.outputs import check_model_output
 from carya.core.rules import Integer
 
 if TYPE_CHECKING:
@@ -46,8 +47,12 @@ _MIN_CONTRIBUTION = 0.01  # number of terms shown next to a label
     metavar="INTEGER",
     help="Random seed of the model and of generated data.",
 )
+@force_option
+@quiet_option
 @option("--json", "as_json", is_flag=True, help="Print JSON, and everything else on standard error.")
-def demo(out: Path | None, generated: bool, lists: Path | None, seed: int, as_json: bool) -> None:
+def demo(
+    out: Path | None, generated: bool, lists: Path | None, seed: int, force: bool, quiet: bool, as_json: bool
+) -> None:
     """Train and query a model in under a minute.
 
     On Debian and Ubuntu, the model learns to predict the dependencies of packages from their descriptions. On other
@@ -55,11 +60,10 @@ def demo(out: Path | None, generated: bool, lists: Path | None, seed: int, as_js
     """
     from rich.console import Console
 
-    from carya.core.storage import check_output_path
     from carya.errors import InputError
 
     if out is not None:
-        check_output_path(out)  # checked before the work, not after it
+        check_model_output(out, force=force)  # before the work, not after it
     if lists is not None and not lists.is_dir():
         raise InputError(f"--lists must be a folder with package lists, got {lists}.")
     console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True, stderr=as_json)
@@ -68,7 +72,7 @@ def demo(out: Path | None, generated: bool, lists: Path | None, seed: int, as_js
     if data is None:
         data = _generate(console, seed)
         queries = [text for text, _ in data.test[:3]]
-    ranker, seconds = _train(console, data, seed)
+    ranker, seconds = _train(console, data, seed, verbose=not quiet)
     measured = _evaluate(console, data, ranker)
     _query(console, ranker, queries)
     _save(console, ranker, out)
@@ -112,14 +116,14 @@ def _generate(console: Console, seed: int) -> TextDataset:
     return TextDataset(rows[:_GENERATED_ROWS], rows[_GENERATED_ROWS:], names)
 
 
-def _train(console: Console, data: TextDataset, seed: int) -> tuple[TextRanker, float]:
+def _train(console: Console, data: TextDataset, seed: int, *, verbose: bool) -> tuple[TextRanker, float]:
     from carya.models.xr_linear.model import XRLinear
     from carya.text.text_ranker import TextRanker
     from carya.text.tfidf import Tfidf
 
     texts, labels = zip(*data.train, strict=True)
     started = time.perf_counter()
-    ranker = TextRanker(Tfidf(verbose=True), XRLinear(seed=seed, verbose=True)).fit(texts, labels)
+    ranker = TextRanker(Tfidf(verbose=verbose), XRLinear(seed=seed, verbose=verbose)).fit(texts, labels)
     seconds = time.perf_counter() - started
     for part in (ranker.vectorizer_, ranker.model_):
         part.verbose = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterator
@@ -11,16 +12,45 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carya.cli.commands import argument, command, option
-from carya.cli.options.common import PATH, beam_width_option, json_option, model_argument, ranks_texts
-from carya.cli.options.data_options import DataOptions, data_options
-from carya.errors import InputError
+from carya.cli.options.common import (
+    PATH,
+    beam_width_option,
+    command_progress,
+    json_option,
+    model_argument,
+    quiet_option,
+    ranks_texts,
+)
+from carya.cli.options.data_options import DataOptions, data_options, was_passed
+from carya.cli.options.rule_type import RuleType
+from carya.cli.shared.inputs import check_common_labels, counted, load_model, naming_input
+from carya.cli.shared.reports import EvaluatedRows, check_table_path, print_errors, worst_errors, write_label_report
+from carya.core.rules import Integer, Real
+from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from carya.core.progress import Progress
     from carya.models.xr_linear.model import XRLinear
 
 _KS = (1, 3, 5, 10)
 #: The table rows and the corresponding metric names in :func:`carya.metrics.report`.
-_METRICS = {"precision": "P", "recall": "R", "nDCG": "nDCG", "coverage": "coverage"}
+_METRICS = {
+    "precision": "P",
+    "recall": "R",
+    "F1": "F1",
+    "nDCG": "nDCG",
+    "PSP": "PSP",
+    "PSnDCG": "PSnDCG",
+    "micro-F1": "micro-F1",
+    "macro-precision": "macro-P",
+    "macro-recall": "macro-R",
+    "macro-F1": "macro-F1",
+    "coverage": "coverage",
+}
+_BATCH = 8192  # rows ranked at a time
 
 
 @command(
@@ -28,7 +58,8 @@ _METRICS = {"precision": "P", "recall": "R", "nDCG": "nDCG", "coverage": "covera
     examples=[
         "carya evaluate model/ data/",
         """carya evaluate model/ test.jsonl --json | jq '.["P@1"]'""",
-        "carya evaluate model/ X.test.npz Y.test.npz --weight-dtypes",
+        "carya evaluate model/ test.jsonl --errors 10 --per-label labels.csv",
+        "carya evaluate model/ X.test.npz Y.test.npz --train Y.train.npz --weight-dtypes",
     ],
 )
 @model_argument
@@ -47,79 +78,175 @@ _METRICS = {"precision": "P", "recall": "R", "nDCG": "nDCG", "coverage": "covera
     heading="Data",
     help="Dense features in addition to the sparse ones of DATA: .npy.",
 )
+@option(
+    "--train",
+    type=PATH,
+    metavar="DATA",
+    heading="Data",
+    help="Training data, or its label matrix, for PSP and PSnDCG; not needed if the model stores label frequencies.",
+)
 @beam_width_option
+@option(
+    "--propensity-a",
+    type=RuleType(Real(0)),
+    default=0.55,
+    show_default=True,
+    metavar="NUMBER",
+    heading="Metrics",
+    help="Constant A of the propensity model: 0.5 for Wikipedia data, 0.6 for Amazon data.",
+)
+@option(
+    "--propensity-b",
+    type=RuleType(Real(0, open_low=True)),
+    default=1.5,
+    show_default=True,
+    metavar="NUMBER",
+    heading="Metrics",
+    help="Constant B of the propensity model: 0.4 for Wikipedia data, 2.6 for Amazon data.",
+)
+@option(
+    "--per-label",
+    type=PATH,
+    metavar="FILE",
+    heading="Output",
+    help="Write support, precision, recall and F1 of each label: .csv, .tsv or .jsonl.",
+)
+@option(
+    "--per-label-k",
+    type=RuleType(Integer(1, max(_KS))),
+    default=5,
+    show_default=True,
+    metavar="INTEGER",
+    heading="Output",
+    help="Number of suggestions per row that --per-label counts.",
+)
+@option(
+    "--errors",
+    "n_errors",
+    type=RuleType(Integer(1)),
+    metavar="INTEGER",
+    heading="Output",
+    help="Show this number of rows with the lowest nDCG, with their texts and suggestions.",
+)
 @option(
     "--weight-dtypes",
     is_flag=True,
     heading="Output",
     help="Compare the data types in which the weights can be stored.",
 )
+@quiet_option
 @json_option
 def evaluate(
     model: Path,
     data: DataOptions,
     label_matrix: Path | None,
     dense: Path | None,
+    train: Path | None,
     beam_width: int | None,
+    propensity_a: float,
+    propensity_b: float,
+    per_label: Path | None,
+    per_label_k: int,
+    n_errors: int | None,
     weight_dtypes: bool,
+    quiet: bool,
     as_json: bool,
 ) -> None:
-    """Measure precision, recall, nDCG, coverage and speed.
+    """Measure precision, recall, F1, nDCG, coverage and speed.
 
-    Labels that do not occur in the training data count as missed.
+    Labels that do not occur in the training data count as missed. Precision, recall and F1 are means over rows;
+    micro-F1 is computed from totals, and macro figures are means over labels. PSP and PSnDCG weight labels by their
+    inverse propensity, which is estimated from their frequency in the training data. docs/evaluation.md defines all
+    metrics.
     """
-    import carya
+    from carya import metrics
     from carya.text.base import warn_unknown_texts
     from carya.text.text_ranker import TextRanker
 
-    loaded = carya.load(model)
+    if per_label is not None:
+        check_table_path(per_label)
+    elif was_passed("per_label_k"):
+        raise ParameterError("--per-label-k requires --per-label, the file to write.")
+    loaded = load_model(model)
     data = data.with_model(loaded)
+    with command_progress(quiet) as progress:
+        X, rows = _read(loaded, data, model, label_matrix, dense, progress)
+        counts, n_training_rows = _training_counts(loaded, data, train, rows, progress)
+        if isinstance(loaded, TextRanker):
+            with progress.stage("vectorize"):
+                X, loaded = loaded.vectorizer_.transform(X), loaded.model_
+            warn_unknown_texts(X.indptr)
+        if weight_dtypes and not hasattr(loaded, "with_weight_dtype"):
+            raise InputError(
+                f"--weight-dtypes requires a model with a single tree, but {model} contains {type(loaded).__name__}."
+            )
+        propensity = None
+        if counts is not None:
+            propensity = metrics.propensities_from_counts(counts, n_training_rows, a=propensity_a, b=propensity_b)
+        with naming_input(data.name):
+            result, S = _measure(loaded, X, rows.Y, beam_width, propensity, progress)
+        if weight_dtypes:
+            result["weight_dtypes"] = {
+                dtype: {"weight_bytes": size, **_measure(converted, X, rows.Y, beam_width, propensity, progress)[0]}
+                for dtype, size, converted in _smaller_weight_dtypes(loaded)
+            }
+    if per_label is not None:
+        write_label_report(per_label, rows, S, per_label_k, counts)
+    if n_errors is not None:
+        result["errors"] = worst_errors(rows, S, max(_KS), n_errors)
+    if as_json:
+        click.echo(json.dumps(result, indent=1, ensure_ascii=False))
+        return
+    _print(model, result)
+    if propensity is None:
+        click.echo("For PSP and PSnDCG, which require the label frequencies of the training data, pass --train.")
+    if n_errors is not None:
+        print_errors(result["errors"])
+
+
+def _read(
+    loaded: Any, data: DataOptions, model: Path, label_matrix: Path | None, dense: Path | None, progress: Progress
+) -> tuple[Any, EvaluatedRows]:
+    """Return texts or features, and the rows with their labels."""
+    X: Any
     if ranks_texts(loaded):
         if label_matrix is not None or dense is not None:
             raise InputError(f"{model} was trained on texts. Pass texts and their labels instead of matrices.")
-        X, Y = _read_texts(loaded, data, model)
-        if isinstance(loaded, TextRanker):
-            X, loaded = loaded.vectorizer_.transform(X), loaded.model_
-            warn_unknown_texts(X.indptr)
+        rows = _read_texts(loaded, data, model, progress)
+        X = rows.texts
     else:
-        X, Y = _read_matrices(loaded, data, model, label_matrix, dense)
-    if Y.shape[0] == 0:
-        raise InputError(f"{data.source} contains no rows. At least one is required.")
-    if weight_dtypes and not hasattr(loaded, "with_weight_dtype"):
-        raise InputError(
-            f"--weight-dtypes requires a model with a single tree, but {model} contains {type(loaded).__name__}."
-        )
-    result = _measure(loaded, X, Y, beam_width)
-    if weight_dtypes:
-        result["weight_dtypes"] = {
-            dtype: {"weight_bytes": size, **_measure(converted, X, Y, beam_width)}
-            for dtype, size, converted in _smaller_weight_dtypes(loaded)
-        }
-    if as_json:
-        click.echo(json.dumps(result, indent=1))
-    else:
-        _print(model, result)
+        with progress.stage("read features"):
+            X, rows = _read_matrices(loaded, data, model, label_matrix, dense)
+    if rows.Y.shape[0] == 0:
+        raise InputError(f"{data.name} contains no rows. At least one is required.")
+    if rows.Y.nnz == 0:
+        raise InputError(f"{label_matrix or data.name} contains no labels. At least one is required.")
+    return X, rows
 
 
-def _read_texts(ranker: Any, data: DataOptions, model: Path) -> tuple[list[str], Any]:
-    """Return the texts and the label matrix, with additional columns for labels that are unknown to the ranker."""
-    from carya.text.labels import label_matrix
-
-    texts, labels = data.read_texts(model)
-    Y, _ = label_matrix(labels, ranker.labels_, keep_unknown=True)
-    if Y.nnz and Y.indices.min() >= len(ranker.labels_):
-        first = next(label for row in labels for label in row)
-        raise InputError(
-            f"{data.source} and {model} have no label in common: the first label of the data is {first!r}, that of "
-            f"the model is {ranker.labels_[0]!r}. Train and evaluate with the same --vocabulary."
-        )
-    return texts, Y
+def _read_texts(ranker: Any, data: DataOptions, model: Path, progress: Progress) -> EvaluatedRows:
+    """Read the texts and the label matrix, with additional columns for labels that are unknown to the ranker."""
+    texts: list[str] = []
+    labels: list[tuple[str, ...]] = []
+    text_ids: list[str | None] = []
+    with progress.stage("read texts") as report:
+        for example in counted(data.open_texts(model), report):
+            texts.append(example.text)
+            labels.append(example.labels)
+            text_ids.append(example.id)
+    if not texts:
+        raise InputError(f"{data.name} contains no rows. At least one is required.")
+    check_common_labels(ranker, labels, data.name, model)
+    Y, ids = ranker.label_matrix_and_ids(labels)
+    return EvaluatedRows(Y, ids, ranker.label_names_, texts, text_ids)
 
 
 def _read_matrices(
     model: Any, data: DataOptions, path: Path, label_matrix: Path | None, dense: Path | None
-) -> tuple[Any, Any]:
-    """Return the features and the label matrix."""
+) -> tuple[Any, EvaluatedRows]:
+    """Return the features and the rows with their labels."""
+    from carya.core import lazy_sparse as sp
+    from carya.core import validation
     from carya.data.corpus import Matrices
     from carya.data.io.files import MATRIX_SUFFIXES
     from carya.data.io.matrix_files import read_matrix
@@ -130,29 +257,114 @@ def _read_matrices(
         X, Y = read_matrix(data.source), read_matrix(label_matrix)
     elif Path(data.source).suffix in MATRIX_SUFFIXES and data.labels is None:
         raise InputError(
-            f"{data.source} contains features only. Pass their labels, too: carya evaluate {path} {data.source} Y.npz"
+            f"{data.name} contains features only. Pass their labels, too: carya evaluate {path} {data.name} Y.npz"
         )
     else:
         matrices = data.open()
         if not isinstance(matrices, Matrices):
-            raise InputError(f"{data.source} contains texts, but {path} was trained on features. Pass features.")
+            raise InputError(f"{data.name} contains texts, but {path} was trained on features. Pass features.")
         X, Y = matrices.X, matrices.Y
         if not matrices.widths_known:  # empty columns at the end may be missing in the file
             X.resize((X.shape[0], max(X.shape[1], sum(model.widths_))))
             Y.resize((Y.shape[0], max(Y.shape[1], model.n_labels_)))
-    return X if dense is None else (X, read_matrix(dense)), Y
+    checked = validation.check_labels(Y, str(label_matrix or data.name)).to_scipy()
+    if checked.shape[1] < model.n_labels_:
+        raise InputError(
+            f"{label_matrix or data.name} has {checked.shape[1]} columns, but {path} has {model.n_labels_} labels. "
+            "Pass one column per label, in the same order as in training."
+        )
+    blocks = [X] if dense is None else [X, read_matrix(dense)]
+    for block, name in zip(blocks, (data.name, str(dense)), strict=False):
+        if block.ndim != 2 or block.shape[0] != checked.shape[0]:
+            raise InputError(
+                f"{name} has shape {block.shape}, but {label_matrix or data.name} has {checked.shape[0]} rows. Both "
+                "must be matrices with the same rows."
+            )
+    X = X.tocsr() if sp.issparse(X) else X  # for slices
+    labels = [str(label) for label in range(checked.shape[1])]
+    return X if dense is None else (X, blocks[1]), EvaluatedRows(checked, labels)
 
 
-def _measure(model: Any, X: Any, Y: Any, beam_width: int | None) -> dict[str, Any]:
+def _training_counts(
+    model: Any, data: DataOptions, train: Path | None, rows: EvaluatedRows, progress: Progress
+) -> tuple[NDArray[np.int64] | None, int]:
+    """Return the number of training rows per column of Y, and the number of all; None if neither is known."""
+    import numpy as np
+
+    counts: NDArray[np.int64] | None
+    if train is None:
+        label_set = getattr(model, "label_set_", None)
+        counts, n_rows = (None, None) if label_set is None else (label_set.counts, label_set.n_texts)
+    else:
+        with progress.stage("read training labels") as report:
+            counts, n_rows = _count_labels(model, data, train, rows, report)
+    if counts is None:
+        return None, 0
+    n_columns = rows.Y.shape[1]  # further columns are labels that do not occur in training
+    padded = np.zeros(n_columns, np.int64)
+    padded[: min(counts.size, n_columns)] = counts[:n_columns]
+    return padded, int(n_rows or 0)
+
+
+def _count_labels(
+    model: Any, data: DataOptions, train: Path, rows: EvaluatedRows, report: Any
+) -> tuple[NDArray[np.int64], int]:
+    """Count the rows of each label in the training data."""
+    from carya.core.matrices import Csr
+    from carya.data.corpus import Matrices
+    from carya.data.io.files import MATRIX_SUFFIXES
+    from carya.data.io.matrix_files import read_labels
+    from carya.text.labels import label_matrix
+
+    if train.suffix in MATRIX_SUFFIXES:
+        if ranks_texts(model):
+            raise InputError(f"--train must contain texts, as the model was trained on, but {train} is a matrix.")
+        Y = read_labels(train)
+        counts, n_rows = Y.column_counts(), Y.rows
+    else:
+        training = dataclasses.replace(data, source=str(train), part="train", labels=None)
+        if training.contains_features() == ranks_texts(model):
+            wrong, right = ("features", "texts") if ranks_texts(model) else ("texts", "features")
+            raise InputError(
+                f"--train must contain {right}, as the model was trained on, but {train} contains {wrong}."
+            )
+        opened = training.open()
+        if isinstance(opened, Matrices):
+            matrix = opened.Y
+        else:
+            matrix, _ = label_matrix((example.labels for example in counted(opened, report)), rows.labels)
+        counts, n_rows = Csr.of_scipy(matrix).column_counts(), matrix.shape[0]
+    if not counts.any():
+        raise InputError(f"--train {train} contains none of the labels. Pass the data that the model was trained on.")
+    return counts, n_rows
+
+
+def _measure(
+    model: Any, X: Any, Y: Any, beam_width: int | None, propensity: Any, progress: Progress
+) -> tuple[dict[str, Any], Any]:
+    """Return the metrics and the scores."""
+    import scipy.sparse as sp
+
     from carya import metrics
 
-    started = time.perf_counter()
-    S = model.predict(X, top_k=max(_KS), beam_width=beam_width)
-    seconds = time.perf_counter() - started
-    n_rows = S.shape[0]
+    n_rows = Y.shape[0]
+    parts = []
+    seconds = 0.0
+    with progress.stage("rank") as report:
+        for begin in range(0, n_rows, _BATCH):
+            end = begin + _BATCH
+            block = tuple(part[begin:end] for part in X) if isinstance(X, tuple) else X[begin:end]
+            started = time.perf_counter()
+            parts.append(model.predict(block, top_k=max(_KS), beam_width=beam_width))
+            seconds += time.perf_counter() - started
+            if report is not None:
+                report(min(end, n_rows), n_rows)
+    S = parts[0] if len(parts) == 1 else sp.vstack(parts, format="csr")
     if Y.shape[1] > S.shape[1]:  # labels that the model does not know
         S.resize((n_rows, Y.shape[1]))
-    return {"rows": n_rows, "microseconds_per_row": 1e6 * seconds / n_rows, **metrics.report(Y, S, k=_KS)}
+    with progress.stage("measure"):
+        measured = metrics.report(Y, S, k=_KS, propensity=propensity)
+    return {"rows": n_rows, "microseconds_per_row": 1e6 * seconds / n_rows, **measured}, S
 
 
 def _smaller_weight_dtypes(model: XRLinear) -> Iterator[tuple[str, int, XRLinear]]:
@@ -173,7 +385,8 @@ def _print(model: Path, result: dict[str, Any]) -> None:
     click.echo(f"{model} on {result['rows']:,} rows:")
     table = Table("%", *(f"@{k}" for k in _KS))
     for name, key in _METRICS.items():
-        table.add_row(name, *(f"{100 * result[f'{key}@{k}']:.2f}" for k in _KS))
+        if f"{key}@1" in result:
+            table.add_row(name, *(f"{100 * result[f'{key}@{k}']:.2f}" for k in _KS))
     console.print(table)
     click.echo(f"{result['microseconds_per_row']:.1f} µs per row in a batch")
     if "weight_dtypes" not in result:

@@ -13,6 +13,7 @@ import click
 
 from carya.cli.commands import argument, command, option
 from carya.cli.options.common import json_option, load_text_ranker, model_argument
+from carya.cli.options.data_options import path_exists
 from carya.cli.options.rule_type import RuleType
 from carya.core.rules import Integer
 from carya.errors import InputError
@@ -60,6 +61,8 @@ def explain(model: Path, text: str, label: str | None, tree: int | None, terms: 
     tree_number = _tree_number(ranker, tree)
     if text == "-":
         text = _read_standard_input()
+    elif path_exists(text) and Path(text).is_file():
+        raise InputError(f"{text} is a file. Pass its text on standard input: carya explain {model} - < {text}")
     if label is None:
         (best,) = ranker.rank_texts([text], top_k=1)
         if not best:

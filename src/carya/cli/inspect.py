@@ -10,6 +10,7 @@ import click
 
 from carya.cli.commands import command
 from carya.cli.options.common import json_option, model_argument
+from carya.cli.shared.inputs import load_model
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,11 +26,10 @@ def inspect(model: Path, as_json: bool) -> None:
 
     Verifies all checksums.
     """
-    import carya
     from carya.core import storage
 
     storage.load(model)  # reads, and therefore verifies, all data
-    saved = carya.load(model)
+    saved = load_model(model)
     if not hasattr(saved, "rankers_") and _text_members(saved):
         _inspect_text_members(model, saved, as_json)
         return

@@ -2,47 +2,79 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
-import select
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from carya.cli.commands import command, option
+from carya.cli.commands import argument, command, option
 from carya.cli.options.common import (
     beam_width_option,
+    command_progress,
     min_score_option,
     model_argument,
     n_jobs_option,
+    quiet_option,
     ranks_texts,
     top_k_option,
 )
-from carya.cli.options.data_options import DataOptions, data_options
-from carya.errors import InputError, UnknownTextWarning
+from carya.cli.options.data_options import DataOptions, data_options, was_passed
+from carya.cli.options.rule_type import RuleType
+from carya.cli.shared.inputs import TextBatch, are_texts, argument_batches, load_model, naming_input, text_batches
+from carya.cli.shared.outputs import check_not_input
+from carya.core.rules import Choice
+from carya.errors import InputError, ParameterError, UnknownTextWarning
 
 if TYPE_CHECKING:
+    from carya.core.progress import Progress
     from carya.models.suggestions import Suggestion
     from carya.text.base import BaseTextRanker
 
-_BATCH = 2048  # texts ranked at a time
+_FORMATS = ("jsonl", "csv", "tsv")
+_FORMAT_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "jsonl", "": "jsonl"} | {
+    ".csv": "csv",
+    ".tsv": "tsv",
+}
+_COLUMNS = ("row", "id", "rank", "label", "name", "score", "probability")
+_BATCH = 2048  # rows of a matrix ranked at a time
+_DIGITS = 6  # of scores and probabilities
+
+
+class _RankedLabel(NamedTuple):
+    label: str | int
+    name: str | None  # None if it is the label itself
+    score: float
+    probability: float | None
+
+
+class _RankedRow(NamedTuple):
+    """A row of the input and its labels, best first."""
+
+    row: int
+    id: str | None
+    labels: list[_RankedLabel]
 
 
 @command(
     "predict",
     examples=[
+        "carya predict model/ 'a fast web server' 'a mail client'",
         "carya predict model/ texts.txt > labels.jsonl",
         "cat texts.txt | carya predict model/ - --top-k 5",
-        "echo 'a fast web server' | carya predict model/",
-        "carya predict model/ data.csv --text-column title,abstract -o labels.jsonl.gz",
+        "carya predict model/ data.csv --text-column title,abstract -o labels.csv.gz",
+        "echo 'a fast web server' | carya predict model/ --output-format tsv",
     ],
 )
 @model_argument
 @data_options(part="test", source="-", labels=False)
+@argument("texts", nargs=-1, metavar="[TEXT]...", help="Texts to rank labels for, instead of DATA.")
 @top_k_option(10)
 @beam_width_option
 @min_score_option
@@ -54,86 +86,112 @@ _BATCH = 2048  # texts ranked at a time
     default="-",
     metavar="FILE",
     heading="Output",
-    help="File to write; standard output by default.",
+    help="File to write; standard output by default. .gz, .xz and .zst files are compressed.",
 )
-def predict(model: Path, data: DataOptions, out: str, n_jobs: int, **limits: Any) -> None:
-    """Rank labels for texts, one line of JSON per text.
+@option(
+    "--output-format",
+    type=RuleType(Choice(*_FORMATS)),
+    metavar=f"[{'|'.join(_FORMATS)}]",
+    heading="Output",
+    help="Format to write; that of the suffix of --out by default, or else jsonl.",
+)
+@quiet_option
+def predict(
+    model: Path,
+    data: DataOptions,
+    texts: tuple[str, ...],
+    out: str,
+    output_format: str | None,
+    n_jobs: int,
+    quiet: bool,
+    **limits: Any,
+) -> None:
+    """Rank labels for texts.
 
-    Reads texts from standard input, one per line, unless DATA is given, and answers each line as it arrives. A line of
-    the output is {"labels": [{"label": …, "score": …}, …]}, best first; "name" is added for labels whose name differs
-    from their id. JSON lines, and formats that begin with labels, are recognized; `--format lines` disables this. For a
-    model trained on features, DATA contains features, and labels are column numbers.
+    Reads texts from standard input, one per line, unless DATA or texts are given, and answers each line as it arrives.
+    JSON lines, and formats that begin with labels, are recognized; `--format lines` disables this. An argument that
+    exists as a file or folder is DATA. For a model trained on features, DATA contains features, and labels are column
+    numbers.
+
+    The output has one line of JSON per text: {"row": …, "labels": [{"label": …, "score": …}, …]}, best first. Rows are
+    numbered from 1. "id" is added if the data has ids, "name" for labels whose name differs from their id, and
+    "probability" if the model is calibrated. csv and tsv have one line per label, with the columns row, id, rank,
+    label, name, score and probability.
     """
-    import carya
     from carya.core.parameters import set_in_all
     from carya.data.io.files import open_text_output
 
-    loaded = carya.load(model)
+    form = output_format or _format_of(out)
+    arguments = (data.source, *texts)
+    is_literal = was_passed("source") and are_texts(arguments, model)
+    if is_literal:
+        _check_no_data_options(arguments[0])
+    check_not_input(out, data.source)
+    loaded = load_model(model)
     data = data.with_model(loaded)
     set_in_all(loaded, n_jobs=n_jobs)
-    if ranks_texts(loaded):
-        lines = _rank_texts(loaded, _text_batches(data, model), limits)
-    else:
-        lines = _rank_features(loaded, model, data, limits)
-    if out == "-":
-        for batch in lines:
-            sys.stdout.buffer.write(batch.encode())
-            sys.stdout.buffer.flush()
-        return
-    with open_text_output(out) as write:
-        for batch in lines:
-            write(batch)
+    with ExitStack() as stack:
+        write = _write_standard_output if out == "-" else stack.enter_context(open_text_output(out))
+        is_interactive = is_literal or (out == "-" and sys.stdout.isatty()) or (data.source == "-" and _is_terminal())
+        progress = stack.enter_context(command_progress(quiet or is_interactive))
+        if ranks_texts(loaded):
+            batches = argument_batches(arguments) if is_literal else text_batches(data, model)
+            rows = _rank_texts(loaded, batches, limits, progress)
+        elif is_literal:
+            raise InputError(f"{model} was trained on features. DATA must contain features, got a text.")
+        else:
+            rows = _rank_features(loaded, model, data, limits, progress)
+        for lines in _format_lines(rows, form):
+            write(lines)
 
 
-def _text_batches(data: DataOptions, model: Path) -> Iterator[list[str]]:
-    """Yield batches of texts; texts from standard input are yielded as soon as they arrive."""
-    from carya.data.formats.content import text_lines
+def _format_of(out: str) -> str:
+    """Return the output format of a path; raise InputError if its suffix promises another one."""
+    from carya.data.io.files import uncompressed_name
 
-    if Path(data.source).is_dir() and data.format is None:
-        texts = _file_of_texts(data)
-        if texts is not None:
-            return _batches(text_lines(texts))
-    corpus = data.open_texts(model)
-    return _batches((example.text for example in corpus), is_stream=data.source == "-")
+    suffix = "" if out == "-" else Path(uncompressed_name(out)).suffix.lower()
+    if suffix not in _FORMAT_BY_SUFFIX:
+        raise InputError(f'{out}: Unknown output type "{suffix}". Use .jsonl, .csv or .tsv, or pass --output-format.')
+    return _FORMAT_BY_SUFFIX[suffix]
 
 
-def _file_of_texts(data: DataOptions) -> Path | None:
-    """Return the file of texts of a folder; no labels are needed, so none have to exist."""
-    from carya.data.formats.folder_files import find_file
-
-    return find_file(Path(data.source), [f"{data.part}.texts.txt"])
-
-
-def _batches(texts: Iterable[str], *, is_stream: bool = False) -> Iterator[list[str]]:
-    """Group texts into batches; a batch from a stream ends when no more input is available yet."""
-    batch = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == _BATCH or (is_stream and not select.select([sys.stdin], [], [], 0)[0]):
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+def _check_no_data_options(text: str) -> None:
+    """Raise ParameterError if an option for data sets was passed together with texts."""
+    flags = {"uses_test": "--test", "zero_based": "--zero-based or --one-based"}
+    for name in [*flags, *(field.name for field in dataclasses.fields(DataOptions) if field.name != "source")]:
+        if was_passed(name):
+            flag = flags.get(name, f"--{name.replace('_', '-')}")
+            raise ParameterError(f"{flag} applies to a file or folder, but {text!r} is neither. Pass a path.")
 
 
-def _rank_texts(ranker: BaseTextRanker[Any], batches: Iterable[list[str]], limits: dict[str, Any]) -> Iterator[str]:
-    """Yield the output lines of each batch; warn about texts without known terms."""
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _write_standard_output(lines: str) -> None:
+    sys.stdout.buffer.write(lines.encode())
+    sys.stdout.buffer.flush()
+
+
+def _rank_texts(
+    ranker: BaseTextRanker[Any], batches: Iterable[TextBatch], limits: dict[str, Any], progress: Progress
+) -> Iterator[list[_RankedRow]]:
+    """Yield the ranked labels of each batch; warn about texts without known terms."""
     n_texts = n_unknown = 0
-    for batch in batches:
-        suggestions_of_batch, unknown = _suggest(ranker, batch, limits)
-        if unknown and n_unknown == 0:
-            # Shown at once, because standard input may stay open; the other texts are counted.
-            _warn(f"Text {n_texts + unknown[0] + 1} contains no known terms, so nothing is suggested for it.")
-        n_texts += len(batch)
-        n_unknown += len(unknown)
-        yield _to_lines(
-            [
-                {"label": suggestion.label, "score": round(suggestion.score, 6)}
-                | ({"name": suggestion.name} if suggestion.name != suggestion.label else {})
-                for suggestion in suggestions
+    with progress.stage("rank texts") as report:
+        for batch in batches:
+            rankings, unknown = _suggest(ranker, batch.texts, limits)
+            if unknown and n_unknown == 0:
+                # Shown at once, because standard input may stay open; the other texts are counted.
+                _warn(f"Text {batch.first + unknown[0]} contains no known terms, so nothing is suggested for it.")
+            n_texts += len(batch.texts)
+            n_unknown += len(unknown)
+            yield [
+                _RankedRow(row, text_id, _ranked_labels(ranker, suggestions))
+                for row, (text_id, suggestions) in enumerate(zip(batch.ids, rankings, strict=True), batch.first)
             ]
-            for suggestions in suggestions_of_batch
-        )
+            if report is not None:
+                report(n_texts, 0)
     if n_unknown > 1:
         click.echo(f"carya: warning: {n_unknown:,} of {n_texts:,} texts contain no known terms.", err=True)
 
@@ -160,15 +218,45 @@ def _warn(message: str) -> None:
     click.echo(f"carya: warning: {message} {UNKNOWN_TEXT_ADVICE}", err=True)
 
 
-def _rank_features(model: Any, path: Path, data: DataOptions, limits: dict[str, Any]) -> Iterator[str]:
-    S = model.predict(_read_features(model, path, data), **limits)
-    yield _to_lines(
-        [
-            {"label": label, "score": round(score, 6)}
-            for label, score in zip(S.indices[begin:end].tolist(), S.data[begin:end].tolist(), strict=True)
-        ]
-        for begin, end in itertools.pairwise(S.indptr)
-    )
+def _ranked_labels(ranker: BaseTextRanker[Any], suggestions: list[Suggestion]) -> list[_RankedLabel]:
+    """Return the labels of one text, with their probabilities if the model is calibrated."""
+    return [
+        _RankedLabel(
+            suggestion.label,
+            None if suggestion.name == suggestion.label else suggestion.name,
+            suggestion.score,
+            probability,
+        )
+        for suggestion, probability in zip(suggestions, _probabilities(ranker.calibration_, suggestions), strict=True)
+    ]
+
+
+def _probabilities(calibration: Any, suggestions: list[Any]) -> list[float] | list[None]:
+    if calibration is None:
+        return [None] * len(suggestions)
+    probabilities: list[float] = calibration([suggestion.score for suggestion in suggestions]).tolist()
+    return probabilities
+
+
+def _rank_features(
+    model: Any, path: Path, data: DataOptions, limits: dict[str, Any], progress: Progress
+) -> Iterator[list[_RankedRow]]:
+    with progress.stage("read features"):
+        X = _read_features(model, path, data)
+    with progress.stage("rank rows") as report:
+        with naming_input(data.name):
+            S = model.predict(X, **limits)
+        labels, scores = S.indices.tolist(), S.data.tolist()
+        rows = enumerate(itertools.pairwise(S.indptr.tolist()), 1)
+        while batch := list(itertools.islice(rows, _BATCH)):
+            yield [
+                _RankedRow(
+                    row, None, [_RankedLabel(labels[entry], None, scores[entry], None) for entry in range(begin, end)]
+                )
+                for row, (begin, end) in batch
+            ]
+            if report is not None:
+                report(batch[-1][0], S.shape[0])
 
 
 def _read_features(model: Any, path: Path, data: DataOptions) -> Any:
@@ -191,5 +279,49 @@ def _read_features(model: Any, path: Path, data: DataOptions) -> Any:
     return matrices.X
 
 
-def _to_lines(rankings: Iterable[list[dict[str, Any]]]) -> str:
-    return "".join(json.dumps({"labels": labels}, ensure_ascii=False) + "\n" for labels in rankings)
+def _format_lines(batches: Iterable[list[_RankedRow]], form: str) -> Iterator[str]:
+    """Yield the lines of each batch, the first of which includes the header of a table."""
+    if form == "jsonl":
+        for batch in batches:
+            yield "".join(json.dumps(_to_object(row), ensure_ascii=False) + "\n" for row in batch)
+        return
+    separator = "," if form == "csv" else "\t"
+    quote = _table_quote(form)
+    header = separator.join(_COLUMNS) + "\n"  # written with the first lines, so that an error writes nothing
+    for batch in batches:
+        lines = (separator.join(map(quote, fields)) + "\n" for row in batch for fields in _to_fields(row))
+        yield header + "".join(lines)
+        header = ""
+    yield header
+
+
+def _to_object(row: _RankedRow) -> dict[str, Any]:
+    """Return the JSON object of a row."""
+    labels = []
+    for label in row.labels:
+        entry: dict[str, Any] = {"label": label.label, "score": round(label.score, _DIGITS)}
+        if label.probability is not None:
+            entry["probability"] = round(label.probability, _DIGITS)
+        if label.name is not None:
+            entry["name"] = label.name
+        labels.append(entry)
+    return {"row": row.row} | ({} if row.id is None else {"id": row.id}) | {"labels": labels}
+
+
+def _to_fields(row: _RankedRow) -> Iterator[tuple[str, ...]]:
+    """Yield the fields of the lines of a row, one line per label."""
+    for rank, label in enumerate(row.labels, 1):
+        probability = "" if label.probability is None else str(round(label.probability, _DIGITS))
+        name = str(label.label) if label.name is None else label.name
+        score = str(round(label.score, _DIGITS))
+        yield str(row.row), row.id or "", str(rank), str(label.label), name, score, probability
+
+
+def _table_quote(form: str) -> Callable[[str], str]:
+    """Return the function that writes a field; TSV has no quotes."""
+    from carya.data.formats.columns import TAB, check_one_line
+    from carya.data.formats.tables.delimited import quote_field
+
+    if form == "csv":
+        return quote_field
+    return lambda field: check_one_line(field, "The output", TAB)

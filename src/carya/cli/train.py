@@ -6,6 +6,7 @@ import gc
 import json
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,13 @@ import click
 from click.core import ParameterSource
 
 from carya.cli.commands import Command, Option, command, option
-from carya.cli.options.common import PATH, json_option
-from carya.cli.options.data_options import DataOptions, data_options, reading_progress, texts_and_labels
+from carya.cli.options.common import PATH, command_progress, force_option, json_option, quiet_option
+from carya.cli.options.data_options import DataOptions, data_options, texts_and_labels
 from carya.cli.options.label_files import LabelFiles, label_file_options
 from carya.cli.options.parameter_flags import flag, given_parameters, parameter_options
 from carya.cli.options.rule_type import RuleType
+from carya.cli.shared.inputs import counted
+from carya.cli.shared.outputs import check_model_output
 from carya.core.rules import Choice, Integer
 from carya.errors import InputError, ParameterError, UnknownParameterError
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from carya.text.labels import LabelRows
 
 _TRANSFORMERS = {"xr-transformer": "XRTransformer", "x-transformer": "XTransformer"}
+_MIN_LABELS_FOR_WARNING = 100  # in smaller data sets, labels that occur once are to be expected
 _MODELS = ("xr-linear", *_TRANSFORMERS)
 #: Presets that are ensembles of transformer models, with their descriptions.
 _TRANSFORMER_PRESETS = {
@@ -128,6 +132,8 @@ class _TrainCommand(Command):
 @option(
     "--out", "-o", type=PATH, required=True, metavar="FOLDER", heading="Output", help="Folder to save the model to."
 )
+@force_option
+@quiet_option
 @json_option
 @label_file_options
 @click.pass_context
@@ -141,6 +147,8 @@ def train(
     trees: int | None,
     encoders: str | None,
     out: Path,
+    force: bool,
+    quiet: bool,
     as_json: bool,
     **_parameters: Any,
 ) -> None:
@@ -150,33 +158,38 @@ def train(
     model stores the options with which the data was read; `carya predict` and `carya evaluate` use them by default.
     """
     from carya.core.parameters import set_in_all
-    from carya.core.storage import check_output_path, size_on_disk
+    from carya.core.storage import size_on_disk
     from carya.data.corpus import Matrices
 
     if (preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS) and label_files.given():
         raise ParameterError(f"{label_files.given()[0]} requires --model xr-linear, got --model {model_name}.")
     if preset in _TRANSFORMER_PRESETS:
-        estimator = _build_transformer_ensemble(context, model_name, str(preset), trees, encoders)
+        estimator = _build_transformer_ensemble(context, model_name, str(preset), trees, encoders, verbose=not quiet)
     elif encoders is not None:
         raise ParameterError(f"--encoders requires --preset {' or '.join(_TRANSFORMER_PRESETS)}.")
     elif model_name in _TRANSFORMERS:
-        estimator = _build_transformer(context, model_name, preset, trees)
+        estimator = _build_transformer(context, model_name, preset, trees, verbose=not quiet)
     else:
-        estimator = _build_text_ranker(context, preset, trees)
+        estimator = _build_text_ranker(context, preset, trees, verbose=not quiet)
     estimator.check_parameters()  # before the data is read
     estimator.check_dependencies()
-    check_output_path(out)
+    check_model_output(out, force=force)
     gc.disable()  # reading creates millions of strings, all of which are needed until the end
     started = time.perf_counter()
-    dataset = data.open()
+    with (
+        command_progress(quiet) as progress,
+        progress.stage("read features") if data.contains_features() else nullcontext(),
+    ):
+        dataset = data.open()
     if isinstance(dataset, Matrices):
         trained, result = _fit_matrices(context, estimator, dataset, label_files)
     elif preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS:
-        trained, result = _fit_transformer(estimator, dataset)
+        trained, result = _fit_transformer(estimator, dataset, quiet=quiet)
     else:
         trained, result = _fit_text_ranker(estimator, dataset, label_files.of_texts(data.label_separator))
     fit_seconds = time.perf_counter() - started
     set_in_all(trained, verbose=False)  # the saved model is silent
+    _warn_about_unique_labels(trained)
     trained.data_options_ = data.to_store(dataset)
     trained.save(out)
     result |= {
@@ -194,7 +207,7 @@ def train(
     )
 
 
-def _build_text_ranker(context: click.Context, preset: str | None, trees: int | None) -> Any:
+def _build_text_ranker(context: click.Context, preset: str | None, trees: int | None, *, verbose: bool) -> Any:
     """Return an unfitted TextRanker: its model is a tree, an ensemble, or a preset."""
     from carya.models import presets
     from carya.models.xr_linear.model import XRLinear
@@ -208,7 +221,7 @@ def _build_text_ranker(context: click.Context, preset: str | None, trees: int | 
             raise ParameterError(f"{flag(name)} requires --model {' or '.join(_TRANSFORMERS)}.")
     if preset is not None and trees is not None:
         raise ParameterError("--trees cannot be combined with --preset, which sets the number of trees.")
-    linear["verbose"] = True
+    linear["verbose"] = verbose
     if preset is None:
         model: Any = presets.with_trees(XRLinear(**linear), trees or 1)
     else:
@@ -216,28 +229,30 @@ def _build_text_ranker(context: click.Context, preset: str | None, trees: int | 
             model = presets.preset(preset, **linear)
         except UnknownParameterError as error:  # from NearestNeighbors, which has no tree parameters
             raise ParameterError(f"Invalid option for --preset {preset}: {error}") from None
-    return TextRanker(default_vectorizer(model, verbose=True, **text), model)
+    return TextRanker(default_vectorizer(model, verbose=verbose, **text), model)
 
 
-def _build_transformer(context: click.Context, model_name: str, preset: str | None, trees: int | None) -> Any:
+def _build_transformer(
+    context: click.Context, model_name: str, preset: str | None, trees: int | None, *, verbose: bool
+) -> Any:
     """Return an unfitted transformer model."""
     import carya
 
     for name, value in (("--preset", preset), ("--trees", trees)):
         if value is not None:
             raise ParameterError(f"{name} requires --model xr-linear, got --model {model_name}.")
-    return getattr(carya, _TRANSFORMERS[model_name])(**_given_transformer_parameters(context))
+    return getattr(carya, _TRANSFORMERS[model_name])(**_given_transformer_parameters(context, verbose=verbose))
 
 
 def _build_transformer_ensemble(
-    context: click.Context, model_name: str, preset: str, trees: int | None, encoders: str | None
+    context: click.Context, model_name: str, preset: str, trees: int | None, encoders: str | None, *, verbose: bool
 ) -> Any:
     """Return an unfitted ensemble of transformer models."""
     import carya
 
     if context.get_parameter_source("model_name") is ParameterSource.COMMANDLINE and model_name != preset:
         raise ParameterError(f"--preset {preset} requires --model {preset}, or no --model, got --model {model_name}.")
-    parameters = _given_transformer_parameters(context)
+    parameters = _given_transformer_parameters(context, verbose=verbose)
     if "encoder" in parameters:
         raise ParameterError(f"--preset {preset} is an ensemble. Pass its encoders with --encoders, not --encoder.")
     names = None if encoders is None else [name.strip() for name in encoders.split(",")]
@@ -247,14 +262,14 @@ def _build_transformer_ensemble(
     return getattr(carya, _TRANSFORMERS[preset]).recipe(names, **options, **parameters)
 
 
-def _given_transformer_parameters(context: click.Context) -> dict[str, Any]:
+def _given_transformer_parameters(context: click.Context, *, verbose: bool) -> dict[str, Any]:
     """Return the parameters of a transformer model, including its parts, from the command line."""
     import carya
 
     return {
         "vectorizer": carya.Tfidf(**given_parameters(context, carya.Tfidf)),
         "ranker": carya.XRLinear(**given_parameters(context, carya.XRLinear)),
-        "verbose": True,
+        "verbose": verbose,
         **given_parameters(context, _transformer_parameters()),
     }
 
@@ -275,11 +290,11 @@ def _fit_text_ranker(ranker: Any, corpus: Corpus, inputs: dict[str, Any]) -> tup
     }
 
 
-def _fit_transformer(model: Any, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
+def _fit_transformer(model: Any, corpus: Corpus, *, quiet: bool) -> tuple[Any, dict[str, Any]]:
     from carya.models.registry import kind_of
 
-    with reading_progress():
-        texts, labels = texts_and_labels(corpus)
+    with command_progress(quiet) as progress, progress.stage("read texts") as report:
+        texts, labels = texts_and_labels(counted(corpus, report))
     names = _label_names(corpus)
     model.fit(texts, labels, names=names, label_texts=names)
     result = {
@@ -353,3 +368,17 @@ def _label_names(corpus: Corpus) -> dict[str, str] | None:
         return None
     names = dict(zip(corpus.vocabulary.ids, corpus.vocabulary.names, strict=True))
     return names if any(label != name for label, name in names.items()) else None
+
+
+def _warn_about_unique_labels(model: Any) -> None:
+    """Print a warning if most labels occur only once, as if several were read as one because of a wrong separator."""
+    counts = getattr(model, "label_counts_", None)
+    if counts is None or counts.sum() < _MIN_LABELS_FOR_WARNING:
+        return
+    n_unique = int((counts == 1).sum())
+    if n_unique > 0.5 * counts.sum():
+        click.echo(
+            f"carya: {n_unique:,} of {counts.size:,} labels occur only once, so that little can be learned. If several "
+            "labels are read as one, pass --label-separator.",
+            err=True,
+        )

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from carya.core import rules
@@ -213,6 +214,9 @@ class Fitted(Generic[State]):
 
     The state is assigned to `_state` in a single step, because other threads may be using the estimator.
     """
+
+    #: The options of `open_data` with which the training data was read; set on the command line and saved.
+    data_options_: Mapping[str, Any] = MappingProxyType({})
 
     _state: State
 

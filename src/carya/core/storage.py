@@ -168,6 +168,9 @@ def load(path: str | os.PathLike[str], *, lazy: Collection[str] = ()) -> SavedMo
         Suffixes of the names of arrays that are not verified on loading. They must be verified with ``folder.verify``
         before they are used.
     """
+    if not Path(path).is_dir():
+        problem = "it is a file, not a folder" if Path(path).exists() else "there is no such folder"
+        raise ModelFormatError(f"{path} is not a Carya model: {problem}.")
     folder = _core.ModelFolder(os.fspath(path))
     try:
         manifest = json.loads(folder.manifest)
@@ -194,6 +197,17 @@ def check_output_path(path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if not target.name:
         raise SaveError(f"{target} is not a valid model path. Pass the path of a folder.")
+    try:
+        target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:  # such as a name that is too long
+        raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
+    existing = next(parent for parent in target.parents if parent.exists())
+    if not existing.is_dir():
+        raise SaveError(f"{target} cannot be created, because {existing} is not a folder. Choose a different path.")
+    if not os.access(existing, os.W_OK):
+        raise SaveError(f"{target} cannot be created, because {existing} is not writable. Choose a different path.")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise SaveError(f"{target} exists and is not a folder. Choose a different path.")
     if target.is_dir() and any(target.iterdir()) and not _is_model(target):
@@ -244,7 +258,8 @@ def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[list[
     """Write the arrays and the checksums of their blocks; return the manifest entries for both."""
     with path.open("wb") as file:
         entries = [_write_array(file, name, array) for name, array in arrays.items()]
-        file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+        # An empty file cannot be memory-mapped, so a model whose arrays are all empty has one block of zeros.
+        file.write(b"\0" * (-file.tell() % _ALIGNMENT if file.tell() else _ALIGNMENT))
         file.flush()
         sums = _core.block_checksums(np.memmap(path, np.uint8, mode="r") if file.tell() else np.zeros(0, np.uint8))
         checksums = _write_array(file, "checksums", sums) | {"checksum": _checksum(sums)}

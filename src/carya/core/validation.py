@@ -263,9 +263,22 @@ def _to_float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:
         return np.ascontiguousarray(values, np.float32)
 
 
+def _contains_strings(X: Any) -> bool:
+    """Return whether a list begins with a string, or with a list of strings; only the first items are examined."""
+    for _ in range(2):
+        if not isinstance(X, (list, tuple)) or not X:
+            return False
+        X = X[0]
+        if isinstance(X, str):
+            return True
+    return False
+
+
 def _check_dense(X: Any, name: str) -> NDArray[np.float32]:
     if sp.issparse(X):
         raise InputError(f"{name} must be an array, got a sparse matrix.")
+    if _contains_strings(X):
+        raise InputError(f"{name} must be a matrix of numbers, got strings. Use carya.TextRanker for texts and labels.")
     try:
         array = np.asarray(X)
     except ValueError as error:  # a ragged list

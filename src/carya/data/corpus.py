@@ -23,6 +23,8 @@ class Example:
     text : str
     labels : tuple of str
         Label ids, in the order of the file.
+    id : str, optional
+        The id of the text, if the data has one: a key or column ``id``, or the name of its file.
 
     Examples
     --------
@@ -32,6 +34,7 @@ class Example:
 
     text: str
     labels: tuple[str, ...] = ()
+    id: str | None = field(default=None, repr=False, compare=False)
 
 
 class Corpus:
@@ -88,9 +91,7 @@ class Corpus:
         vocabulary: Vocabulary | None = None,
     ) -> Self:
         """Create an in-memory corpus from examples or (text, labels) pairs."""
-        stored = [
-            example if isinstance(example, Example) else Example(example[0], tuple(example[1])) for example in examples
-        ]
+        stored = [_to_example(example, number) for number, example in enumerate(examples)]
         return cls(lambda: iter(stored), source=source, vocabulary=vocabulary)
 
     def __iter__(self) -> Iterator[Example]:
@@ -124,6 +125,21 @@ class Corpus:
 
     def __repr__(self) -> str:
         return f"Corpus({self.source!r}, vocabulary={self.vocabulary!r})"
+
+
+def _to_example(example: Any, number: int) -> Example:
+    """Convert a pair (text, labels); raise InputError if it is none."""
+    if isinstance(example, Example):
+        return example
+    if (
+        not isinstance(example, (tuple, list))
+        or len(example) != 2
+        or not isinstance(example[0], str)
+        or isinstance(example[1], str)
+        or not all(isinstance(label, str) for label in example[1])
+    ):
+        raise InputError(f"examples[{number}] must be a pair of a text and a list of labels, got {example!r}.")
+    return Example(example[0], tuple(example[1]))
 
 
 @dataclass(frozen=True, eq=False)

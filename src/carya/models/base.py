@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -55,9 +54,6 @@ class BaseModel(Fitted[StateT]):
 
     #: The columns of the data frame on which the model was trained; as in scikit-learn, missing for other input.
     feature_names_in_: NDArray[np.object_]
-
-    #: The options of `open_data` with which the training data was read; set by `carya train` and saved with the model.
-    data_options_: Mapping[str, Any] = MappingProxyType({})
 
     #: Whether `_rank_batch` and `_rank_one` respect the option `labels`.
     _restricts_labels: ClassVar[bool] = False

@@ -27,8 +27,8 @@ TEXT_MODEL_CLASSES = {
     "xr-transformer": ("carya.transformer.xr_transformer", "XRTransformer"),
     "x-transformer": ("carya.transformer.x_transformer", "XTransformer"),
 }
-#: All model kinds.
-ALL_CLASSES = MODEL_CLASSES | TEXT_MODEL_CLASSES
+#: All model kinds, and vectorizers.
+ALL_CLASSES = MODEL_CLASSES | TEXT_MODEL_CLASSES | {"tfidf": ("carya.text.tfidf", "Tfidf")}
 #: The arrays with the names of the labels of a model over feature matrices, if there are any.
 LABEL_IDS = "labels.ids"
 

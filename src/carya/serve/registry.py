@@ -217,6 +217,9 @@ def _load(name: str, folder: Path) -> ServedModel:
 
 def _read_version(folder: Path) -> tuple[str, datetime]:
     path = folder / "manifest.json"
+    if not path.exists():
+        problem = "manifest.json is missing" if folder.is_dir() else "there is no such folder"
+        raise ModelFormatError(f"{folder} is not a saved model: {problem}.")
     try:
         manifest = json.loads(path.read_bytes())
         return str(manifest["checksum"]), datetime.fromtimestamp(int(path.stat().st_mtime), UTC)

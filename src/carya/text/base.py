@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -66,9 +65,6 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
     Subclasses implement `_predict`, `to_saved` and `_set_calibration`, and override the methods for which they have a
     faster implementation. All of a method's steps use one fitted state, because another thread may replace it.
     """
-
-    #: The options of `open_data` with which the training data was read; set by `carya train` and saved with the model.
-    data_options_: Mapping[str, Any] = MappingProxyType({})
 
     def predict(
         self,
@@ -271,6 +267,8 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         Y = self.label_matrix(labels)
         if S.shape[0] != Y.shape[0]:
             raise InputError(f"texts and labels must have the same length, got {S.shape[0]} and {Y.shape[0]}.")
+        if Y.shape[0] and not Y.nnz:
+            raise InputError("labels contains none of the ranker's labels. Calibration requires at least one.")
         width = max(S.shape[1], 1)
         rows = np.repeat(np.arange(S.shape[0], dtype=np.int64), np.diff(S.indptr))
         truth = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr)) * width + Y.indices
@@ -386,9 +384,12 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
     def _text_tree(self, number: int | None) -> TextTree:
         """Return the tree whose score is explained."""
-        chosen: TextTree = select_tree(
-            self.model_kind_, self.text_trees_, number, is_single=self.single_tree_ is not None
-        )
+        kind, trees = self.model_kind_, self.text_trees_
+        if not trees:
+            raise InputError(
+                f"Scores of this {kind} model cannot be explained, because it has no label tree over terms of the text."
+            )
+        chosen: TextTree = select_tree(kind, trees, number, is_single=self.single_tree_ is not None)
         return chosen
 
     def _to_output(self, state: StateT, rankings: RankingArrays, *, as_frame: bool) -> Any:

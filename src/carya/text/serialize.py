@@ -17,6 +17,7 @@ from carya.text.labels import LabelSet
 from carya.text.tfidf import Tfidf
 
 KIND = "text-ranker"
+VECTORIZER_KIND = "tfidf"
 
 _TERMS = ("bytes", "ends", "slots")
 _LABELS = ("ids", "names", "texts")
@@ -29,11 +30,8 @@ def pack(
     vectorizer: Tfidf | None, labels: LabelSet, model: SavedModel, calibration: Calibration | None = None
 ) -> SavedModel:
     """Return a serialized text ranker; `model` is its serialized underlying model."""
-    arrays: dict[str, NDArray[Any]] = dict(model.arrays)
-    for part, terms in enumerate(() if vectorizer is None else vectorizer.terms_):
-        arrays |= {f"text.{part}.{name}": array for name, array in zip(_TERMS, terms, strict=True)}
-    if vectorizer is not None:
-        arrays["text.idf"] = vectorizer.idf_
+    text = pack_vectorizer(vectorizer)
+    arrays: dict[str, NDArray[Any]] = dict(model.arrays) | text.arrays
     for name in _LABELS:
         strings: StringArray | None = getattr(labels, name)
         if strings is not None:
@@ -44,11 +42,7 @@ def pack(
         shape[_TEXTS] = labels.n_texts
     if calibration is not None:
         arrays |= {f"calibration.{name}": getattr(calibration, name) for name in _CALIBRATION}
-    text_parameters = None
-    if vectorizer is not None:
-        changeable = {"n_jobs": vectorizer.n_jobs, "verbose": vectorizer.verbose}  # may have changed since training
-        text_parameters = {name: to_json(value) for name, value in (vectorizer.fitted_parameters_ | changeable).items()}
-    parameters: dict[str, Any] = {"model": model.parameters, "text": text_parameters}
+    parameters: dict[str, Any] = {"model": model.parameters, **text.parameters}
     if model.kind != TREE_KIND:
         parameters["model_kind"] = model.kind
     return SavedModel(KIND, parameters, shape, arrays)
@@ -64,7 +58,8 @@ def unpack(saved: SavedModel) -> tuple[Tfidf | None, LabelSet, Calibration | Non
     """
     arrays = saved.arrays
     with consistent_parts():
-        vectorizer, n_text_arrays = _unpack_vectorizer(saved.parameters["text"], arrays)
+        vectorizer = None if saved.parameters["text"] is None else unpack_vectorizer(saved)
+        n_text_arrays = 0 if vectorizer is None else len(_TERMS) * len(vectorizer.terms_) + 1
         strings = {
             name: StringArray(arrays[f"labels.{name}.bytes"], arrays[f"labels.{name}.ends"])
             for name in _LABELS
@@ -89,19 +84,39 @@ def unpack(saved: SavedModel) -> tuple[Tfidf | None, LabelSet, Calibration | Non
         return vectorizer, LabelSet(**strings, counts=counts, n_texts=n_texts), calibration, model
 
 
-def _unpack_vectorizer(parameters: dict[str, Any] | None, arrays: dict[str, NDArray[Any]]) -> tuple[Tfidf | None, int]:
-    """Return the vectorizer, or None for a model without TF-IDF features, and the number of its arrays."""
-    if parameters is None:
-        return None, 0
-    vectorizer = Tfidf.from_saved_parameters(parameters)
-    parts = 1 if isinstance(vectorizer.analyzer, str) else len(vectorizer.analyzer)
-    terms = [tuple(arrays[f"text.{part}.{name}"] for name in _TERMS) for part in range(parts)]
-    vectorizer.set_fitted(terms, arrays["text.idf"])  # type: ignore[arg-type]
-    if not np.isfinite(vectorizer.idf_).all():
-        raise ValueError("The idf weights must be finite.")
-    for data, _, _ in vectorizer.terms_:
-        data.tobytes().decode()  # raises UnicodeDecodeError, which is a ValueError, if the UTF-8 is invalid
-    return vectorizer, len(_TERMS) * parts + 1
+def pack_vectorizer(vectorizer: Tfidf | None) -> SavedModel:
+    """Return a serialized vectorizer; None is that of a model without TF-IDF features."""
+    arrays: dict[str, NDArray[Any]] = {}
+    if vectorizer is None:
+        return SavedModel(VECTORIZER_KIND, {"text": None}, {}, arrays)
+    for part, terms in enumerate(vectorizer.terms_):
+        arrays |= {f"text.{part}.{name}": array for name, array in zip(_TERMS, terms, strict=True)}
+    arrays["text.idf"] = vectorizer.idf_
+    changeable = {"n_jobs": vectorizer.n_jobs, "verbose": vectorizer.verbose}  # may have changed since training
+    parameters = {name: to_json(value) for name, value in (vectorizer.fitted_parameters_ | changeable).items()}
+    return SavedModel(VECTORIZER_KIND, {"text": parameters}, {}, arrays)
+
+
+def unpack_vectorizer(saved: SavedModel) -> Tfidf:
+    """Return the vectorizer of a saved text ranker, or a vectorizer that was saved alone.
+
+    Raises
+    ------
+    ModelFormatError
+        If the parts are inconsistent.
+    """
+    with consistent_parts():
+        vectorizer = Tfidf.from_saved_parameters(saved.parameters["text"])
+        parts = 1 if isinstance(vectorizer.analyzer, str) else len(vectorizer.analyzer)
+        terms = [tuple(saved.arrays[f"text.{part}.{name}"] for name in _TERMS) for part in range(parts)]
+        vectorizer.set_fitted(terms, saved.arrays["text.idf"])  # type: ignore[arg-type]
+        if not np.isfinite(vectorizer.idf_).all():
+            raise ValueError("The idf weights must be finite.")
+        for data, _, _ in vectorizer.terms_:
+            data.tobytes().decode()  # raises UnicodeDecodeError, which is a ValueError, if the UTF-8 is invalid
+        if saved.kind == VECTORIZER_KIND and len(saved.arrays) != len(_TERMS) * parts + 1:
+            raise ValueError("The model contains unknown arrays.")
+        return vectorizer
 
 
 def _unpack_counts(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import unicodedata
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import lazy_sparse as sp
+from carya.core import storage
 from carya.core.inputs.texts import TextsLike
 from carya.core.parameters import Fitted, Parameterized, parameter
 from carya.core.prefetch import prefetch
-from carya.core.progress import progress_bars
+from carya.core.progress import Report, show_progress
 from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.errors import FewTermsWarning, InputError, ParameterError
 from carya.text.inputs import texts_of
@@ -233,7 +235,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
     )
     norm: str | None = parameter("l2", Choice("l1", "l2", None), "norm used to scale each row", group="text features")
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
-    verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
+    verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 
     def check_parameters(self) -> None:
         """Raise ParameterError for the first invalid parameter or combination of parameters."""
@@ -282,7 +284,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         """Return the result of :meth:`transform` as three arrays: row offsets, features and values."""
         threads = _core.thread_count(self.n_jobs)
         vectorizer, texts = self._prepare(texts_of(texts), threads)
-        with progress_bars(self.verbose) as progress, progress.stage("read texts") as report:
+        with show_progress(self.verbose) as progress, progress.stage("read texts") as report:
             arrays: tuple[Any, Any, Any] = _as_input_error(vectorizer.transform, texts, threads, report)
         return arrays
 
@@ -338,6 +340,20 @@ class Tfidf(Fitted[_FittedState], Parameterized):
             names += [prefix + raw[begin:end].decode() for begin, end in itertools.pairwise([0, *ends.tolist()])]
         return np.array(names, dtype=object)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the fitted vectorizer to a folder atomically; :func:`carya.load` opens it."""
+        from carya.text.serialize import pack_vectorizer
+
+        self._check_fitted()
+        storage.save(path, replace(pack_vectorizer(self), data_options=self.data_options_))
+
+    @classmethod
+    def from_saved(cls, saved: storage.SavedModel) -> Tfidf:
+        """Restore a vectorizer from an opened folder; called by :func:`carya.load`."""
+        from carya.text.serialize import unpack_vectorizer
+
+        return unpack_vectorizer(saved)
+
     @property
     def widths_(self) -> list[int]:
         """The number of features per analyzer."""
@@ -380,13 +396,16 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         segmenter, stemmer = self._make_segmenter(), self._make_stemmer()
         analyzers = self._native_analyzers(stemmer)
         counter = _core.TermCounter(analyzers, keep_rows, threads)
-        with progress_bars(self.verbose) as progress:
-            for batch in _batches(texts):
-                with progress.stage("read texts") as report:
+        with show_progress(self.verbose) as progress:
+            with progress.stage("read texts") as report:
+                total = len(texts) if isinstance(texts, Sequence) else 0
+                for batch in _batches(texts):
                     prepared = batch if segmenter is None else segmenter.segment_all(batch)
                     if stemmer is not None:
                         _as_input_error(stemmer.learn, prepared, self._word_analyzer(analyzers), threads)
-                    _as_input_error(counter.add, prepared, report)
+                    _as_input_error(counter.add, prepared, _continue_report(report, counter.n_texts, total))
+                    if report is not None:
+                        report(counter.n_texts, total)
             if counter.n_texts == 0:
                 raise InputError("texts is empty. At least one text is required.")
             lowest, highest = (self._document_count(limit, counter.n_texts) for limit in (self.min_df, self.max_df))
@@ -591,6 +610,11 @@ def _batches(given: TextsLike) -> Iterator[Iterable[str]]:
         return
     remaining = iter(texts)
     yield from prefetch(iter(lambda: list(itertools.islice(remaining, _BATCH)), []))
+
+
+def _continue_report(report: Report, n_before: int, total: int) -> Callable[[int, int], None] | None:
+    """Return a callback for one batch that reports the number of all texts so far."""
+    return None if report is None else lambda done, _: report(n_before + done, total)
 
 
 def _as_input_error(call: Any, *arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from carya.core import storage, validation
 from carya.core.inputs.labels import LabelNames, match_candidates
 from carya.core.inputs.texts import TextsLike
 from carya.core.matrices import Csr, Features
-from carya.core.progress import Progress, progress_bars
+from carya.core.progress import Progress, show_progress
 from carya.core.validation import FeaturesLike
 from carya.errors import InputError, ParameterError
 from carya.models.ensemble.combine import drop_below
@@ -175,7 +175,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         own_label_features = self._check_label_features(label_features, len(ids), descriptions)
         data, is_split = self._split(all_texts, held_out)
         data = replace(data, label_texts=descriptions, label_features=own_label_features)
-        with progress_bars(self.verbose) as progress:
+        with show_progress(self.verbose) as progress:
             vectorizer, rankers, matcher = self._fit_once("split" if is_split else "all", data, progress)
             if is_split and self.refit:
                 data = replace(data, training=all_texts, validation=None)

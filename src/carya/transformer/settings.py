@@ -285,7 +285,7 @@ class TransformerSettings(Parameterized):
     seed: int = parameter(
         0, Integer(0, 2**31 - 1), "random seed; on a CPU, the same seed gives the same model", group="transformer"
     )
-    verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
+    verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 
     def check_parameters(self) -> None:
         """Raise ParameterError if a parameter of the model, the vectorizer or the ranker is invalid."""

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from carya.cli.commands import argument, command, option
-from carya.cli.options.common import PATH, json_option
-from carya.cli.options.data_options import DataOptions, data_options, reading_progress, unescape
+from carya.cli.options.common import PATH, command_progress, json_option, quiet_option
+from carya.cli.options.data_options import DataOptions, data_options, unescape, was_passed
+from carya.cli.shared.outputs import check_not_input
+from carya.errors import ParameterError
+
+if TYPE_CHECKING:
+    from carya.data.corpus import Corpus, Matrices
+    from carya.data.formats.registry import Content
 
 
 @command(
@@ -22,7 +29,7 @@ from carya.cli.options.data_options import DataOptions, data_options, reading_pr
         "carya data convert LF-Amazon/trn_X_Xf.txt train.xmc.gz",
     ],
 )
-@data_options(part="train", format_flag="--from", stored=False)
+@data_options(part="train", format_flag="--from", stored=False, writes_part=True)
 @argument(
     "target",
     type=click.Path(allow_dash=True),
@@ -38,6 +45,7 @@ from carya.cli.options.data_options import DataOptions, data_options, reading_pr
     help="File for the labels, one line per text, or a matrix.",
 )
 @option("--to-label-separator", metavar="TEXT", heading="Output", help=r"Separator between labels; \t is a TAB.")
+@quiet_option
 @json_option
 def convert(
     data: DataOptions,
@@ -45,6 +53,7 @@ def convert(
     to_format: str | None,
     to_labels: Path | None,
     to_label_separator: str | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Convert a data set to another format.
@@ -53,8 +62,10 @@ def convert(
     """
     from carya.data.read_write import write_data
 
-    dataset = data.open()
-    with reading_progress():
+    check_not_input(target, data.source)
+    with command_progress(quiet):
+        dataset = data.open()
+        _check_part(data, dataset, target, to_format, to_labels)
         n_rows = write_data(
             target,
             dataset,
@@ -67,3 +78,20 @@ def convert(
         click.echo(json.dumps({"target": target, "rows": n_rows}), err=target == "-")
     elif target != "-":
         click.echo(f"{target}: {n_rows:,} rows")
+
+
+def _check_part(
+    data: DataOptions, dataset: Corpus | Matrices, target: str, to_format: str | None, to_labels: Path | None
+) -> None:
+    """Raise ParameterError if a part was selected, but neither the source nor the target is a folder."""
+    from carya.data.corpus import Corpus
+    from carya.data.formats.detection import choose_format
+    from carya.data.formats.registry import FORMATS
+
+    if not (was_passed("part") or was_passed("uses_test")) or Path(data.source).is_dir():
+        return
+    content: Content = "texts" if isinstance(dataset, Corpus) else "features"
+    form = FORMATS.get(to_format or choose_format(target, content, to_labels))
+    if form is not None and not form.is_folder:
+        flag = "--part" if was_passed("part") else "--test"
+        raise ParameterError(f"{flag} selects a part of a folder, but neither {data.name} nor {target} is a folder.")

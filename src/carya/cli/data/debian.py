@@ -57,7 +57,7 @@ def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: i
     either training or test. The command only reads files and does not require root privileges; --download saves the
     package lists to a temporary folder.
     """
-    from carya.core.progress import ProgressBars
+    from carya.core.progress import show_progress
     from carya.data.debian import read_dataset
     from carya.data.io import text_dataset
     from carya.data.io.atomic_folder import atomic_folder
@@ -66,7 +66,7 @@ def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: i
         raise ParameterError("--download cannot be combined with --lists.")
     with ExitStack() as stack:
         folder = stack.enter_context(atomic_folder(out, text_dataset.FILE_NAMES))
-        progress = stack.enter_context(ProgressBars())
+        progress = stack.enter_context(show_progress())
         if download:
             lists = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="carya-lists-")))
             _download(lists, progress)

@@ -47,7 +47,7 @@ def synth(out: Path | None, like: str, scale: float, seed: int, texts: bool, as_
     The generated data has the same numbers of rows, features, labels and labels per row, and its label frequencies
     follow a power law. Rows are generated and written in blocks, so that little memory is required at any scale.
     """
-    from carya.core.progress import ProgressBars
+    from carya.core.progress import show_progress
     from carya.data.io import text_dataset
     from carya.data.io.atomic_folder import atomic_folder
     from carya.data.synthetic import files
@@ -60,7 +60,7 @@ def synth(out: Path | None, like: str, scale: float, seed: int, texts: bool, as_
         folder = stack.enter_context(
             atomic_folder(target, text_dataset.FILE_NAMES if texts else files.MATRIX_FILE_NAMES)
         )
-        progress = stack.enter_context(ProgressBars())
+        progress = stack.enter_context(show_progress())
         write = files.write_texts if texts else files.write_matrices
         summary = {"like": like, "scale": scale, "seed": seed, **write(topic_model, folder, progress)}
         (folder / "README.md").write_text(_readme(summary), encoding="utf-8")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from carya.core.rules import Choice, Either, Integer
 from carya.errors import InputError
 
 if TYPE_CHECKING:
+    from carya.core.progress import Progress
     from carya.text.base import BaseTextRanker
 
 #: Parameter type for the path of a file or folder.
@@ -22,6 +24,10 @@ PATH = click.Path(path_type=Path)
 model_argument = argument("model", type=PATH, metavar="MODEL", help="Folder of a saved model.")
 
 json_option = option("--json", "as_json", is_flag=True, heading="Output", help="Print JSON.")
+
+quiet_option = option("--quiet", "-q", is_flag=True, heading="Output", help="Show no progress on standard error.")
+
+force_option = option("--force", is_flag=True, heading="Output", help="Replace an existing model.")
 
 beam_width_option = option(
     "--beam-width",
@@ -63,6 +69,17 @@ def top_k_option(default: int) -> Callable[[Callable[..., None]], Callable[..., 
         heading="Search",
         help="Number of labels per text.",
     )
+
+
+@contextmanager
+def command_progress(quiet: bool) -> Iterator[Progress]:
+    """Show the progress of a command, including that of reading large files; nothing with --quiet."""
+    from carya.core.progress import show_progress
+    from carya.data.io.reading_progress import showing_progress
+
+    progress = show_progress(not quiet)
+    with showing_progress(progress):
+        yield progress
 
 
 def load_text_ranker(path: Path, command: str) -> BaseTextRanker[Any]:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from carya.cli.commands import argument, option
 from carya.cli.options.common import PATH
 from carya.cli.options.rule_type import RuleType
 from carya.core.rules import Choice
+from carya.data.io.files import display_name
 from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from carya.data.corpus import Corpus, Matrices
+    from carya.data.corpus import Corpus, Example, Matrices
 
 _Callback = Callable[..., None]
 
@@ -69,7 +70,7 @@ class DataOptions:
         """Return the same options, with the options of the model's training data as defaults."""
         return replace(self, defaults=model.data_options_)
 
-    def to_store(self, data: Corpus | Matrices) -> dict[str, Any]:
+    def to_store(self, data: Corpus | Matrices | None = None) -> dict[str, Any]:
         """Return the options to store in a model that was trained on this data."""
         given = {
             "format": self.detected_format or None,
@@ -86,38 +87,35 @@ class DataOptions:
         from carya.data.formats.vocabularies import read_vocabulary
         from carya.data.read_write import open_data
 
-        with reading_progress():
-            data = open_data(
-                self.source,
-                part=self.part,
-                format=self.detected_format or None,
-                labels=self.labels,
-                text_column=self.text_column,
-                label_column=(self.label_column or ...) if self.reads_labels else None,
-                label_separator=unescape(self.label_separator),
-                zero_based=self.zero_based,
-                vocabulary=None
-                if self.vocabulary is None
-                else read_vocabulary(self.vocabulary, language=self.language),
-                defaults=self.defaults,
-            )
+        vocabulary = None if self.vocabulary is None else read_vocabulary(self.vocabulary, language=self.language)
+        data = open_data(
+            self.source,
+            part=self.part,
+            format=self.detected_format or None,
+            labels=self.labels,
+            text_column=self.text_column,
+            label_column=(self.label_column or ...) if self.reads_labels else None,
+            label_separator=unescape(self.label_separator),
+            zero_based=self.zero_based,
+            vocabulary=vocabulary,
+            defaults=self.defaults,
+        )
         if isinstance(data, Matrices) and data.is_guessed:
             click.echo(
-                f"carya: {self._name} contains no feature 0, so features are assumed to be numbered from 1. Pass "
+                f"carya: {self.name} contains no feature 0, so features are assumed to be numbered from 1. Pass "
                 "--one-based or --zero-based.",
                 err=True,
             )
         return data
 
-    def open_texts(self, model: Path) -> Corpus:
-        """Open the data set for a model that was trained on texts; raise InputError if it contains features."""
+    def open_texts(self, model: Path | None = None) -> Corpus:
+        """Open a data set of texts; raise InputError, which names the model for which they are, if it has features."""
         from carya.data.corpus import Matrices
 
-        if self.contains_features():
-            raise InputError(self._features_message(model))
-        data = self.open()
-        if isinstance(data, Matrices):
-            raise InputError(self._features_message(model))
+        data = None if self.contains_features() else self.open()
+        if data is None or isinstance(data, Matrices):
+            reason = "" if model is None else f", but {model} was trained on texts"
+            raise InputError(f"{self.name} contains features{reason}. Pass texts.")
         return data
 
     def contains_features(self) -> bool:
@@ -145,22 +143,21 @@ class DataOptions:
         except InputError:
             return ""
 
-    def read_texts(self, model: Path) -> tuple[list[str], list[tuple[str, ...]]]:
-        """Read all texts and their labels."""
-        corpus = self.open_texts(model)
-        with reading_progress():
-            return texts_and_labels(corpus)
-
     @property
-    def _name(self) -> str:
-        return "standard input" if self.source == "-" else self.source
-
-    def _features_message(self, model: Path) -> str:
-        return f"{self._name} contains features, but {model} was trained on texts. Pass texts."
+    def name(self) -> str:
+        """The name of the source in messages."""
+        return display_name(self.source)
 
 
 def data_options(
-    *, part: str, source: str | None = None, labels: bool = True, format_flag: str = "--format", stored: bool = True
+    *,
+    part: str,
+    source: str | None = None,
+    labels: bool = True,
+    format_flag: str = "--format",
+    stored: bool = True,
+    writes_part: bool = False,
+    features: bool = True,
 ) -> Callable[[_Callback], _Callback]:
     """Add the data argument and options to a command, which receives them as a :class:`DataOptions` named `data`.
 
@@ -176,6 +173,10 @@ def data_options(
         The option for the format.
     stored : bool
         Whether the command has a model that stores the options of its training data.
+    writes_part : bool
+        Whether the command writes the part, so that the source can be a file.
+    features : bool
+        Whether the command reads features.
     """
     source_settings: dict[str, Any] = {} if source is None else {"required": False, "default": source}
     decorators = [
@@ -201,13 +202,16 @@ def data_options(
             metavar="NAMES",
             help=f"Column or key of the text; several, as in title,abstract, are joined. {_default('text', stored)}",
         ),
-        _option(
-            "--zero-based/--one-based",
-            "zero_based",
-            default=None,
-            help=f"Number of the first feature in svmlight files. {_default('0 if feature 0 occurs', stored)}",
-        ),
     ]
+    if features:
+        decorators.append(
+            _option(
+                "--zero-based/--one-based",
+                "zero_based",
+                default=None,
+                help=f"Number of the first feature in svmlight files. {_default('0 if feature 0 occurs', stored)}",
+            )
+        )
     if labels:
         decorators += [
             _option(
@@ -236,8 +240,9 @@ def data_options(
 
         @functools.wraps(callback)
         def with_data(*args: Any, **arguments: Any) -> None:
+            _check_combination(arguments, writes_part=writes_part)
             if arguments.pop("uses_test"):
-                arguments["part"] = _test_part()
+                arguments["part"] = "test"
             data = DataOptions(**{name: arguments.pop(name) for name in names & arguments.keys()}, reads_labels=labels)
             callback(*args, data=data, **arguments)
 
@@ -249,33 +254,34 @@ def data_options(
     return decorate
 
 
-def _test_part() -> str:
-    """Return the part that --test selects; raise ParameterError if --part selects another."""
-    context = click.get_current_context()
-    part: str = context.params["part"]
-    if context.get_parameter_source("part") is click.core.ParameterSource.COMMANDLINE and part != "test":
+def _check_combination(arguments: dict[str, Any], *, writes_part: bool) -> None:
+    """Raise ParameterError if an option was passed that has no effect, or that contradicts another."""
+    source, part = arguments["source"], arguments["part"]
+    is_file = source == "-" or (path_exists(source) and Path(source).is_file())
+    if arguments["uses_test"] and was_passed("part") and part != "test":
         raise ParameterError(f"--test cannot be combined with --part {part}.")
-    return "test"
+    for flag, name in {"--part": "part", "--test": "uses_test"}.items():
+        if was_passed(name) and is_file and not writes_part:
+            raise ParameterError(f"{flag} selects a part of a folder, but {display_name(source)} is not a folder.")
+    if was_passed("language") and arguments.get("vocabulary") is None:
+        raise ParameterError("--language requires --vocabulary, whose label names it selects.")
+
+
+def was_passed(name: str) -> bool:
+    """Return whether a parameter of the current command was passed on the command line."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def path_exists(argument: str) -> bool:
+    """Return whether an argument is a file or folder; unlike pathlib, without an error for long texts."""
+    return os.path.exists(argument)  # noqa: PTH110
 
 
 def _default(value: str, stored: bool) -> str:
     return f"[default: that of the training data, or {value}]" if stored else f"[default: {value}]"
 
 
-@contextmanager
-def reading_progress() -> Iterator[None]:
-    """Show the progress of reading large files on a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from carya.core.progress import ProgressBars
-    from carya.data.io.reading_progress import showing_progress
-
-    with showing_progress(ProgressBars()):
-        yield
-
-
-def texts_and_labels(corpus: Corpus) -> tuple[list[str], list[tuple[str, ...]]]:
+def texts_and_labels(corpus: Iterable[Example]) -> tuple[list[str], list[tuple[str, ...]]]:
     """Read all texts and labels in a corpus."""
     texts: list[str] = []
     labels: list[tuple[str, ...]] = []

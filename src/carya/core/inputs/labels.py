@@ -338,6 +338,8 @@ class _RowReader:
         """Raise InputError if a label is neither a string nor a class number, or has another type than the others."""
         if isinstance(label, str):
             self._has_strings = True
+            if not label:
+                raise InputError(f"{self.name}[{row}] contains an empty string, which is not a label.")
         elif isinstance(label, (int, np.integer)) and not isinstance(label, bool):
             self.has_integers = True
             if label < 0:

@@ -47,6 +47,7 @@ def coerce_texts(texts: TextsLike, name: str = "texts") -> Iterable[str]:
     if is_column(texts):
         column = iterate_column(texts, name)
         return column if library_of(texts) in ("pyarrow", "datasets") else list(column)
-    if isinstance(texts, (Mapping, AbstractSet)) or not isinstance(texts, Iterable) or library_of(texts) is not None:
+    is_matrix = hasattr(texts, "tocsr")  # issparse would import SciPy
+    if is_matrix or isinstance(texts, (Mapping, AbstractSet)) or not isinstance(texts, Iterable) or library_of(texts):
         raise InputError(f"{name} must be {_ACCEPTED}, got {describe(texts)}.")
     return texts

@@ -9,6 +9,9 @@ from typing import Any
 from carya.data.corpus import Example
 from carya.errors import InputError
 
+#: The column or key of the ids of texts, which no format requires.
+ID_COLUMN = "id"
+
 #: Separates fields in formats without quotes.
 TAB = "\t"
 
@@ -45,12 +48,13 @@ class Columns:
     separator: str | None = None
 
     def example(self, record: Mapping[str, Any], location: str) -> Example:
-        """Return the text and the labels of a record; raise InputError if one is missing or invalid."""
+        """Return the text, the labels and the id of a record; raise InputError if one is missing or invalid."""
         text = get_text(record, resolve_text_columns(self.text, record), location)
-        if self.labels is None:
-            return Example(text)
-        value = get_column(record, self.labels, location, "label_column")
-        return Example(text, parse_labels(value, self.labels, self.separator, location))
+        labels: tuple[str, ...] = ()
+        if self.labels is not None:
+            value = get_column(record, self.labels, location, "label_column")
+            labels = parse_labels(value, self.labels, self.separator, location)
+        return Example(text, labels, text_id(record.get(ID_COLUMN)))
 
 
 def short_repr(value: object) -> str:
@@ -78,6 +82,17 @@ def resolve_text_columns(text_column: str, columns: Collection[str]) -> list[str
 def join_texts(parts: Sequence[str]) -> str:
     """Join the nonempty texts of several columns with spaces."""
     return parts[0] if len(parts) == 1 else " ".join(part for part in parts if part)
+
+
+def text_id(value: Any) -> str | None:
+    """Return the id of a text as a string; None if the value is neither a string nor an integer.
+
+    >>> text_id("a-1"), text_id(7), text_id(""), text_id(None)
+    ('a-1', '7', None, None)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if value and is_valid_text(value) else None
 
 
 def is_valid_text(value: Any) -> bool:

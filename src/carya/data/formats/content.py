@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from carya.core.progress import Progress
 from carya.data.io.files import MATRIX_SUFFIXES, PathLike, display_name, is_stdio, peek_standard_input, read_lines
+from carya.data.io.reading_progress import showing_progress
 from carya.data.io.utf16 import UTF16_MARKS
 from carya.errors import InputError
 
@@ -36,7 +38,8 @@ def first_lines(path: PathLike) -> list[str]:
         *lines, last = text.split("\n")
         return [*lines, last.rpartition(" ")[0] or last][:_MAX_LINES]  # the last word may be incomplete
     try:
-        return list(islice(read_lines(path), _MAX_LINES))
+        with showing_progress(Progress()):  # the file is not read to its end
+            return list(islice(read_lines(path), _MAX_LINES))
     except InputError:
         return []
 

@@ -109,6 +109,8 @@ def _collect(path: PathLike, entries: Iterable[_Entry]) -> Vocabulary:
                 f"{display_name(path)}, line {line}: Label {label_id!r} occurs more than once, first on line {first}."
             )
         names.append(name)
+    if not lines:
+        raise InputError(f"{display_name(path)} contains no labels. Pass a file with one label per line.")
     return Vocabulary(lines, names, source=display_name(path))
 
 

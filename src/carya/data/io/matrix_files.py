@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
         raise InputError(f"{file}: {error.strerror or error}.") from None
     except Exception as error:  # what NumPy, SciPy and zipfile raise for damaged files has no common class
         # Without NumPy's advice to allow pickles, and in one line.
-        reason = " ".join(str(error).partition(". ")[0].split()).removesuffix(".") or type(error).__name__
+        message = re.sub(r"<_io\.[^>]*>", file.name, str(error))  # the name, not the stream
+        reason = " ".join(message.partition(". ")[0].split()).removesuffix(".") or type(error).__name__
         raise InputError(f"{file} does not contain a matrix: {reason}.") from None
     raise InputError(f'{file}: Unknown matrix file type "{file.suffix}". Use .npz (SciPy) or .npy (NumPy).')
 

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from carya.core.rules import Integer, check
 from carya.data.synthetic.words import pseudoword
 
 _WORDS_PER_LABEL = 12
@@ -109,6 +110,10 @@ def generate_data(
     >>> generate_data(100, 20, labels_per_row=2.0, seed=7).Y.shape
     (100, 20)
     """
+    given = {"n_rows": n_rows, "n_labels": n_labels, "features_per_row": features_per_row, "n_features": n_features}
+    for name, value in given.items():
+        if value is not None:
+            check(name, value, Integer(1))
     rng = np.random.default_rng(seed)
     n_topics = max(1, round(np.sqrt(n_labels) / 2))
     n_words = n_features or 50 * n_topics + 6 * n_labels + 500

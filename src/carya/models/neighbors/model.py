@@ -14,7 +14,7 @@ from carya.core import validation
 from carya.core.inputs.labels import LabelNames
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import Parameterized, parameter, read_settings
-from carya.core.progress import Progress, progress_bars
+from carya.core.progress import Progress, show_progress
 from carya.core.rules import Choice, Either, Integer, Parsed, Real, to_python_scalar
 from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike
@@ -154,7 +154,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed; results do not depend on n_jobs")
-    verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
+    verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 
     def fit(
         self,
@@ -194,7 +194,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
             raise InputError("sample_weight requires over='labels'; with over='rows', all neighbors have one vote.")
         if data.sample_weight is not None and self.ranker is None and label_vectors is not None:
             raise InputError("sample_weight is not used by representation='lf' with ranker=None. Omit it.")
-        with progress_bars(self.verbose) as progress:
+        with show_progress(self.verbose) as progress:
             trainer = self._trainer(progress)
             features, labels = normalize(data.features), data.labels.with_values(1)
             self.set_fitted(trainer.train(features, labels, label_vectors, data.sample_weight))
@@ -360,5 +360,5 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
             ef_search=to_python_scalar(self.ef_search),
             min_score=options.min_score,
         )
-        with progress_bars(self.verbose) as progress, progress.stage("rank") as report:
+        with show_progress(self.verbose) as progress, progress.stage("rank") as report:
             return state.predict(queries, query, threads=_core.thread_count(self.n_jobs), report=report)

@@ -15,7 +15,7 @@ from carya.core import validation
 from carya.core.inputs.labels import LabelNames
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import Parameterized, parameter
-from carya.core.progress import Report, progress_bars
+from carya.core.progress import Report, show_progress
 from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike
@@ -118,7 +118,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     max_ranker_rows: int = parameter(10_000, Integer(1), "maximum number of rows on which the reranker is trained")
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed of the held-out rows")
-    verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
+    verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 
     def check_parameters(self) -> None:
         """Raise ParameterError for the first invalid parameter or combination, including those of the base models."""
@@ -218,7 +218,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         ranker = self.ranker or AveragedRanker([BoostedRanker(n_jobs=self.n_jobs), NeuralRanker()])
         ranker = copy.deepcopy(ranker)
         pairs, relevance = [], []
-        with progress_bars(self.verbose) as progress:
+        with show_progress(self.verbose) as progress:
             for held_out in self._held_out_rows(labels.rows, data.groups):
                 train_rows = np.setdiff1d(np.arange(labels.rows), held_out)
                 candidate_features = train(tree_data.take(train_rows))
@@ -357,7 +357,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     def _rank_batch(self, state: _RerankedState, queries: Features, options: RankOptions) -> Rankings:
         features, ranker = state
         lengths, labels, scores = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
-        with progress_bars(self.verbose) as progress, progress.stage("rank") as report:
+        with show_progress(self.verbose) as progress, progress.stage("rank") as report:
             settings = self._candidate_settings(options.beam_width)
             if options.labels is not None:
                 settings = replace(settings, pool_size=max(settings.pool_size, options.top_k), labels=options.labels)

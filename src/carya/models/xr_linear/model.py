@@ -14,7 +14,7 @@ from carya.core import validation
 from carya.core.inputs.labels import LabelNames
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import Parameterized, parameter, read_settings, to_python
-from carya.core.progress import progress_bars
+from carya.core.progress import show_progress
 from carya.core.rules import Choice, Either, Instance, Integer, Parsed, PerLayer, Real, expand_per_layer, to_sequence
 from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
@@ -239,7 +239,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed; results do not depend on n_jobs", group="training")
-    verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
+    verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 
     def fit(
         self,
@@ -304,7 +304,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
             raise ParameterError("penalty='l1' requires loss='squared-hinge' or loss='logistic', got loss='hinge'.")
 
     def _rank_batch(self, state: _XRLinearState, queries: Features, options: RankOptions) -> Rankings:
-        with progress_bars(self.verbose) as progress, progress.stage("rank") as report:
+        with show_progress(self.verbose) as progress, progress.stage("rank") as report:
             return state.searcher.predict(
                 queries,
                 top_k=options.top_k,

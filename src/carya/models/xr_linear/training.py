@@ -14,7 +14,7 @@ from carya import _core
 from carya.core import validation
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import read_settings
-from carya.core.progress import Progress, progress_bars
+from carya.core.progress import Progress, show_progress
 from carya.core.rules import expand_per_layer, to_python_scalar
 from carya.core.validation import LabelsLike
 from carya.errors import InputError, ParameterError
@@ -60,7 +60,7 @@ def train_trees(
     solver, threads = first.linear_solver(), _core.thread_count(first.n_jobs)
     suffix = "" if len(models) == 1 else f", {len(models)} trees"
     trained: dict[int, TrainedTree] = {}
-    with progress_bars(first.verbose) as progress:
+    with show_progress(first.verbose) as progress:
         steps = [_TreeTraining(model, data, threads, progress).steps(cache) for model in models]
         received: dict[int, list[Layer] | None] = dict.fromkeys(range(len(models)))
         while received:

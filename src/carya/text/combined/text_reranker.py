@@ -15,7 +15,7 @@ from carya.core import lazy_sparse as sp
 from carya.core.inputs.labels import LabelNames
 from carya.core.inputs.texts import TextsLike
 from carya.core.parameters import parameter, set_in_all, with_parameter
-from carya.core.progress import progress_bars
+from carya.core.progress import show_progress
 from carya.core.rules import Choice, Either, Instance, Integer, Real, Rule
 from carya.core.storage import SavedModel, consistent_parts, prefixed
 from carya.errors import InputError, ParameterError
@@ -155,7 +155,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         held_out = data.take(rows_held_out)
         base = train.fit(self._make_base(), **train.restrict(options))
         truth = label_matrix(held_out.labels, base.labels_)[0]
-        with progress_bars(self.verbose) as progress:
+        with show_progress(self.verbose) as progress:
             with progress.stage("rank held-out texts"):
                 pairs, candidates = candidate_pairs(base, held_out.texts, self.n_candidates)
             rows = np.repeat(np.arange(truth.shape[0], dtype=np.int64), np.diff(truth.indptr))

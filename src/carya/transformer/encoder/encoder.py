@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging as python_logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -68,7 +69,8 @@ class Encoder(nn.Module):
                 model = AutoModel.from_pretrained(name, dtype=torch.float32)
                 tokenizer = AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError) as error:
-            raise InputError(f"encoder {name!r} cannot be loaded: {error}") from None
+            reason = str(error).strip().partition("\n")[0]  # further lines advise on the Hugging Face Hub
+            raise InputError(f"encoder {name!r} cannot be loaded: {reason}") from None
         if getattr(model.config, "is_encoder_decoder", False):
             model = model.get_encoder()
         if getattr(model, "pooler", None) is not None:
@@ -198,11 +200,15 @@ def silent_transformers() -> Iterator[None]:
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub = python_logging.getLogger("huggingface_hub")  # logs every attempt to download a file
+    hub_level = hub.level
+    hub.setLevel(python_logging.ERROR)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
+        hub.setLevel(hub_level)
         if bars:
             logging.enable_progress_bar()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.core.parameters import Parameterized, parameter, to_json
-from carya.core.progress import progress_bars
+from carya.core.progress import show_progress
 from carya.core.rules import Choice, Instance, Integer, Real
 from carya.errors import InputError, NotFittedError
 from carya.ranking.pairs import Pairs, PairTexts
@@ -87,7 +87,7 @@ class CrossEncoderRanker(Parameterized):
         from carya.transformer.reranking.pair_model import PairModel
 
         model = PairModel.load(self.encoder, max_length=self.max_length, seed=self.seed, device=self.device)
-        with progress_bars(self.verbose) as progress, progress.stage("train cross-encoder") as report:
+        with show_progress(self.verbose) as progress, progress.stage("train cross-encoder") as report:
             self.losses_ = model.train_on(texts, pairs.offsets, targets, self, report)
         self._model = model
         return self

@@ -141,7 +141,7 @@ def use_frozen(settings: TransformerSettings, run: TrainingRun) -> Matcher:
 def load_encoder(settings: TransformerSettings) -> Encoder:
     """Load the encoder specified in the settings and move it to the device."""
     encoder = Encoder.load(settings.encoder, pooling=settings.pooling, pooled_layers=settings.pooled_layers)
-    encoder = encoder.to(_device(settings.device))
+    encoder = encoder.to(select_device(settings.device))
     if settings.max_length > encoder.max_length:
         raise InputError(
             f"max_length must be at most {encoder.max_length}, the limit of the encoder, got {settings.max_length}."
@@ -151,7 +151,7 @@ def load_encoder(settings: TransformerSettings) -> Encoder:
     return encoder
 
 
-def _device(name: str) -> torch.device:
+def select_device(name: str) -> torch.device:
     """Return the device with the given name; auto means the GPU if one is available."""
     try:
         device = distributed.local_device() if name == "auto" else torch.device(name)

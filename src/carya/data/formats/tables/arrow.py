@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 
 from carya.core.extras import require
 from carya.data.corpus import Example
-from carya.data.formats.columns import Columns, OptionError, join_texts, parse_labels, quote_names, resolve_text_columns
+from carya.data.formats.columns import (
+    ID_COLUMN,
+    Columns,
+    OptionError,
+    join_texts,
+    parse_labels,
+    quote_names,
+    resolve_text_columns,
+    text_id,
+)
 from carya.data.io.files import PathLike, display_name, is_stdio, open_output, uncompressed_name
 from carya.errors import InputError
 
@@ -157,7 +166,9 @@ def examples_of_table(table: Table, columns: Columns, name: str, *, first_row: i
         _check_type(schema, columns.labels, _is_labels(columns), expected, name)
         classes = _class_names(schema, columns.labels)
     row = first_row - 1
-    used = list(dict.fromkeys([*text_columns, *([columns.labels] if columns.labels is not None else [])]))
+    label_columns = [] if columns.labels is None else [columns.labels]
+    id_columns = [ID_COLUMN] if schema.names.count(ID_COLUMN) == 1 and _is_id(schema.field(ID_COLUMN).type) else []
+    used = list(dict.fromkeys([*text_columns, *label_columns, *id_columns]))
     for batch in table.read_batches(used):
         try:
             values = {column: batch.column(column).to_pylist() for column in used}
@@ -177,7 +188,7 @@ def examples_of_table(table: Table, columns: Columns, name: str, *, first_row: i
                     if classes is None
                     else _to_classes(value, classes, columns.labels, location)
                 )
-            yield Example(join_texts(parts), labels)
+            yield Example(join_texts(parts), labels, text_id(values[ID_COLUMN][index]) if id_columns else None)
 
 
 def _to_classes(value: Any, classes: list[str], column: str, location: str) -> tuple[str, ...]:
@@ -237,6 +248,12 @@ def _is_string(kind: Any) -> bool:
     if pyarrow.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) or _is_string_view(kind))
+
+
+def _is_id(kind: Any) -> bool:
+    import pyarrow
+
+    return _is_string(kind) or bool(pyarrow.types.is_integer(kind))
 
 
 def _is_string_view(kind: Any) -> bool:

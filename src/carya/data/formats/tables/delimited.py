@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from carya.data.corpus import Example
 from carya.data.formats.columns import (
+    ID_COLUMN,
     TAB,
     Columns,
     OptionError,
@@ -26,6 +27,7 @@ from carya.data.formats.columns import (
     resolve_text_columns,
     short_repr,
     split_labels,
+    text_id,
 )
 from carya.data.io.files import PathLike, display_name, open_text_output, read_lines
 from carya.errors import InputError
@@ -98,7 +100,7 @@ def write_csv(path: PathLike, examples: Iterable[Example], *, label_separator: s
         write("text,labels\n")
         for rows, example in enumerate(examples, 1):
             labels = join_labels(example.labels, label_separator or LABEL_SEPARATOR, f"{path}, line {rows + 1}")
-            write(f"{_quote_field(example.text)},{_quote_field(labels)}\n")
+            write(f"{quote_field(example.text)},{quote_field(labels)}\n")
     return rows
 
 
@@ -185,13 +187,15 @@ def _read_examples(path: PathLike, rows: Iterator[NumberedRow], columns: Columns
     text_columns = resolve_text_columns(columns.text, header)
     text_indices = [find_column(header, name, location, "text_column") for name in text_columns]
     label_index = None if columns.labels is None else find_column(header, columns.labels, location, "label_column")
+    id_index = header.index(ID_COLUMN) if header.count(ID_COLUMN) == 1 else None
     for line, row in rows:
         location = f"{display_name(path)}, line {line}"
         check_n_fields(row, header, location)
         labels: tuple[str, ...] = ()
         if label_index is not None:
             labels = _read_labels(row[label_index], columns, delimiter, location)
-        yield Example(join_texts([row[index] for index in text_indices]), labels)
+        row_id = None if id_index is None else text_id(row[id_index])
+        yield Example(join_texts([row[index] for index in text_indices]), labels, row_id)
 
 
 def _read_labels(cell: str, columns: Columns, delimiter: str, location: str) -> tuple[str, ...]:
@@ -219,7 +223,7 @@ def _read_labels(cell: str, columns: Columns, delimiter: str, location: str) -> 
     return split_labels(cell, LABEL_SEPARATOR, location)
 
 
-def _quote_field(field: str) -> str:
+def quote_field(field: str) -> str:
     """Quote a CSV field if necessary. The csv module is not used: its quoting of line ends depends on its version."""
     if any(character in field for character in ',"\r\n') or field[:1] == " ":
         return '"' + field.replace('"', '""') + '"'

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from carya.data.corpus import Example
-from carya.data.formats.columns import Columns, get_column, resolve_text_columns, short_repr
+from carya.data.formats.columns import ID_COLUMN, Columns, get_column, resolve_text_columns, short_repr
 from carya.data.io.files import PathLike, display_name, open_text_output, read_text
 from carya.errors import InputError
 
@@ -179,6 +179,10 @@ def _read_columns(table: dict[str, Any], columns: Columns, name: str) -> Iterato
                 f'{name}: Column "{names[0]}" has {len(used[names[0]])} values, but column "{column}" has '
                 f"{len(used[column])}."
             )
-    for row in range(len(used[names[0]])):
+    n_rows = len(used[names[0]])
+    ids = table.get(ID_COLUMN)
+    if isinstance(ids, (list, dict)) and len(ids) == n_rows:
+        used[ID_COLUMN] = list(ids.values()) if isinstance(ids, dict) else ids
+    for row in range(n_rows):
         record: Mapping[str, Any] = {column: values[row] for column, values in used.items()}
         yield columns.example(record, f"{name}, row {row + 1}")

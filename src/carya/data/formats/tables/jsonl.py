@@ -19,7 +19,7 @@ def read_jsonl(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples in a JSON lines file. Blank lines and other keys are ignored.
+    """Yield the examples in a JSON lines file. Blank lines and keys other than ``id`` are ignored.
 
     Parameters
     ----------

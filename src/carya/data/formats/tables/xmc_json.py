@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from carya.data.corpus import Corpus, Example
-from carya.data.formats.columns import get_column, get_text, is_integer, resolve_text_columns, short_repr
+from carya.data.formats.columns import get_column, get_text, is_integer, resolve_text_columns, short_repr, text_id
 from carya.data.formats.folder_files import SHORT_PARTS, find_file, read_numbered_names, require_file
 from carya.data.formats.tables.jsonl import parse_object
 from carya.data.io.files import PathLike, display_name, is_stdio, read_lines
@@ -17,6 +17,7 @@ from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
 _LABEL_COLUMN = "target_ind"
+_ID_COLUMN = "uid"
 _TEXT_COLUMNS = ("title", "content")
 _LABEL_FILES = ("lbl.json", "Y.txt")
 
@@ -85,7 +86,7 @@ def _read_examples(
                     f'{location}: "{label_column}" must be a list of label numbers, got {short_repr(numbers)}.'
                 )
             labels = tuple(_to_id(label, vocabulary, location) for label in numbers)
-        yield Example(get_text(record, columns, location), labels)
+        yield Example(get_text(record, columns, location), labels, text_id(record.get(_ID_COLUMN)))
 
 
 def _to_id(number: int, vocabulary: Vocabulary | None, location: str) -> str:

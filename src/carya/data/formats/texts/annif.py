@@ -92,7 +92,7 @@ def _read_documents(folder: Path, vocabulary: Vocabulary | None) -> Iterator[Exa
             if vocabulary is not None and name not in ids:
                 raise InputError(f"{location}: {vocabulary.source} has no label named {short_repr(name)}.")
             labels.append(ids.get(name, name))
-        yield Example("".join(read_lines(text_file, keep_ends=True)), tuple(labels))
+        yield Example("".join(read_lines(text_file, keep_ends=True)), tuple(labels), text_file.stem)
 
 
 def _parse_uri(subject: str, location: str) -> str:

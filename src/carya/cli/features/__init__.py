@@ -1,0 +1,1 @@
+"""The commands that convert texts to matrices: `carya vectorize` and `carya encode`."""

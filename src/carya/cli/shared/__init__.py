@@ -1,0 +1,1 @@
+"""Inputs, outputs and reports shared by several commands."""

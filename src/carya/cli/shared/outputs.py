@@ -1,0 +1,32 @@
+"""Checks of the paths that commands write, before any work is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from carya.cli.options.data_options import path_exists
+from carya.errors import SaveError
+
+
+def check_model_output(path: Path, *, force: bool) -> None:
+    """Raise SaveError if a model cannot be saved to a path, or if one exists there that --force does not replace."""
+    from carya.core.storage import check_output_path
+
+    check_output_path(path)  # --force replaces models only, never other files
+    if not force and path.is_dir() and any(path.iterdir()):
+        raise SaveError(f"{path} already contains a model. Pass --force to replace it, or choose a different path.")
+
+
+def check_not_input(out: str | Path, source: str | Path) -> None:
+    """Raise SaveError if a command would replace the file that it reads."""
+    target = Path(out)
+    if str(out) != "-" and target.is_file() and path_exists(str(source)) and target.samefile(source):
+        raise SaveError(f"{out} is also the input. Choose a different path for the output.")
+
+
+def check_matrix_output(out: Path, suffix: str) -> None:
+    """Raise SaveError if a matrix cannot be written to a path: wrong suffix, or a folder."""
+    if out.suffix != suffix:
+        raise SaveError(f"{out} must end with {suffix}, the format of the matrix.")
+    if out.is_dir():
+        raise SaveError(f"{out} is a folder. Pass the path of a file.")

@@ -1,0 +1,153 @@
+"""What `carya evaluate` reports besides metrics: precision and recall of each label, and the worst errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from carya.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl")
+_DIGITS = 6
+_MAX_TEXT_LENGTH = 300  # characters of a text that the terminal shows
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluatedRows:
+    """Rows of a data set and their labels.
+
+    Attributes
+    ----------
+    Y : csr_array of shape (rows, labels)
+    labels : sequence of str
+        The id of each column of Y.
+    names : sequence of str or None
+        The names of the first columns, if the model has names; the names of the other columns are their ids.
+    texts : list of str or None
+    ids : list of (str or None) or None
+    """
+
+    Y: Any
+    labels: Sequence[str]
+    names: Sequence[str] | None = None
+    texts: list[str] | None = None
+    ids: list[str | None] | None = None
+
+    def name(self, label: int) -> str:
+        """Return the name of a column."""
+        has_name = self.names is not None and label < len(self.names)
+        return self.names[label] if has_name and self.names is not None else self.labels[label]
+
+
+def check_table_path(path: Path) -> None:
+    """Raise InputError if the suffix of a path is not that of a table."""
+    from carya.data.io.files import uncompressed_name
+
+    suffix = Path(uncompressed_name(path)).suffix
+    if suffix not in _TABLE_SUFFIXES:
+        raise InputError(f'{path}: Unknown table type "{suffix}". Use {", ".join(_TABLE_SUFFIXES[:-1])} or .jsonl.')
+
+
+def write_label_report(path: Path, rows: EvaluatedRows, S: Any, k: int, counts: NDArray[np.int64] | None) -> int:
+    """Write support, precision, recall and F1 at k of each label; return the number of labels.
+
+    Labels that are neither relevant nor suggested for any row are left out. The most frequent labels come first.
+    """
+    from carya import metrics
+    from carya.data.formats.columns import TAB, check_one_line
+    from carya.data.formats.tables.delimited import quote_field
+    from carya.data.io.files import open_text_output, uncompressed_name
+
+    report = metrics.label_report(rows.Y, S, k)
+    occurring = [label for label, count in enumerate((report.support + report.suggested).tolist()) if count]
+    occurring.sort(key=lambda label: (-report.support.item(label), label))
+    scores = {"precision": report.precision, "recall": report.recall, "f1": report.f1}
+    suffix = Path(uncompressed_name(path)).suffix
+    with open_text_output(path) as write:
+        for number, label in enumerate(occurring):
+            record: dict[str, Any] = {"label": rows.labels[label], "name": rows.name(label)}
+            if counts is not None:
+                record["training_rows"] = counts.item(label)
+            for column in ("support", "suggested", "correct"):
+                record[column] = getattr(report, column).item(label)
+            record |= {column: round(values.item(label), _DIGITS) for column, values in scores.items()}
+            if suffix == ".jsonl":
+                write(json.dumps(record, ensure_ascii=False) + "\n")
+                continue
+            if number == 0:
+                write(("," if suffix == ".csv" else TAB).join(record) + "\n")
+            fields = map(str, record.values())
+            if suffix == ".csv":
+                write(",".join(map(quote_field, fields)) + "\n")
+            else:
+                write(TAB.join(check_one_line(field, str(path), TAB) for field in fields) + "\n")
+    return len(occurring)
+
+
+def worst_errors(rows: EvaluatedRows, S: Any, k: int, count: int) -> list[dict[str, Any]]:
+    """Return the rows with the lowest nDCG@k; of equal ones, those whose best wrong label has the highest score."""
+    from carya import metrics
+
+    ndcg = metrics.row_ndcg(rows.Y, S, k)
+    wrong = {row: _best_wrong_score(rows.Y, S, row) for row, value in enumerate(ndcg.tolist()) if value < 1}
+    worst = sorted(wrong, key=lambda row: (ndcg.item(row), -wrong[row], row))[:count]
+    return [_describe_row(rows, S, row, k) | {f"nDCG@{k}": round(ndcg.item(row), _DIGITS)} for row in worst]
+
+
+def print_errors(errors: Sequence[dict[str, Any]]) -> None:
+    """Print the rows of :func:`worst_errors`."""
+    if not errors:
+        click.echo("No errors: in every row, all labels are ranked first.")
+    for error in errors:
+        title = f"row {error['row']}" + (f", id {error['id']}" if "id" in error else "")
+        metric = next(key for key in error if key.startswith("nDCG"))
+        click.echo(f"\n{title}: {metric} {100 * error[metric]:.2f} %")
+        if "text" in error:
+            text = " ".join(error["text"].split())
+            click.echo(f"  text: {text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 2] + ' …'}")
+        click.echo(f"  labels: {', '.join(label.get('name', label['label']) for label in error['labels'])}")
+        shown = (
+            f"{label.get('name', label['label'])} {label['score']:.3f}{' (correct)' if label['correct'] else ''}"
+            for label in error["suggestions"]
+        )
+        click.echo(f"  suggestions: {', '.join(shown) or 'none'}")
+
+
+def _entries(matrix: Any, row: int) -> Iterator[tuple[int, float]]:
+    begin, end = matrix.indptr[row], matrix.indptr[row + 1]
+    yield from zip(matrix.indices[begin:end].tolist(), matrix.data[begin:end].tolist(), strict=True)
+
+
+def _best_wrong_score(Y: Any, S: Any, row: int) -> float:
+    relevant = {label for label, _ in _entries(Y, row)}
+    return max((score for label, score in _entries(S, row) if label not in relevant), default=float("-inf"))
+
+
+def _describe_row(rows: EvaluatedRows, S: Any, row: int, k: int) -> dict[str, Any]:
+    relevant = {label for label, _ in _entries(rows.Y, row)}
+    described: dict[str, Any] = {"row": row + 1}
+    if rows.ids is not None and rows.ids[row] is not None:
+        described["id"] = rows.ids[row]
+    if rows.texts is not None:
+        described["text"] = rows.texts[row]
+    described["labels"] = [_describe_label(rows, label) for label in sorted(relevant)]
+    ranked = sorted(_entries(S, row), key=lambda entry: -entry[1])[:k]
+    described["suggestions"] = [
+        _describe_label(rows, label) | {"score": round(score, _DIGITS), "correct": label in relevant}
+        for label, score in ranked
+    ]
+    return described
+
+
+def _describe_label(rows: EvaluatedRows, label: int) -> dict[str, Any]:
+    name = rows.name(label)
+    return {"label": rows.labels[label]} | ({"name": name} if name != rows.labels[label] else {})
