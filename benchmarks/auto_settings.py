@@ -51,7 +51,7 @@ LAST = ("noop", "sigmoid", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "l5-h
 
 
 def split(rows: int) -> tuple[Any, Any]:
-    """Return the rows to train on and the held-out rows, a tenth of all."""
+    """Return the training rows and the held-out rows, which are a tenth of all rows."""
     runs = np.random.default_rng(0).permutation((rows - 1) // RUN + 1)
     held_out = np.isin(np.arange(rows) // RUN, runs[: runs.size // 10])
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def show(paths: list[str]) -> None:
-    """Print the best transforms of each model, and how each pair of transforms does on all data sets."""
+    """Print the best transforms of each model, and the results of each pair of transforms on all data sets."""
     grids = {Path(path).stem: json.loads(Path(path).read_text()) for path in paths}
     for key in next(iter(grids.values())):
         if not all(key in grid for grid in grids.values()):

@@ -1,9 +1,9 @@
-"""Measure how long it takes, and how much memory, to write and to read a file of about 100 MB in every data format.
+"""Measure the time and the memory required to write and read a file of about 100 MB in every data format.
 
 python benchmarks/formats.py [--megabytes 100] [--formats jsonl,csv]   # other formats keep their results
 
-Each step runs in a process of its own. The results are written to benchmarks/results/formats.json: seconds, and the
-peak of the resident memory in MB. The first row, `nothing`, is that of a process that only imports the packages.
+Each step runs in a separate process. The results are written to benchmarks/results/formats.json: seconds, and the peak
+resident memory in MB. The first row, `nothing`, is for a process that only imports the packages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "formats.json"
 
-#: The path in each format, the path of the labels if they are in a second file, and what writes it.
+#: The path in each format, the path of the labels if they are in a second file, and the function that writes the file.
 TARGETS: dict[str, tuple[str, str]] = {
     "jsonl": ("data.jsonl", ""),
     "json": ("data.json", ""),
@@ -56,9 +56,9 @@ FEATURES_PER_ROW, N_FEATURES = 100, 100_000
 
 
 def examples(prefix: str = "") -> list[Any]:
-    """Return texts of random words with numbered labels, about 430 bytes each, which the files repeat.
+    """Return texts of random words with numbered labels, about 430 bytes each; the files repeat them.
 
-    There are so many that Parquet does not store them as a dictionary.
+    There are enough of them that Parquet does not store them as a dictionary.
     """
     from carya.data import Example
 
@@ -95,9 +95,9 @@ def matrices(n_rows: int) -> Any:
 
 
 def write(name: str, folder: Path, megabytes: int) -> float:
-    """Write the file of a format and return the seconds.
+    """Write the file of a format and return the time in seconds.
 
-    Formats that can only be read are written without Carya, and the seconds do not matter.
+    Formats that can only be read are written without Carya, and their times are not used.
     """
     from carya.data import Corpus, write_data
     from carya.data.formats.registry import FORMATS

@@ -3,7 +3,7 @@
     python benchmarks/load.py REQUESTS --port PORT --connections 16 --seconds 10 [--rate 1000]
 
 REQUESTS is a file of complete HTTP requests, each preceded by its length as a four-byte integer. The results are
-printed as one line of JSON. At a fixed rate, the latency of a request is measured from its scheduled time, so that it
+printed as one line of JSON. At a fixed rate, the latency of a request is measured from its scheduled time, so it
 includes the time that the request waited while the server was stalled.
 """
 

@@ -56,7 +56,7 @@ def archive(*, by_hash: bool = True, damaged: bool = False, architecture: str) -
 
 @contextmanager
 def serve(files: dict[str, bytes]) -> Iterator[tuple[str, list[str]]]:
-    """Serve files over HTTP, also as a proxy; yield the address and the list of requested paths."""
+    """Serve files over HTTP, directly or as a proxy; yield the address and the list of requested paths."""
     requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

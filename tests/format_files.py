@@ -1,6 +1,6 @@
 """A small file or folder in every data format, with the data that it contains.
 
-The files are written without Carya, in the form in which other programs write them.
+The files are written without Carya, as other programs write them.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ def write_arrow_stream(path: Path, table: Any) -> None:
 
 
 def write_dataset(folder: Path) -> None:
-    """Write what ``DatasetDict.save_to_disk`` writes for two splits with class labels, the first one in two files."""
+    """Write the files that ``DatasetDict.save_to_disk`` writes for two splits with class labels, the first in two
+    files."""
     feature = {"feature": {"names": list(NAMES), "_type": "ClassLabel"}, "_type": "List"}
     info = {"features": {"text": {"dtype": "string", "_type": "Value"}, "labels": feature}}
     (folder / "saved").mkdir()
@@ -185,7 +186,7 @@ NAMES_OF_ROWS = lines_of((example.labels for example in NAMED), "\t")
 NUMBERS_OF_ROWS = lines_of((example.labels for example in NUMBERED), " ")
 TEXT_LINES = lines_of(zip(TEXTS, strict=True), "")
 
-#: At least one file of every format; the first one of a format is that of the table in docs/data.md.
+#: At least one file of every format; docs/data.md lists the first one of each format.
 FORMAT_FILES: dict[str, FormatFile] = {
     "jsonl": FormatFile("jsonl", "data.jsonl", files(data__jsonl=json_lines(RECORDS)), NAMED),
     "jsonl with numbers": FormatFile(

@@ -1,7 +1,7 @@
 """The forms in which texts, labels and features can be passed, for test_inputs.py and tools/compatibility-page.
 
-Each form is a function of plain data: a list of texts, a list of lists of strings, or a sparse matrix. Forms of
-optional packages are skipped if the package is missing.
+Each form is a function of plain data: a list of texts, a list of lists of strings, or a sparse matrix. Forms that
+require an optional package are skipped if the package is missing.
 """
 
 from __future__ import annotations
@@ -65,10 +65,15 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _dataset_column(values: list[Any]) -> Any:
+def dataset(columns: dict[str, Any]) -> Any:
+    """Return a Dataset of the package `datasets`."""
     import datasets
 
-    return datasets.Dataset.from_dict({"column": values})["column"]
+    return datasets.Dataset.from_dict(columns)
+
+
+def _dataset_column(values: list[Any]) -> Any:
+    return dataset({"column": values})["column"]
 
 
 def _tensor(values: Any) -> Any:
@@ -95,6 +100,11 @@ TEXTS = [
     Form("pyarrow Array", lambda texts: _pyarrow().array(texts), "pyarrow"),
     Form("pyarrow ChunkedArray", lambda texts: _pyarrow().chunked_array([texts[:3], texts[3:]]), "pyarrow"),
     Form("datasets column", _dataset_column, "datasets"),
+    Form("pandas DataFrame", lambda texts: pandas_frame({"text": texts}), "pandas"),
+    Form("polars DataFrame", lambda texts: _polars().DataFrame({"text": texts}), "polars"),
+    Form("polars LazyFrame", lambda texts: _polars().LazyFrame({"text": texts}), "polars"),
+    Form("pyarrow Table", lambda texts: _pyarrow().table({"text": texts}), "pyarrow"),
+    Form("datasets Dataset", lambda texts: dataset({"text": texts}), "datasets"),
     Form("Corpus", lambda texts: Corpus.of((text, ()) for text in texts)),
 ]
 
@@ -196,7 +206,8 @@ NESTED_BY_CONVERSION = {
 
 
 def params(forms: list[Form]) -> list[Any]:
-    """Return pytest parameters; forms whose package is missing are skipped, and those with PyTorch are marked."""
+    """Return pytest parameters; forms whose package is missing are skipped, and those that require PyTorch are
+    marked."""
     parameters = []
     for form in forms:
         marks = [pytest.mark.transformer] if form.package == "torch" else []

@@ -117,7 +117,7 @@ def training_set(form: str) -> TrainingSet:
 
 @functools.cache
 def training_set_with_twins(form: str) -> TrainingSet:
-    """Return training rows in which labels 2i and 2i + 1 always occur together, so that their scores are equal."""
+    """Return training rows in which labels 2i and 2i + 1 always occur together, so their scores are equal."""
     data = training_set(form)
     if form == "texts":
         return TrainingSet(data.inputs, [[f"{label}{twin}" for label in row for twin in "ab"] for row in data.labels])

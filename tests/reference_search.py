@@ -35,7 +35,7 @@ _MAX_BEAMS = 2000
 
 
 class AmbiguityError(Exception):
-    """Too many beams differ only by rounding errors, so that not all of them can be tried."""
+    """Too many beams differ only by rounding errors, so not all of them can be tried."""
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ def test_unusable_label_features_are_rejected() -> None:
         carya.XRLinear(representation="lf", max_leaf_size=1).fit(X, Y, label_features=np.ones((3, 2)))
     with pytest.raises(InputError, match="label_features is not used by representation='pifa'"):
         carya.XRLinear(max_leaf_size=1).fit(X, Y, label_features=np.ones((4, 2)))
-    with pytest.raises(InputError, match="label_features is given together with a tree"):
+    with pytest.raises(InputError, match="label_features cannot be combined with a tree"):
         carya.XRLinear(tree=LabelTree.flat(4)).fit(X, Y, label_features=np.ones((4, 2)))
     with pytest.raises(InputError, match="label_features contains NaN"):
         carya.XRLinear(representation="lf", max_leaf_size=1).fit(X, Y, label_features=np.full((4, 2), np.nan))

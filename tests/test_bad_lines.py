@@ -77,7 +77,7 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "data.csv",
         b"text,labels\na,['x']",
-        'data.csv, line 2: "labels" looks like a list in Python, "[\'x\']". Write the labels as a JSON list, or with '
+        'data.csv, line 2: "labels" looks like a Python list, "[\'x\']". Write the labels as a JSON list, or with '
         "a separator.",
     ),
     ("data.csv", b"\xff\xfet\x00e\x00x", "data.csv, line 1: Invalid UTF-16: truncated data."),
@@ -113,14 +113,14 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "train.txt",
         b"2 3\n0 1:1",
-        "train.txt is a sparse matrix of features and requires a file of labels. Pass the file of features, and that "
-        "of labels with labels (--labels).",
+        "train.txt is a sparse matrix of features and requires a file of labels. Pass the file of features as the "
+        "path, and the file of labels with labels (--labels).",
     ),
     (
         "trn_X_Xf.txt",
         b"2 3\n0:1",
         "trn_X_Xf.txt is a sparse matrix of features and requires a file of labels. There is no trn_X_Y.txt in the "
-        "same folder. Pass the file of features, and that of labels with labels (--labels).",
+        "same folder. Pass the file of features as the path, and the file of labels with labels (--labels).",
     ),
     (
         "notes.txt",

@@ -165,7 +165,7 @@ def test_texts_are_ranked_like_in_python(settings: dict[str, Any], tmp_path: Pat
 
 
 def test_scripts_and_normal_forms_have_known_terms(tmp_path: Path, rank_text_program: Path) -> None:
-    """Every training text is found in NFC and NFD, so that the comparisons with Python are not empty."""
+    """Every training text is found in both NFC and NFD, so the comparisons with Python are not vacuous."""
     ranker = fit_text_ranker()
     ranker.save(tmp_path / "model")
     for form in ("NFC", "NFD"):

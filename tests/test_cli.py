@@ -247,7 +247,7 @@ def test_train_help_lists_parameters_by_heading_and_presets() -> None:
         "Transformer",
         "Output",
         "Options",
-        "Which preset?",
+        "Choosing a preset",
         "Presets (--preset)",
         "Examples",
     ]

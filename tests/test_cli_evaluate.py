@@ -59,7 +59,7 @@ def truth_and_scores(folder: Path) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def top_labels(S: np.ndarray, k: int) -> np.ndarray:
-    """Return a binary matrix of the k labels with the highest scores; of equal scores, the first label wins."""
+    """Return a binary matrix of the k labels with the highest scores; ties are broken in favor of the first label."""
     top = np.zeros(S.shape, int)
     for row, scores in enumerate(S):
         best = np.argsort(-scores, kind="stable")[:k]
@@ -112,6 +112,36 @@ def test_features_need_training_labels_for_psp(world: SyntheticData, saved_model
     expected = metrics.psp(world.Y[:200], S, k=5, propensity=metrics.propensities(world.Y))
     assert measured["PSP@5"] == pytest.approx(expected)
     assert "PSP" in run(*arguments, "--train", "train.npz", cwd=tmp_path).stdout
+
+
+def test_features_are_matched_by_label_names(world: SyntheticData, tmp_path: Path) -> None:
+    """Columns in another order, with others between them, are those of the model if both have names."""
+    names = [f"label {number}" for number in range(world.Y.shape[1])]
+    model = carya.XRLinear().fit(world.X, world.Y, label_names=names)
+    model.save(tmp_path / "model")
+    rows = world.X.shape[0]
+    order = np.random.default_rng(0).permutation(len(names) + 2)  # the last two columns are unknown labels
+    extended = sp.hstack([world.Y, sp.csr_array((rows, 1)), sp.csr_array(np.ones((rows, 1)))], format="csr")
+    sp.save_npz(tmp_path / "X.npz", sp.csr_array(world.X))
+    sp.save_npz(tmp_path / "Y.npz", sp.csr_array(extended[:, order]))
+    (tmp_path / "names.txt").write_text("".join(f"{[*names, 'empty', 'unknown'][column]}\n" for column in order))
+    options = ["--vocabulary", "names.txt", "--train", "Y.npz", "--json", "--per-label", "labels.csv", "--errors", "1"]
+    result = run("evaluate", "model", "X.npz", "Y.npz", *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    measured = json.loads(result.stdout)
+    S = model.predict(world.X)
+    assert measured["P@1"] == pytest.approx(metrics.precision(world.Y, S, k=1))
+    assert measured["R@5"] < metrics.recall(world.Y, S, k=5)  # the unknown label counts as missed
+    assert "unknown" in {label["label"] for label in measured["errors"][0]["labels"]}
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        report = {row["label"]: row for row in csv.DictReader(file)}
+    counts = np.asarray((world.Y != 0).sum(axis=0)).ravel()
+    assert {label: int(row["training_rows"]) for label, row in report.items() if label != "unknown"} == {
+        name: count for name, count in zip(names, counts.tolist(), strict=True) if name in report
+    }
+    refused = run("evaluate", "model", "X.npz", "Y.npz", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "Pass the names of the columns with --vocabulary." in refused.stderr
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".csv.gz"])
@@ -172,7 +202,7 @@ def test_the_table_has_macro_figures_and_says_if_there_are_no_errors(tmp_path: P
     assert result.returncode == 0, result.stderr
     for name in ("precision", "recall", "F1", "PSP", "macro-precision", "macro-recall", "macro-F1"):
         assert re.search(rf"│ {name} +│ 100.00 │", result.stdout), name
-    assert result.stdout.endswith("\nNo errors: in every row, all labels are ranked first.\n")
+    assert result.stdout.endswith("\nNo errors: in every row, all correct labels are ranked first.\n")
 
 
 def test_errors_of_features_have_no_texts(world: SyntheticData, saved_model: Path, tmp_path: Path) -> None:
@@ -195,11 +225,14 @@ def test_errors_of_features_have_no_texts(world: SyntheticData, saved_model: Pat
         (["model", "test.jsonl", "--train", "other.jsonl"], "--train other.jsonl contains none of the labels."),
         (
             ["model", "test.jsonl", "--train", "data.svm"],
-            "--train must contain texts, as the model was trained on, but",
+            "--train must contain texts, like the model's training data, but",
         ),
         (["model", "unlabeled.jsonl"], "unlabeled.jsonl contains no labels. At least one is required."),
         (["features", "X.npz", "short.npz"], "X.npz has shape (10, "),
-        (["features", "X.npz", "narrow.npz"], "narrow.npz has 3 columns, but features has 150 labels. Pass one column"),
+        (
+            ["features", "X.npz", "narrow.npz"],
+            "narrow.npz has 3 columns, but the model has 150 labels. Pass one column",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -15,13 +15,16 @@ import pytest
 import scipy.sparse as sp
 
 import carya
-from carya.data import Corpus, Example, Matrices, open_data, write_data
+from carya.data import Corpus, Example, Matrices, Vocabulary, open_data, write_data
 
 from command_line import run
 from topics import corpus
 
 TEXT = "the telescope shows a planet and its moon"
 COLUMNS = ["row", "id", "rank", "label", "name", "score", "probability"]
+
+# Some texts contain no known terms.
+pytestmark = pytest.mark.filterwarnings("ignore::carya.errors.UnknownTextWarning")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,7 @@ def parse_table(text: str, form: str) -> list[dict[str, str]]:
 
 
 def flatten(objects: list[Any]) -> list[dict[str, str]]:
-    """Return the lines of a table with the content of JSON objects."""
+    """Return the lines of a table with the contents of JSON objects."""
     return [
         {
             "row": str(entry["row"]),
@@ -178,6 +181,7 @@ def test_a_tsv_table_refuses_labels_with_tabs(tmp_path: Path) -> None:
     assert "1,,1,a\tb,a\tb," in result.stdout
 
 
+@pytest.mark.filterwarnings("ignore::carya.errors.UnknownTextWarning")
 def test_texts_can_be_arguments(ranker: carya.TextRanker, text_model: str, tmp_path: Path) -> None:
     texts = [TEXT, "a game of chess", "telescope"]
     result = run("predict", text_model, *texts, "--top-k", "2", cwd=tmp_path)
@@ -185,6 +189,7 @@ def test_texts_can_be_arguments(ranker: carya.TextRanker, text_model: str, tmp_p
     assert [json.loads(line) for line in result.stdout.splitlines()] == expected_objects(ranker, texts, None, 2)
 
 
+@pytest.mark.filterwarnings("ignore::carya.errors.UnknownTextWarning")
 def test_a_path_that_exists_is_a_file(ranker: carya.TextRanker, text_model: str, tmp_path: Path) -> None:
     (tmp_path / "planet").write_text(f"{TEXT}\nchess\n")
     result = run("predict", text_model, "planet", "--top-k", "1", cwd=tmp_path)
@@ -264,3 +269,38 @@ def test_feature_matrices(saved_model: Path, world: Any, tmp_path: Path) -> None
     refused = run("predict", str(saved_model), "a text")
     assert refused.returncode == 2
     assert "was trained on features. DATA must contain features, got a text." in refused.stderr
+
+
+def test_labels_of_features_have_names(world: Any, tmp_path: Path) -> None:
+    names = [f"label {number}" for number in range(world.Y.shape[1])]
+    write_data(tmp_path / "data", Matrices(world.X, world.Y, Vocabulary(names)))
+    (tmp_path / "names.txt").write_text("\n".join(names) + "\n")
+    folder = tmp_path / "data"
+    expected = carya.XRLinear().fit(world.X, world.Y, label_names=names).suggest_all(world.X[:2], top_k=2)
+    sp.save_npz(tmp_path / "X.npz", world.X[:2])
+    listed = ["data/X.trn.npz", "--labels", "data/Y.trn.npz", "--vocabulary", "names.txt"]
+    for model, data in {"from-folder": [str(folder)], "from-file": listed}.items():
+        trained = run("train", *data, "-o", model, "--quiet", cwd=tmp_path)
+        assert trained.returncode == 0, trained.stderr
+        lines = run("predict", model, "X.npz", "--top-k", "2", cwd=tmp_path).stdout.splitlines()
+        ranked = [[label["label"] for label in json.loads(line)["labels"]] for line in lines]
+        assert ranked == [[suggestion.label for suggestion in row] for row in expected]
+        table = run("predict", model, "X.npz", "--top-k", "2", "--output-format", "csv", cwd=tmp_path).stdout
+        assert [row["name"] for row in parse_table(table, "csv")] == [label for row in ranked for label in row]
+        assert "labels: label 0, label 1, label 2, label 3, label 4, …" in run("inspect", model, cwd=tmp_path).stdout
+
+
+def test_sparse_and_dense_features(world: Any, text_model: str, tmp_path: Path) -> None:
+    embeddings = np.random.default_rng(0).standard_normal((world.X.shape[0], 4)).astype(np.float32)
+    model = carya.XRLinear().fit((world.X, embeddings), world.Y)
+    model.save(tmp_path / "model")
+    sp.save_npz(tmp_path / "X.npz", world.X)
+    np.save(tmp_path / "E.npy", embeddings)
+    options = ["--dense", "E.npy", "--top-k", "1", "--output-format", "csv"]
+    result = run("predict", "model", "X.npz", *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    S = model.predict((world.X, embeddings), top_k=1)
+    assert [int(row["label"]) for row in parse_table(result.stdout, "csv")] == S.indices.tolist()
+    refused = run("predict", text_model, "X.npz", "--dense", "E.npy", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--dense requires a model trained on features" in refused.stderr

@@ -335,7 +335,7 @@ def test_transformers_reject_matrices(tmp_path: Path) -> None:
         (["evaluate", "{model}", "{data}", "y.npz"], "was trained on texts. Pass texts and their labels instead"),
         (["evaluate", "{model}", "x.npz"], "x.npz contains features, but"),
         (["evaluate", "{model}", "empty.jsonl"], "empty.jsonl contains no rows. At least one is required."),
-        (["evaluate", "{model}", "t.jsonl"], "have no label in common: the first label of the data is 'unknown'"),
+        (["evaluate", "{model}", "t.jsonl"], "have no labels in common: the first label of the data is 'unknown'"),
         (["calibrate", "{model}", "x.npz"], "x.npz contains features, but"),
         (["demo", "--out", "foreign"], "foreign exists and is not a Carya model"),
         (["demo", "--lists", "nowhere"], "--lists must be a folder with package lists, got nowhere."),

@@ -65,6 +65,14 @@ def test_vectorize_with_the_vectorizer_of_a_model(folder: Path, tmp_path: Path) 
     assert equal(sp.load_npz(out), carya.load(folder / "model").vectorizer_.transform(corpus(3000)[0]))
 
 
+def test_an_ensemble_of_text_models_has_no_vectorizer(folder: Path, tmp_path: Path) -> None:
+    ranker = carya.TextRanker(carya.Tfidf(min_df=1))
+    carya.TextEnsemble([ranker, ranker]).fit(["a pear", "an oak"] * 5, ["fruit", "tree"] * 5).save(tmp_path / "model")
+    result = run("vectorize", str(folder / "data.jsonl"), "-o", "X.npz", "--model", "model", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "model contains the model kind TextEnsemble, which has no vectorizer of its own." in result.stderr
+
+
 def test_a_vectorizer_stores_the_options_of_its_texts(tmp_path: Path) -> None:
     texts, labels = corpus(50)
     for name, selected in (("train", slice(0, 40)), ("test", slice(40, 50))):

@@ -9,6 +9,7 @@ import inspect
 import itertools
 import json
 import pickle
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,6 +79,15 @@ def without_n_jobs(value: Any) -> Any:
     return [without_n_jobs(item) for item in value] if isinstance(value, list) else value
 
 
+def refusal(call: Callable[[], Any]) -> str | None:
+    """Return the message of the InputError that a call raises, or None."""
+    try:
+        call()
+    except InputError as error:
+        return str(error)
+    return None
+
+
 def is_ordered(ranking: list[tuple[int, float]], *, saturates: bool) -> bool:
     """Return whether scores are in descending order and ties go to the lower label.
 
@@ -141,7 +151,7 @@ def test_loaded_model_ranks_the_same(fitted: Fitted, tmp_path: Path) -> None:
     assert type(loaded) is type(fitted.model)
     for name in set(loaded.parameter_names()) - fitted.kind.not_saved:
         saved = getattr(fitted.model, name)
-        if saved == "auto" and name in ("C", "transform"):  # saved as the value that it stands for
+        if saved == "auto" and name in ("C", "transform"):  # "auto" is saved as the selected value
             saved = getattr(fitted.model, f"effective_{name}")
             assert getattr(loaded, f"{name}_") == getattr(fitted.model, f"{name}_")
         assert getattr(loaded, name) == saved, name
@@ -227,6 +237,8 @@ METHODS = {
     "score",
     "save",
     "to_saved",
+    "subset",
+    "with_transform",
     "scores_any_label",
     "check_parameters",
     "clone",
@@ -283,6 +295,62 @@ def test_selected_labels_have_the_same_scores_as_in_a_ranking(fitted: Fitted) ->
     assert np.allclose(others.toarray()[S.toarray() != 0], S.toarray()[S.toarray() != 0], rtol=1e-5, atol=1e-7)
     with pytest.raises(InputError, match="candidates must have shape"):
         fitted.model.predict_selected(queries, np.ones((3, 2)))
+
+
+def test_all_ranking_methods_accept_the_same_labels(fitted: Fitted) -> None:
+    model, query = fitted.model, fitted.data.rows([4])
+    one = query[0] if isinstance(query, list) else query
+    numbers = [1, 5, 8, 13, 21]
+    labels = [model.labels_[number] for number in numbers] if fitted.kind.form == "texts" else numbers
+    ranked, scores = model.rank(one, top_k=3, labels=labels)
+    assert set(ranked.tolist()) <= set(numbers)
+    S = model.predict(query, top_k=3, labels=labels)
+    assert (S.indices.tolist(), S.data.tolist()) == (ranked.tolist(), scores.tolist())
+    expected = [model.labels_[label] for label in ranked]
+    assert [suggestion.label for suggestion in model.suggest(one, top_k=3, labels=labels)] == expected
+    assert [suggestion.label for suggestion in model.suggest_all(query, top_k=3, labels=labels)[0]] == expected
+    assert ranked.size == 3 or not fitted.kind.finds_all
+
+
+def test_all_ranking_methods_accept_the_same_transform_or_refuse_it(fitted: Fitted) -> None:
+    model, query = fitted.model, fitted.data.rows([4])
+    one = query[0] if isinstance(query, list) else query
+    calls = {"rank": one, "suggest": one, "predict": query, "suggest_all": query}
+    message = refusal(lambda: model.with_transform("sigmoid"))
+    if message is not None:
+        assert "transform" in message
+        assert "cannot be changed" in message
+        for name, argument in calls.items():
+            assert refusal(functools.partial(getattr(model, name), argument, transform="sigmoid")) == message
+        return
+    other = model.with_transform("sigmoid")
+    results = {name: getattr(model, name)(argument, transform="sigmoid", top_k=4) for name, argument in calls.items()}
+    assert same_matrix(results["predict"], other.predict(query, top_k=4))
+    assert results["rank"][0].tolist() == results["predict"].indices.tolist()
+    assert results["rank"][1].tolist() == results["predict"].data.tolist()
+    assert results["suggest"] == results["suggest_all"][0] == other.suggest(one, top_k=4)
+
+
+def test_a_subset_is_a_model_of_some_labels_or_is_refused(fitted: Fitted, tmp_path: Path) -> None:
+    model, queries = fitted.model, fitted.data.rows(slice(0, 12))
+    numbers = [1, 5, 8, 13, 21]
+    labels = [model.labels_[number] for number in numbers] if fitted.kind.form == "texts" else numbers
+    message = refusal(lambda: model.subset(labels))
+    if message is not None:
+        assert re.search(r"do(es)? not support subset\..* [Pp]ass labels to predict", message)
+        return
+    small = model.subset(labels)
+    S = small.predict(queries, top_k=5, beam_width=EXHAUSTIVE)
+    assert S.shape == (12, 5)
+    expected = model.predict(queries, top_k=5, beam_width=EXHAUSTIVE, labels=labels)
+    for row in range(12):
+        ranking = [(numbers[label], score) for label, score in ranking_of(S, row)]
+        assert dict(ranking) == pytest.approx(dict(ranking_of(expected, row)), rel=1e-5, abs=1e-6)
+    if fitted.kind.form == "texts":
+        assert list(small.labels_) == labels
+    small.save(tmp_path / "small")
+    for copied in (carya.load(tmp_path / "small"), pickle.loads(pickle.dumps(small))):
+        assert same_matrix(copied.predict(queries, top_k=5, beam_width=EXHAUSTIVE), S)
 
 
 def test_min_score_drops_exactly_the_labels_below_it(fitted: Fitted) -> None:

@@ -58,7 +58,7 @@ def test_columns_are_stored_and_checked(name: str, library: str, tmp_path: Path)
         swapped, renamed = [names[1], names[0], *names[2:]], [*names[:7], "other"]
         for method in (fitted.predict, fitted.rank):
             with pytest.raises(
-                InputError, match=r"in another order: column 0 is 'feature b', but was 'feature a' in training"
+                InputError, match=r"but in a different order: column 0 is 'feature b', but was 'feature a' in training"
             ):
                 method(frame(library, X[:1, [1, 0, *range(2, 8)]], swapped))
             with pytest.raises(InputError, match="has the column 'other', which the model was not trained on"):
@@ -91,7 +91,7 @@ def test_members_with_frames_of_their_own(tmp_path: Path) -> None:
     opened = carya.load(tmp_path / "model")
     assert [member.feature_names_in_.tolist() for member in opened.members_] == [names, names[::-1]]
     assert same_matrix(opened.predict(frames), ensemble.predict(frames))
-    with pytest.raises(InputError, match="in another order: column 0 is 'feature a', but was 'feature h'"):
+    with pytest.raises(InputError, match="but in a different order: column 0 is 'feature a', but was 'feature h'"):
         opened.predict(frames[0])
 
 
@@ -101,9 +101,9 @@ def test_other_copies_of_a_model_keep_the_names() -> None:
     model = _TREE.clone().fit(pandas.DataFrame(X, columns=names), Y)
     assert model.with_weight_dtype("float32").feature_names_in_.tolist() == names
     assert model.to_saved(weight_dtype="float16").shape["feature_names"] == names
-    with pytest.raises(InputError, match="in another order"):
+    with pytest.raises(InputError, match="in a different order"):
         model.predict_selected(pandas.DataFrame(X, columns=names)[names[::-1]], Y)
-    with pytest.raises(InputError, match="in another order"):
+    with pytest.raises(InputError, match="in a different order"):
         model.explain(pandas.DataFrame(X, columns=names)[names[::-1]][:1], 0)
 
 

@@ -100,7 +100,7 @@ def _is_ignored(entry: Path, name: str) -> bool:
 
 @pytest.mark.parametrize("name", FORMAT_FILES)
 def test_files_of_another_kind_are_rejected(name: str, tmp_path: Path) -> None:
-    """Noise, an image and an archive in place of a file are rejected, whatever the format is."""
+    """Noise, an image and an archive in place of a file are rejected in every format."""
     file = FORMAT_FILES[name]
     file.write(tmp_path)
     path = tmp_path / file.path

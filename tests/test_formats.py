@@ -1,4 +1,4 @@
-"""Tests for every data format: an example is read, and what can be written is restored.
+"""Tests for every data format: an example is read, and written data is restored.
 
 ``python tests/test_formats.py`` prints the table of formats for docs/data.md.
 """
@@ -26,7 +26,7 @@ from format_files import FORMAT_FILES, NAMED, NAMES, NUMBERED, TEXTS, URIS, Form
 
 PAGE = Path(__file__).parent.parent / "docs" / "data.md"
 
-#: What is written in each format that can be written, the path, and the other options.
+#: For each writable format: the data to write, the path, and the other options.
 WRITTEN: dict[str, tuple[str, dict[str, str]]] = {
     "jsonl": ("data.jsonl", {}),
     "json": ("data.json.zst", {}),

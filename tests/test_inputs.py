@@ -328,12 +328,41 @@ def test_inputs_that_are_not_texts_are_rejected(ranker: carya.TextRanker, texts:
             call()
 
 
-def test_tables_are_rejected_as_texts(ranker: carya.TextRanker) -> None:
+@pytest.mark.parametrize(
+    ("package", "function"),
+    [("pandas", "DataFrame"), ("polars", "DataFrame"), ("polars", "LazyFrame"), ("pyarrow", "table"), ("datasets", "")],
+)
+def test_tables_contain_texts_and_labels(ranker: carya.TextRanker, package: str, function: str) -> None:
+    module = pytest.importorskip(package)
+    data = {"number": list(range(len(TEXTS))), "text": list(TEXTS), "labels": [list(row) for row in LABELS]}
+    table = getattr(module, function)(data) if function else module.Dataset.from_dict(data)
+    fitted = text_ranker().fit(table)
+    assert list(fitted.labels_) == list(ranker.labels_)
+    expected = ranker.predict(TEXTS)
+    for S in (fitted.predict(table), ranker.predict(table)):
+        assert (expected != S).nnz == 0
+    assert fitted.score(table) == ranker.score(TEXTS, LABELS)
+
+
+def test_tables_without_texts_or_labels_are_rejected(ranker: carya.TextRanker) -> None:
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(InputError, match=r"got a pandas DataFrame\. Pass one of its columns, such as data\['text'\]\."):
-        ranker.predict(pandas.DataFrame({"text": TEXTS}))
-    with pytest.raises(InputError, match=r"labels is missing\. Pass the labels of the texts, or a Corpus"):
+    with pytest.raises(
+        InputError, match=r"must have one column 'text', but it has 0; its columns are 'title'\. Pass a"
+    ):
+        ranker.predict(pandas.DataFrame({"title": TEXTS}))
+    with pytest.raises(InputError, match=r"must have one column 'labels', but it has 0; its columns are 'text'\."):
+        text_ranker().fit(pandas.DataFrame({"text": TEXTS}))
+    twice = pandas.DataFrame([[text, text] for text in TEXTS], columns=["text", "text"])
+    with pytest.raises(InputError, match=r"a pandas DataFrame, must have one column 'text', but it has 2;"):
+        ranker.predict(twice)
+    with pytest.raises(
+        InputError, match=r"labels is missing\. Pass the labels of the texts, or a Corpus or a data frame"
+    ):
         text_ranker().fit(TEXTS)
+    datasets = pytest.importorskip("datasets")
+    parts = datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": list(TEXTS)})})
+    with pytest.raises(InputError, match=r"got a datasets DatasetDict\. Pass a part, such as data\['train'\]\."):
+        ranker.predict(parts)
 
 
 @pytest.mark.parametrize(

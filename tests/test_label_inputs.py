@@ -71,7 +71,7 @@ def test_inputs_that_no_member_uses_are_refused(world: SyntheticData) -> None:
     for name, message in (
         ("label_graph", "label_graph is not used by any of the models. Omit it, or use a representation with 'graph'"),
         ("shortlist", "shortlist is not used by any of the models. Omit it, or use negatives with 'given'"),
-        ("tree", "tree is not used by any of the models. Omit it, or use XRLinear models without a tree"),
+        ("tree", "tree is not used by any of the models. Omit it, or use XRLinear models without the parameter tree"),
     ):
         with pytest.raises(InputError, match=message):
             carya.Ensemble([neighbors]).fit(world.X, world.Y, **{name: given[name]})
@@ -231,7 +231,7 @@ def test_commands_explain_wrong_files(files: Path, tmp_path: Path) -> None:
             ["--tree", str(files / "tree.tsv"), "--model", "xr-transformer"],
             "--tree requires --model xr-linear",
         ),
-        ("matrices", ["--label-graph", str(files / "graph.tsv")], "--label-graph must be a .npz or .npy file"),
+        ("matrices", ["--label-graph", str(files / "graph.tsv")], "--label-graph must be an .npz or .npy file"),
         ("matrices", ["--shortlist", str(files / "shortlist.npz")], "--shortlist is not used by XRLinear"),
     ):
         result = run("train", str(files / data), "-o", str(tmp_path / "no"), "--min-df", "1", *options)

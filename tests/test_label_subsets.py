@@ -1,4 +1,5 @@
-"""Tests for prediction with other transforms or within some labels, smaller models, and interleaved rankings."""
+"""Tests for predictions with other transforms or restricted to some labels, smaller models, and interleaved
+rankings."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from carya.errors import InputError, ParameterError
 from carya.ranking import NeuralRanker
 
 from matrix_helpers import ranking_of, same_matrix
+from topics import corpus
 
 _SMALL: dict[str, Any] = {"branching": 4, "max_leaf_size": 8, "n_jobs": 2}
 _FULL: dict[str, Any] = {"beam_width": 10_000}
@@ -41,7 +43,8 @@ def only(S: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
 
 
 def same_ranking(actual: sp.csr_array, expected: sp.csr_array) -> bool:
-    """Return whether rankings are equal; scores can differ by rounding, because other nodes share a vector register."""
+    """Return whether rankings are equal; scores can differ by rounding, because nodes are grouped into vectors
+    differently."""
     same = np.array_equal(actual.indptr, expected.indptr) and np.array_equal(actual.indices, expected.indices)
     return bool(same and np.allclose(actual.data, expected.data, rtol=1e-5, atol=1e-6))
 
@@ -118,7 +121,7 @@ def test_labels_at_prediction_in_other_models(name: str, world: SyntheticData) -
         X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float32), top_k=4, labels=_LABELS
     )
     assert np.array_equal(rows[1], S.indices)
-    if name not in ("neighbors over rows", "reranked"):  # which find candidates in other ways, too
+    if name not in ("neighbors over rows", "reranked"):  # which also find candidates in other ways
         assert same_matrix(model.predict(X, top_k=4, labels=np.arange(150)), model.predict(X, top_k=4, **_FULL))
 
 
@@ -133,6 +136,43 @@ def test_subsets_of_other_models(name: str, world: SyntheticData, tmp_path: Path
     assert same_ranking(carya.load(tmp_path / "small").predict(X, **options), expected)
 
 
+def test_labels_by_name_in_any_form(world: SyntheticData) -> None:
+    names = [f"label {number:03d}" for number in range(150)]
+    model, X = carya.XRLinear(**_SMALL).fit(world.X, world.Y, label_names=names), world.X[:20]
+    expected = model.predict(X, labels=_LABELS)
+    chosen = [names[number] for number in _LABELS]
+    mixed = [*chosen[:3], *_LABELS[3:]]
+    forms: list[Any] = [chosen, tuple(chosen), set(chosen), np.array(chosen), iter(chosen), mixed]
+    for labels in forms:
+        assert same_matrix(model.predict(X, labels=labels), expected)
+    assert list(model.subset(np.array(chosen)).labels_) == sorted(chosen)
+    assert same_matrix(
+        model.predict(X, labels=chosen, transform="noop"), model.with_transform("noop").predict(X, labels=_LABELS)
+    )
+    with pytest.raises(InputError, match=r"Unknown label 'label 01'\. Did you mean"):
+        model.predict(X, labels=["label 01"])
+    with pytest.raises(InputError, match="labels must be a non-empty list"):
+        model.predict(X, labels="label 001")
+
+
+def test_a_subset_keeps_the_options_for_reading_data(model: carya.XRLinear, tmp_path: Path) -> None:
+    model = model.subset(np.arange(150))
+    model.data_options_ = {"format": "svmlight"}
+    model.subset([1, 2]).save(tmp_path / "small")
+    assert carya.load(tmp_path / "small").data_options_ == {"format": "svmlight"}
+
+
+def test_another_transform_is_not_calibrated() -> None:
+    texts, labels = corpus(120)
+    ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels).calibrate(texts, labels)
+    ensemble = carya.TextEnsemble.from_members([ranker, ranker]).calibrate(texts, labels)
+    for model in (ranker, ensemble):
+        assert "probability" in model.suggest_all(texts[:2], as_frame=True)
+        assert "probability" not in model.suggest_all(texts[:2], as_frame=True, transform="noop")
+        assert "probability" not in model.predict(texts[:2], as_frame=True, transform="noop")
+        assert model.subset(model.labels_[:3]).calibration_ is model.calibration_
+
+
 def test_invalid_labels(model: carya.XRLinear, world: SyntheticData) -> None:
     for labels, message in (
         ([], "labels must be a non-empty list of label numbers"),
@@ -145,7 +185,7 @@ def test_invalid_labels(model: carya.XRLinear, world: SyntheticData) -> None:
             with pytest.raises(InputError, match=message):
                 call(labels)
     reranked = _OTHERS["reranked"].clone().fit(world.X[:200], world.Y[:200])
-    with pytest.raises(InputError, match="Reranked models have no subset"):
+    with pytest.raises(InputError, match="Reranked models do not support subset"):
         reranked.subset([1])
     with pytest.raises(InputError, match="The transform of Reranked models cannot be changed"):
         reranked.predict(world.X[:2], transform="noop")

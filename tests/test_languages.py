@@ -1,4 +1,4 @@
-"""Tests for rankers of texts in many languages: spans of explanations, the explorer, the server, stems and warnings."""
+"""Tests for rankers in many languages: explanation spans, the explorer, the server, stems and warnings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUERIES = {
     "Thai": (THAI, "เรียน ภาษาไทย ครับ", ["เรียน", "ภาษาไทย"]),
 }
 ENGLISH = ["fast web servers", "a web server", "photo editors", "editing photos", "serving photos on the web"]
-# Further queries, whose terms differ from the words of the query, with the settings and the package that they require.
+# Queries whose terms differ from their words, with the settings and the package that they require.
 OPTIONAL: dict[str, tuple[list[str], str, list[str], dict[str, Any], str]] = {
     "stems": (ENGLISH, "The Webs: SERVERS, edited", ["SERVERS", "edited"], {"stemmer": "english"}, "snowballstemmer"),
     "stems and characters": (
@@ -69,7 +69,7 @@ def case(request: pytest.FixtureRequest) -> tuple[carya.TextRanker, str, list[st
 
 @pytest.fixture(params=[*QUERIES, *OPTIONAL], ids=[*QUERIES, *OPTIONAL])
 def any_case(request: pytest.FixtureRequest) -> tuple[carya.TextRanker, str, list[str]]:
-    """A ranker as in `case`, also with stems, words of ICU or character n-grams."""
+    """A ranker as in `case`, optionally with stems, ICU words or character n-grams."""
     if request.param in QUERIES:
         texts, query, known = QUERIES[request.param]
         return carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, LABELS), query, known
@@ -267,7 +267,7 @@ def test_the_command_line_warns_about_training_texts_with_few_terms(tmp_path: Pa
     result = run("train", str(tmp_path / "data.jsonl"), "-o", out, "--analyzer", "word")
     assert result.returncode == 0, result.stderr
     assert "carya: warning: A typical text has 1.0 terms" in result.stderr
-    result = run("train", str(tmp_path / "data.jsonl"), "-o", out)
+    result = run("train", str(tmp_path / "data.jsonl"), "-o", out, "--force")
     assert result.returncode == 0, result.stderr
     assert "warning" not in result.stderr  # the default analyzer for short texts includes characters
 

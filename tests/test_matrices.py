@@ -13,7 +13,7 @@ from carya.core.matrices import Csr
 
 
 def random_matrix(seed: int, rows: int, cols: int) -> tuple[np.ndarray, Csr]:
-    """Return a random matrix as a NumPy array and as a Csr; all values are integers, so that sums are exact."""
+    """Return a random matrix as a NumPy array and as a Csr; all values are integers, so sums are exact."""
     rng = np.random.default_rng(seed)
     A = np.round(rng.standard_normal((rows, cols)) * 8).astype(np.float32)
     A *= rng.random((rows, cols)) < 0.5

@@ -1,6 +1,6 @@
 """Tests for mistakes that users make on the command line and in Python, and for the messages that they get.
 
-Every mistake is refused with one line that states what is wrong: exit code 2 on the command line, a
+Every mistake is rejected with one line that states what is wrong: exit code 2 on the command line, a
 :class:`carya.errors.CaryaError` in Python. Nothing is accepted silently, and no file is written.
 """
 
@@ -204,7 +204,7 @@ COMMANDS = {
     # Evaluation
     "evaluate model unlabeled.jsonl": "unlabeled.jsonl contains no labels. At least one is required.",
     "evaluate model foreign.jsonl": (
-        "foreign.jsonl and model have no label in common: the first label of the data is 'unknown', that of the "
+        "foreign.jsonl and model have no labels in common: the first label of the data is 'unknown', that of the "
         "model is 'astronomy'. Use the same --vocabulary as in training."
     ),
     "evaluate features X.npz": (
@@ -217,12 +217,14 @@ COMMANDS = {
         "negative.npy has negative values. Entries must be positive where a row has a label, and 0 elsewhere."
     ),
     "evaluate model data.jsonl --train X.npz": (
-        "--train must contain texts, as the model was trained on, but X.npz is a matrix."
+        "--train must contain texts, like the model's training data, but X.npz is a matrix."
     ),
-    "evaluate model data.jsonl --per-label-k 3": "--per-label-k requires --per-label, the file to write.",
+    "evaluate model data.jsonl --per-label-k 3": (
+        "--per-label-k requires --per-label, the file to which the report is written."
+    ),
     "calibrate model empty.jsonl -o m": "empty.jsonl contains no rows. At least one is required.",
     "calibrate model foreign.jsonl -o m": (
-        "foreign.jsonl and model have no label in common: the first label of the data is 'unknown', that of the "
+        "foreign.jsonl and model have no labels in common: the first label of the data is 'unknown', that of the "
         "model is 'astronomy'. Use the same --vocabulary as in training."
     ),
     # Other commands
@@ -545,7 +547,7 @@ def test_labels_that_occur_only_once_cause_a_warning(
     for options, expected in (
         (
             [],
-            "carya: 120 of 120 labels occur only once, so that little can be learned. If several labels are read as "
+            "carya: 120 of 120 labels occur only once, so little can be learned. If several labels are read as "
             "one, pass --label-separator.\n",
         ),
         (["--label-separator", "|"], ""),

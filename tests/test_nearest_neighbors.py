@@ -390,7 +390,7 @@ def test_text_rankers_accept_nearest_neighbors(over: str, tmp_path: Path) -> Non
         assert opened.suggest(text) == ranker.suggest(text)
     with pytest.raises(
         InputError,
-        match="Scores of NearestNeighbors models cannot be explained, because these models have no label tree",
+        match="Scores of this NearestNeighbors model cannot be explained, because it has no label tree",
     ):
         opened.explain(queries[0], "graphics")
 

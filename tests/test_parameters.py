@@ -80,7 +80,7 @@ def test_settings_are_read_from_parameters_of_the_same_names() -> None:
 
 def test_the_kind_of_a_subclass_is_that_of_its_base() -> None:
     class Subclass(carya.XRLinear):
-        """A model of a user."""
+        """A user-defined model."""
 
     assert kind_of(Subclass()) == kind_of(carya.XRLinear()) == "xr-linear"
     assert kind_of(carya.Ensemble()) == "ensemble"

@@ -28,7 +28,7 @@ class Clock:
 
 
 class Stream(io.StringIO):
-    """A stream that claims to be a terminal, or not."""
+    """A stream that reports whether it is a terminal."""
 
     def __init__(self, is_terminal: bool) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Stream(io.StringIO):
 
 
 def bar_lines(bars: ProgressBars) -> list[str]:
-    """Return what the bars show at the moment."""
+    """Return the current output of the bars."""
     shown = io.StringIO()
     Console(file=shown, width=160).print(bars._bars.get_renderable())
     return shown.getvalue().splitlines()

@@ -124,6 +124,7 @@ def test_sparse_matrices_are_rejected_where_texts_are_expected(pairs: Path, tmp_
         (["predict", model, str(lines), "--format", "lines"], "with the format 'svmlight'"),
         (["evaluate", model, features], "contains features, but"),
         (["train", features, "--labels", "labels.txt", "--format", "pair", "-o", "no"], "is a sparse matrix"),
+        (["train", "texts.txt", "--labels", features, "-o", "no"], "tst_X_Xf.txt contains features, not labels. Pass"),
         (["train", str(complete), "--labels", "labels.txt", "-o", "no"], "The format 'xmc' does not support labels"),
     ):
         result = run(*arguments, cwd=tmp_path)
@@ -168,7 +169,7 @@ def test_the_model_stores_the_number_of_the_first_feature(base: int, tmp_path: P
     assert result.stderr == ""
     other = run("evaluate", "model", "test.svm", "--json", "--one-based" if base == 0 else "--zero-based", cwd=tmp_path)
     if base == 0:
-        assert json.loads(other.stdout)["P@1"] < expected - 0.1  # what a guess by file would give
+        assert json.loads(other.stdout)["P@1"] < expected - 0.1  # the result of guessing for each file separately
     ranked = run("predict", "model", "test.svm", "--top-k", "1", cwd=tmp_path).stdout.splitlines()
     assert [json.loads(line)["labels"][0]["label"] for line in ranked] == S.indices.tolist()
     piped = run("predict", "model", "--top-k", "1", input=(tmp_path / "test.svm").read_text(), cwd=tmp_path)
@@ -239,7 +240,34 @@ def test_json_lines_on_standard_input_are_recognized(texts: Path, tmp_path: Path
     array = "[" + ",\n".join(lines.splitlines()) + "]"
     assert run("predict", "model", input=array, cwd=tmp_path).stdout == expected
     result = run("evaluate", "model", "-", input="some text\n", cwd=tmp_path)
-    assert "standard input, line 1: Invalid JSON" in result.stderr  # the format that the model stores
+    assert "standard input, line 1: Invalid JSON" in result.stderr  # the format stored in the model
+
+
+def test_tables_on_standard_input_are_recognized(texts: Path, tmp_path: Path) -> None:
+    table = (texts / "data.csv").read_text()
+    options = [*COLUMNS, "--label-separator", "|", "--quiet"]
+    assert run("train", str(texts / "data.csv"), "-o", "model", *options, cwd=tmp_path).returncode == 0
+    expected = run("predict", "model", str(texts / "data.csv"), cwd=tmp_path).stdout
+    assert expected.count("\n") == 200
+    excel = "\ufeffsep=;\r\n" + table.replace("\n", "\r\n")
+    for content in (table, excel, table.replace(";", "\t")):
+        assert run("predict", "model", input=content, cwd=tmp_path).stdout == expected
+    header, *lines = table.splitlines(keepends=True)
+    plain = run("predict", "model", "--format", "lines", input="".join(lines), cwd=tmp_path).stdout
+    assert run("predict", "model", input="".join(lines), cwd=tmp_path).stdout == plain  # without a header, texts
+    assert plain != expected
+    other = run("train", str(texts / "plain.jsonl"), "-o", "other", "--quiet", cwd=tmp_path)
+    assert other.returncode == 0, other.stderr
+    piped = run("predict", "other", "--text-column", "title,body", input=table, cwd=tmp_path)
+    assert piped.stdout == run("predict", "other", str(texts / "data.csv"), *COLUMNS[:2], cwd=tmp_path).stdout
+    listing = run("predict", "other", input="speech,text,video\nand pictures\n", cwd=tmp_path)
+    assert listing.stdout.count("\n") == 2, listing.stderr
+    for model in ("model", "other"):
+        nothing = run("predict", model, input="", cwd=tmp_path)
+        assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "")
+    damaged = run("predict", "model", input=header + "a;b;c\n1;2\n", cwd=tmp_path)
+    assert (damaged.returncode, damaged.stdout) == (2, "")
+    assert "standard input, line 3: Expected 3 fields, as in the header, got 2." in damaged.stderr
 
 
 @pytest.mark.parametrize(

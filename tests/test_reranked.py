@@ -85,7 +85,7 @@ def test_the_reranker_is_trained_on_held_out_rows(world: SyntheticData) -> None:
     SingleFeatureRanker.seen.clear()
     carya.Reranked(TREE, SingleFeatureRanker("trees.score"), validation_fraction=0.2, n_rounds=2).fit(distinct, Y)
     ((pairs, relevance),) = SingleFeatureRanker.seen
-    # Rows are held out in runs of up to 20 rows, so that slightly more than the requested fraction can be held out.
+    # Rows are held out in runs of up to 20 rows, so slightly more than the requested fraction can be held out.
     assert 2 * int(rows * 0.2) <= pairs.offsets.size - 1 < 2 * int(rows * 0.2) + 80
     assert pairs.column("neighbors.nearest").max() < 0.999  # no row is its own neighbor
     assert 0 < relevance.mean() < 1
@@ -170,7 +170,7 @@ def test_name_columns_are_used_only_for_label_names(world: SyntheticData, tmp_pa
     assert model.widths_ == (X.shape[1], 0)
     (pairs, labels), (plain_pairs, plain_labels) = model.pairs(X[:40]), plain.pairs(words[:40])
     numbers = {key: number for number, key in enumerate(zip(pairs.queries, labels, strict=True))}
-    # Includes all candidates of the plain model; label names add further candidates.
+    # Includes all candidates of the plain model; label names add more candidates.
     shared = [numbers[key] for key in zip(plain_pairs.queries, plain_labels, strict=True)]
     for name in ("tree0.score", "votes", "centroid", "query_features"):
         assert pairs.column(name)[shared] == pytest.approx(plain_pairs.column(name), rel=1e-3, abs=1e-3), name
@@ -293,7 +293,7 @@ def test_scores_of_similarity_models_are_inner_products(world: SyntheticData, pa
 
 
 def test_accurate_models_work_without_lightgbm(tmp_path: Path) -> None:
-    """Only training requires LightGBM; in a process that cannot import it, models open, rank and can be saved."""
+    """Only training requires LightGBM; without it, models can be loaded, used and saved."""
     pytest.importorskip("lightgbm")
     texts, labels = corpus(200)
     ranker = carya.TextRanker(model=carya.preset("accurate", n_jobs=2)).fit(texts, labels)

@@ -501,7 +501,7 @@ def test_metrics_of_several_workers(folder: Path) -> None:
         response = client.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = response.text.splitlines()
-    assert 'carya_requests_total{route="/v1/suggest",status="200"} 2' in lines  # the sum of both workers
+    assert 'carya_requests_total{route="/v1/suggest",status="200"} 2' in lines  # the sum over both workers
     assert 'carya_requests_total{route="/v1/suggest",status="400"} 1' in lines
     assert 'carya_requests_total{route="other",status="404"} 1' in lines
     assert 'carya_request_duration_seconds_bucket{route="/v1/suggest",le="+Inf"} 3' in lines

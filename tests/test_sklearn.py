@@ -117,7 +117,7 @@ def test_grid_search_over_every_kind_of_model(model: Any, grid: dict[str, Any], 
     search = GridSearchCV(model, grid, scoring=carya.metrics.scorer("R@5"), cv=KFold(2), error_score="raise")
     search.fit(X, Y)
     assert 0.2 < search.best_score_ <= 1
-    dense = Y.toarray()  # cross_val_score, unlike GridSearchCV, refuses sparse labels
+    dense = Y.toarray()  # cross_val_score, unlike GridSearchCV, rejects sparse labels
     scores = cross_val_score(model, X, dense, scoring=carya.metrics.scorer("nDCG@3"), cv=2, error_score="raise")
     assert np.isfinite(scores).all()
 

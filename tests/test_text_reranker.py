@@ -183,7 +183,7 @@ class TestCrossEncoder:
 
     @pytest.mark.parametrize("architecture", ["roberta", "distilbert", "modernbert", "xlnet", "gpt2"])
     def test_sequence_classification_models(self, architecture: str, tmp_path: Path) -> None:
-        """Any architecture works; a classification layer with another number of outputs is replaced."""
+        """Any architecture works; a classification layer with a different number of outputs is replaced."""
         transformers = pytest.importorskip("transformers")
         import tiny_encoders
 

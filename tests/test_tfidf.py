@@ -150,7 +150,7 @@ def test_every_character(tokenizer: str, accents: str | None) -> None:
 
 @pytest.mark.skipif(not SAME_UNICODE, reason="requires the Unicode version of the native tables")
 def test_every_character_in_decomposed_form() -> None:
-    """NFD texts have the same terms as NFC texts, for each character with and without further marks."""
+    """NFD texts have the same terms as NFC texts, for each character with and without additional marks."""
     points = [p for p in range(sys.maxunicode + 1) if not 0xD800 <= p < 0xE000]
     points = [p for p in points if unicodedata.normalize("NFD", chr(p)) != chr(p)]
     for marks in ("", "\u0301", "\u0323\u0301", "\u0334"):
@@ -434,7 +434,7 @@ def test_each_distinct_word_is_stemmed_once(monkeypatch: pytest.MonkeyPatch) -> 
     tfidf.row("cats")
     tfidf.transform(["new cats", "new"])
     tfidf.terms_in("new")
-    assert calls[1:] == [["cats"], ["new"]]  # the fitted vectorizer has a table of its own
+    assert calls[1:] == [["cats"], ["new"]]  # the fitted vectorizer has its own table
 
 
 def test_a_full_table_of_stems_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

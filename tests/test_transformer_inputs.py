@@ -1,4 +1,4 @@
-"""Tests for transformer models with own features, own label trees and label features."""
+"""Tests for transformer models with user-supplied features, user-supplied label trees and label features."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_own_features(name: str, use_tfidf: bool, form: str, bert: Path, tmp_pat
     )
     assert loaded.feature_widths_ == {"sparse": (24, 0), "dense": (0, 24), "pair": (10, 14)}[form]
     assert loaded.trees_ == ()
-    with pytest.raises(InputError, match=r"was trained with own features \(.*\), so it requires the features"):
+    with pytest.raises(InputError, match=r"trained with user-supplied features \(.*\), so it requires the features"):
         loaded.suggest("w0")
     with pytest.raises(InputError, match=r"because it has no label tree over terms of the text"):
         loaded.explain("w0", "l00", tree=0)
@@ -115,7 +115,7 @@ def test_validation_data_with_features(bert: Path) -> None:
     model = make("XRTransformer", bert)
     model.fit(TEXTS, LABELS, features=features, validation_data=(NEW_TEXTS, NEW_LABELS, new))
     assert model.validation_scores_["linear"]["P@1"] > 0.9
-    with pytest.raises(InputError, match="The model was trained with own features"):
+    with pytest.raises(InputError, match="The model was trained with user-supplied features"):
         model.fit(TEXTS, LABELS, features=features, validation_data=(NEW_TEXTS, NEW_LABELS))
     refitted = make("XRTransformer", bert, refit=True, fine_tune=False).fit(TEXTS, LABELS, features=features)
     assert refitted.score(NEW_TEXTS, NEW_LABELS, features=new) > 0.8
@@ -128,7 +128,7 @@ def test_invalid_features_are_rejected(bert: Path) -> None:
     with pytest.raises(InputError, match=r"features is missing\. It is required with use_tfidf=False"):
         make("XRTransformer", bert, use_tfidf=False).fit(TEXTS, LABELS)
     model.fit(TEXTS, LABELS)
-    with pytest.raises(InputError, match="was trained without own features"):
+    with pytest.raises(InputError, match="was trained without user-supplied features"):
         model.predict(TEXTS[:2], features=np.ones((2, 2)))
     model.fit(TEXTS, LABELS, features=indicator(LABELS))
     with pytest.raises(InputError, match="features has 3 columns, but the model was trained on 24"):
@@ -140,9 +140,9 @@ def test_models_with_own_features_are_not_served(bert: Path, tmp_path: Path) -> 
 
     model = make("XRTransformer", bert, fine_tune=False).fit(TEXTS, LABELS, features=indicator(LABELS))
     model.save(tmp_path / "model")
-    with pytest.raises(InputError, match="was trained with own features, which requests do not contain"):
+    with pytest.raises(InputError, match="was trained with user-supplied features, which requests do not contain"):
         ModelRegistry.open({"m": tmp_path / "model"})
-    with pytest.raises(InputError, match="was trained with own features, so it cannot be combined"):
+    with pytest.raises(InputError, match="was trained with user-supplied features, so it cannot be combined"):
         carya.TextEnsemble.from_members([model])
 
 

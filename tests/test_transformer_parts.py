@@ -375,7 +375,7 @@ def test_progress_bars_show_loss_and_rate() -> None:
 
 
 def test_early_stopping_keeps_the_best_epoch(bert: Path) -> None:
-    # The learning rate is much too high, so that precision decreases.
+    # The learning rate is much too high, so precision decreases.
     history = TinyTraining(bert, patience=1, learning_rate=0.3).trainer.run()
     best_epoch = history.stage_epochs[1]
     values = [epoch["P@1"] + epoch["P@3"] + epoch["P@5"] for epoch in history.epochs if epoch["stage"] == 1]

@@ -156,7 +156,7 @@ def test_vectorizers_with_stemmers_and_segmenters(
     assert equal(carya.load(tmp_path / "model").predict(texts[:10]), model.predict(texts[:10]))
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setitem(sys.modules, "icu4py.breakers", None)
-    with pytest.raises(MissingExtraError, match=package):  # before the encoder is trained
+    with pytest.raises(MissingExtraError, match=package):  # raised before the encoder is trained
         carya.XRTransformer(**few).fit(texts, LABELS[:80])
 
 

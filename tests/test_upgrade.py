@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parent / "golden" / "model-kinds"
 
 @register
 class OpaqueRanker:
-    """Ranker of a user, whose settings have names that built-in rankers use with another meaning."""
+    """User-defined ranker whose settings have names with different meanings in built-in rankers."""
 
     name: ClassVar[str] = "opaque"
 
@@ -75,7 +75,7 @@ def test_a_former_name_next_to_the_current_one_is_rejected(world: SyntheticData,
     saved = storage.load(tmp_path / "model")
     (saved.parameters if kind == "xr-linear" else saved.parameters["model"])["cost"] = 2.0
     storage.save(tmp_path / "forged", saved)
-    with pytest.raises(ModelFormatError, match="C and a former name of it are both present"):
+    with pytest.raises(ModelFormatError, match="Both C and one of its former names are present"):
         carya.load(tmp_path / "forged")
 
 

@@ -109,7 +109,7 @@ void register_search(nb::module_& m) {
         },
         "weights"_a, "chunks"_a.noconvert(), "dtype"_a, "threads"_a, "scales"_a,
         "Pack a weight matrix of shape (features, positions) for searching and return (starts, data, scales). The "
-        "scales of int8 weights are chosen, unless they are given.");
+        "scales of int8 weights are computed unless they are given.");
 
     nb::class_<PySearchLayer>(m, "SearchLayer", "Arrays of one layer.")
         .def(

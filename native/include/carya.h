@@ -10,7 +10,8 @@
  *     }
  *     carya_close(model);
  *
- * Supported are XRLinear models and TextRanker models with an XRLinear, except with a stemmer or the ICU segmenter.
+ * XRLinear models, and TextRanker models with an XRLinear, are supported, except those with a stemmer or the ICU
+ * segmenter.
  *
  * Models are memory-mapped: opening a model takes milliseconds regardless of its size, and processes share one copy.
  * Any number of threads can use the same model concurrently. No function throws an exception, prints anything or

@@ -90,7 +90,7 @@ std::vector<std::uint8_t> two_means(const LabelGroup& group, double first_fracti
 
 namespace {
 
-// Centroids of many clusters, stored by feature with the values of all clusters side by side, so that each entry of a
+// Centroids of many clusters, stored by feature with the values of all clusters side by side, so each entry of a
 // member is read only once.
 class Centroids {
 public:

@@ -8,7 +8,7 @@
 // 2008 for the hinge losses, Yu et al. 2011 for the logistic loss), and w = sum_i y_i alpha_i x_i is kept up to date.
 // This implementation differs from these papers in three ways:
 //
-// * Siblings share their rows. The weights w are stored by feature, with the lanes side by side, so that processing one
+// * Siblings share their rows. The weights w are stored by feature, with the lanes side by side, so processing one
 //   feature of a row requires one cache line and one multiply-add for all lanes. Lanes are independent: the result for
 //   a label does not depend on the other labels in its block.
 //

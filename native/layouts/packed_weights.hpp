@@ -141,7 +141,7 @@ struct Packed {
 };
 
 // Packs a matrix of shape (features, positions), which must have passed CsrView::check. With `scales`, one per chunk,
-// int8 weights that were unpacked with these scales are packed without a change; by default, the scales are chosen.
+// int8 weights that were unpacked with these scales are packed without loss; by default, the scales are computed.
 Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads,
             std::span<const float> scales = {});
 

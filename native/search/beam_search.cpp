@@ -18,7 +18,7 @@ constexpr std::int64_t kMaxSums = 1LL << 31;  // maximum number of floats in the
 std::int64_t round_up_to_line(std::int64_t count) { return (count + kLineFloats - 1) / kLineFloats * kLineFloats; }
 
 // Selects the `count` best nodes. A small selection is kept sorted. A large selection is kept unsorted with up to twice
-// as many nodes and is occasionally cut in half, so that rejecting a node below the current threshold costs almost
+// as many nodes and is occasionally cut in half, so rejecting a node below the current threshold costs almost
 // nothing.
 class TopNodes {
 public:

@@ -15,9 +15,9 @@ namespace carya {
 // count     the number of members that returned the label; ties are broken by the mean score
 // softmax   the mean of exp(score), normalized so that the values of each member sum to 1
 // sigmoid   the mean of 1 / (1 + exp(-score))
-// round_robin   1 / (1 + p), where p is the place of the label in the sequence of the members' first labels, then their
-//               second labels, and so on; the member with the largest weight comes first, and members with weight 0 are
-//               left out
+// round_robin   1 / (1 + p), where p is the position of the label in the sequence of the members' first labels, then
+//               their second labels, and so on; the member with the largest weight comes first, and members with
+//               weight 0 are left out
 enum class CombineMethod : int { mean, rank, count, softmax, sigmoid, round_robin };
 
 // Combines the rankings of one query at a time and reuses memory between queries.

@@ -39,7 +39,7 @@ struct LabelBlock {
     const LocalRows* rows = nullptr;
     const Features* features = nullptr;
     const CsrView* positives = nullptr;        // row l contains the training rows of label l; values are costs
-    std::span<const float> sample_weights;     // factor of the cost of each training row; empty means 1
+    std::span<const float> sample_weights;     // multiplies the cost of each training row; empty means 1
     std::span<const std::int32_t> labels;      // at most 16
     std::span<const std::uint32_t> positions;  // positions of these labels in the layer
     // 1 for rows that are included only as positives of some labels; other labels are not trained on these rows. May be

@@ -18,7 +18,7 @@ void RowGatherer::gather(const Features& all, std::span<const std::int32_t> row_
     out.row_ids.assign(row_ids.begin(), row_ids.end());
     std::size_t entries = 0;
     for (const std::int32_t row : row_ids) entries += static_cast<std::size_t>(x.length(row));
-    // `seen` and `seen_twice` have one bit per feature, so that both stay in the L1 cache. Every value is written and,
+    // `seen` and `seen_twice` have one bit per feature, so both stay in the L1 cache. Every value is written and,
     // if it is not needed, overwritten by the next one, because branches would be mispredicted a third of the time.
     const auto words = static_cast<std::size_t>(x.cols) / 64 + 1;
     std::uint64_t* seen = seen_.zeros(words);

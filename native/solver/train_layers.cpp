@@ -198,7 +198,7 @@ private:
 
     static constexpr std::int64_t kMaxRanges = 16;  // more ranges would only cause the same weights to be read again
 
-    // Sorts the weights of a layer by feature. Tasks are visited in order of position, so that positions are sorted as
+    // Sorts the weights of a layer by feature. Tasks are visited in order of position, so positions are sorted as
     // well. Each thread reads all weights and writes a range of features, because reads are sequential and writes are
     // random.
     void assemble(std::size_t layer) {

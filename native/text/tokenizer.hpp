@@ -61,7 +61,7 @@ struct TermSpan {
 std::vector<std::pair<std::uint32_t, std::uint32_t>> find_unspaced_runs(std::string_view text);
 
 // Splits one text at a time and reuses memory between texts. Terms are spans of the normalized text, in which words are
-// separated by single spaces, so that every n-gram is contiguous.
+// separated by single spaces, so every n-gram is contiguous.
 class Tokenizer {
 public:
     explicit Tokenizer(const AnalyzerOptions& options) : options_(options) {}

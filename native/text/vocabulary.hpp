@@ -86,7 +86,7 @@ struct VocabularyArrays {
     Vocabulary view() const { return {bytes, ends, slots}; }
 };
 
-// A growing hash table of terms, which are numbered in order of insertion. A term is stored next to its counts, so that
+// A growing hash table of terms, which are numbered in order of insertion. A term is stored next to its counts, so
 // counting it accesses only two places in memory: its slot and its record.
 class TermTable {
 public:

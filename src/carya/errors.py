@@ -78,7 +78,7 @@ class FewTermsWarning(CaryaWarning):
 
 
 class UnknownTextWarning(CaryaWarning):
-    """Issued when texts to rank contain no known terms, so that nothing can be suggested for them.
+    """Issued when texts to rank contain no known terms, so no labels can be suggested for them.
 
     Attributes
     ----------

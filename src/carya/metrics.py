@@ -73,7 +73,7 @@ class LabelReport:
     support : ndarray of int64
         The number of rows for which the label is relevant.
     suggested : ndarray of int64
-        The number of rows in whose top k the label is.
+        The number of rows whose top k contain the label.
     correct : ndarray of int64
         The number of rows for which both hold.
 
@@ -382,7 +382,8 @@ def _is_label_lists(labels: Any) -> bool:
 def report(
     Y_true: Any, S: Any, k: int | Iterable[int] = (1, 3, 5), *, propensity: ArrayLike | None = None
 ) -> dict[str, float]:
-    """Compute all metrics for one or more values of k; ``micro-`` and ``macro-`` precede the names of other averages.
+    """Compute all metrics for one or more values of k; the prefixes ``micro-`` and ``macro-`` denote the other
+    averages.
 
     Parameters
     ----------
@@ -532,7 +533,7 @@ class _Ranking:
         return LabelReport(*(np.array([total], np.int64) for total in totals))
 
     def macro(self, k: int) -> LabelReport:
-        """Return the report of the labels that occur in the truth."""
+        """Return the report for the labels that occur in the true labels."""
         report = self.label_report(k)
         occurring = report.support > 0
         return LabelReport(report.support[occurring], report.suggested[occurring], report.correct[occurring])

@@ -1,7 +1,7 @@
-"""Upgrade opened models of earlier versions: replace former names and defaults, before any class reads them.
+"""Upgrade opened models from earlier versions: replace former names and defaults before any class reads them.
 
-docs/format.md lists the names. Only built-in kinds and rankers are changed; the contents of user-defined rankers have
-no known meaning.
+docs/format.md lists the names. Only built-in kinds and rankers are changed; the contents of user-defined rankers are
+unknown.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _upgrade_reranked(saved: SavedModel) -> SavedModel:
 
 
 def _upgrade_text_ranker(saved: SavedModel) -> SavedModel:
-    # The arrays of the texts are among those of the model. Their names contain no slash and are not changed with them.
+    # The arrays include those of the texts, whose names contain no slash and are therefore not changed.
     kind = str(saved.parameters.get("model_kind", "xr-linear"))
     model = _upgrade(replace(saved, kind=kind, parameters=dict(saved.parameters["model"])))
     parameters = _upgrade_vectorizer(saved.parameters) | {"model": model.parameters}
@@ -198,7 +198,7 @@ _FUNCTIONS: dict[str, Callable[[SavedModel], SavedModel]] = {
 
 
 def _upgrade_vectorizer(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a text model with those of its vectorizer, if it has one, upgraded."""
+    """Return the parameters of a text model, with upgraded parameters for its vectorizer, if it has one."""
     own = parameters["text"]
     return parameters | {"text": None if own is None else _TFIDF_DEFAULTS | _renamed(own, _TFIDF_PARAMETERS)}
 
@@ -217,7 +217,7 @@ def _upgrade_ranker(ranker: dict[str, Any], current_feature: Callable[[str], str
 
 
 def _ranker_array_names(ranker: dict[str, Any]) -> dict[str, str]:
-    """Return the former names of a ranker's arrays with their current names."""
+    """Return a mapping from the former to the current names of a ranker's arrays."""
     if ranker["name"] != "averaged":
         return _RANKER_ARRAYS.get(ranker["name"], {})
     names: dict[str, str] = {}
@@ -227,7 +227,7 @@ def _ranker_array_names(ranker: dict[str, Any]) -> dict[str, str]:
 
 
 def _part_names(saved: SavedModel, parts: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of the arrays in parts, ``part/…``, with their current names."""
+    """Return a mapping from the former to the current names of the arrays in parts, ``part/…``."""
     names = {}
     for name in saved.arrays:
         part, separator, rest = name.partition("/")
@@ -265,5 +265,5 @@ def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
     renamed = {names.get(name, name): value for name, value in values.items()}
     if len(renamed) != len(values):
         current = next(current for former, current in names.items() if former in values and current in values)
-        raise InputError(f"{current} and a former name of it are both present.")
+        raise InputError(f"Both {current} and one of its former names are present.")
     return renamed

@@ -11,7 +11,7 @@ namespace carya::unicode {
 namespace {
 
 constexpr std::uint8_t kDotAboveClass = 230;
-constexpr std::uint8_t kFirstMarkByte = 0xCC;  // U+0300 starts with this byte; characters below are never changed
+constexpr std::uint8_t kFirstMarkByte = 0xCC;  // U+0300 starts with this byte; lower characters are never changed
 
 std::uint8_t combining_class(std::uint32_t point) {
     return kCombining[kCombiningPage[point / kPageSize] * kPageSize + point % kPageSize];

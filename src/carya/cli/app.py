@@ -62,7 +62,7 @@ app = LazyGroup(
 def main() -> None:
     """Run the command; errors print one message and exit with 2 (invalid input), 1 (system error) or 130 (Ctrl-C).
 
-    Warnings of Carya print one line on standard error.
+    Each warning from Carya prints one line on standard error.
     """
     warnings.showwarning = _show_warning
     try:
@@ -90,7 +90,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning: one line for Carya's own, which concern the user's data, and Python's format for others."""
+    """Print a warning: in one line if it is a CaryaWarning, which concerns the user's data, or in Python's format."""
     text = f"carya: warning: {message}\n"
     if not issubclass(category, CaryaWarning):
         text = warnings.formatwarning(message, category, filename, lineno, line)

@@ -36,8 +36,8 @@ class Command(click.Command):
     examples : sequence of str
         Command lines for the end of the help.
     generate_options : callable, optional
-        Returns more options. It is called when the command is used or its help is printed, not when it is listed, so
-        that it can import modules that take long to load.
+        Returns more options. It is called when the command is used or its help is printed, not when it is listed, so it
+        can import modules that are slow to load.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ _MIN_CONTRIBUTION = 0.01  # number of terms shown next to a label
 )
 @force_option
 @quiet_option
-@option("--json", "as_json", is_flag=True, help="Print JSON, and everything else on standard error.")
+@option("--json", "as_json", is_flag=True, help="Print JSON on standard output, and everything else on standard error.")
 def demo(
     out: Path | None, generated: bool, lists: Path | None, seed: int, force: bool, quiet: bool, as_json: bool
 ) -> None:
@@ -63,7 +63,7 @@ def demo(
     from carya.errors import InputError
 
     if out is not None:
-        check_model_output(out, force=force)  # before the work, not after it
+        check_model_output(out, force=force)  # checked before the work starts
     if lists is not None and not lists.is_dir():
         raise InputError(f"--lists must be a folder with package lists, got {lists}.")
     console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True, stderr=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from carya.cli.options.common import (
     PATH,
     beam_width_option,
     command_progress,
+    dense_option,
     json_option,
     model_argument,
     quiet_option,
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from carya.core.inputs.labels import CoercedLabels
+    from carya.core.matrices import Csr
     from carya.core.progress import Progress
+    from carya.data.vocabulary import Vocabulary
     from carya.models.xr_linear.model import XRLinear
 
 _KS = (1, 3, 5, 10)
@@ -71,13 +75,7 @@ _BATCH = 8192  # rows ranked at a time
     metavar="[LABEL_MATRIX]",
     help="Labels of a feature matrix, rows x labels: .npz or .npy.",
 )
-@option(
-    "--dense",
-    type=PATH,
-    metavar="FILE",
-    heading="Data",
-    help="Dense features in addition to the sparse ones of DATA: .npy.",
-)
+@dense_option
 @option(
     "--train",
     type=PATH,
@@ -132,7 +130,8 @@ _BATCH = 8192  # rows ranked at a time
     "--weight-dtypes",
     is_flag=True,
     heading="Output",
-    help="Compare the data types in which the weights can be stored.",
+    help="Compare the data types in which the weights can be stored, from that of the model to smaller ones; requires "
+    "a single tree. int8, the default of `carya train`, is the smallest.",
 )
 @quiet_option
 @json_option
@@ -166,7 +165,7 @@ def evaluate(
     if per_label is not None:
         check_table_path(per_label)
     elif was_passed("per_label_k"):
-        raise ParameterError("--per-label-k requires --per-label, the file to write.")
+        raise ParameterError("--per-label-k requires --per-label, the file to which the report is written.")
     loaded = load_model(model)
     data = data.with_model(loaded)
     with command_progress(quiet) as progress:
@@ -254,7 +253,7 @@ def _read_matrices(
     if label_matrix is not None and data.labels is not None:
         raise InputError("Pass the labels either as LABEL_MATRIX or with --labels, not both.")
     if label_matrix is not None:
-        X, Y = read_matrix(data.source), read_matrix(label_matrix)
+        X, Y, vocabulary = read_matrix(data.source), read_matrix(label_matrix), data.read_vocabulary()
     elif Path(data.source).suffix in MATRIX_SUFFIXES and data.labels is None:
         raise InputError(
             f"{data.name} contains features only. Pass their labels, too: carya evaluate {path} {data.name} Y.npz"
@@ -263,16 +262,15 @@ def _read_matrices(
         matrices = data.open()
         if not isinstance(matrices, Matrices):
             raise InputError(f"{data.name} contains texts, but {path} was trained on features. Pass features.")
-        X, Y = matrices.X, matrices.Y
+        X, Y, vocabulary = matrices.X, matrices.Y, matrices.vocabulary
         if not matrices.widths_known:  # empty columns at the end may be missing in the file
             X.resize((X.shape[0], max(X.shape[1], sum(model.widths_))))
-            Y.resize((Y.shape[0], max(Y.shape[1], model.n_labels_)))
-    checked = validation.check_labels(Y, str(label_matrix or data.name)).to_scipy()
-    if checked.shape[1] < model.n_labels_:
-        raise InputError(
-            f"{label_matrix or data.name} has {checked.shape[1]} columns, but {path} has {model.n_labels_} labels. "
-            "Pass one column per label, in the same order as in training."
-        )
+            if vocabulary is None:
+                Y.resize((Y.shape[0], max(Y.shape[1], model.n_labels_)))
+    labels = _match_columns(
+        model, validation.check_labels(Y, str(label_matrix or data.name)), vocabulary, str(label_matrix or data.name)
+    )
+    checked = labels.matrix.to_scipy()
     blocks = [X] if dense is None else [X, read_matrix(dense)]
     for block, name in zip(blocks, (data.name, str(dense)), strict=False):
         if block.ndim != 2 or block.shape[0] != checked.shape[0]:
@@ -281,14 +279,44 @@ def _read_matrices(
                 "must be matrices with the same rows."
             )
     X = X.tocsr() if sp.issparse(X) else X  # for slices
-    labels = [str(label) for label in range(checked.shape[1])]
-    return X if dense is None else (X, blocks[1]), EvaluatedRows(checked, labels)
+    return X if dense is None else (X, blocks[1]), EvaluatedRows(checked, labels.all_ids())
+
+
+def _match_columns(
+    model: Any, Y: Csr, vocabulary: Vocabulary | None, source: str, known: Sequence[str] | None = None
+) -> CoercedLabels:
+    """Return labels with the columns of a model over features, matched by name if both have names.
+
+    Parameters
+    ----------
+    known : sequence of str, optional
+        The labels of the model, followed by others; those of the model by default.
+    """
+    from carya.core.inputs.labels import CoercedLabels, align_columns
+    from carya.core.strings import NumberStrings
+
+    is_named = not isinstance(model.labels_, NumberStrings)
+    if vocabulary is not None and len(vocabulary) != Y.cols:
+        raise InputError(f"{source} has {Y.cols} columns, but {vocabulary.source} has {len(vocabulary)} labels.")
+    if vocabulary is not None and is_named:
+        return align_columns(Y, vocabulary.ids, known or model.labels_, keep_unknown=True)
+    if Y.cols < model.n_labels_:
+        raise InputError(
+            f"{source} has {Y.cols} columns, but the model has {model.n_labels_} labels. Pass one column per label, in "
+            "the same order as in training."
+        )
+    if is_named and Y.cols > model.n_labels_:
+        raise InputError(
+            f"{source} has {Y.cols} columns without names, but the model has {model.n_labels_} labels with names. Pass "
+            "the names of the columns with --vocabulary."
+        )
+    return CoercedLabels(Y, list(model.labels_) if is_named else None if vocabulary is None else vocabulary.ids)
 
 
 def _training_counts(
     model: Any, data: DataOptions, train: Path | None, rows: EvaluatedRows, progress: Progress
 ) -> tuple[NDArray[np.int64] | None, int]:
-    """Return the number of training rows per column of Y, and the number of all; None if neither is known."""
+    """Return the number of training rows per column of Y, and the total number of rows; None if neither is known."""
     import numpy as np
 
     counts: NDArray[np.int64] | None
@@ -300,7 +328,7 @@ def _training_counts(
             counts, n_rows = _count_labels(model, data, train, rows, report)
     if counts is None:
         return None, 0
-    n_columns = rows.Y.shape[1]  # further columns are labels that do not occur in training
+    n_columns = rows.Y.shape[1]  # additional columns are labels that do not occur in training
     padded = np.zeros(n_columns, np.int64)
     padded[: min(counts.size, n_columns)] = counts[:n_columns]
     return padded, int(n_rows or 0)
@@ -318,19 +346,22 @@ def _count_labels(
 
     if train.suffix in MATRIX_SUFFIXES:
         if ranks_texts(model):
-            raise InputError(f"--train must contain texts, as the model was trained on, but {train} is a matrix.")
-        Y = read_labels(train)
+            raise InputError(f"--train must contain texts, like the model's training data, but {train} is a matrix.")
+        Y = _match_columns(model, read_labels(train), data.read_vocabulary(), str(train), rows.labels).matrix
         counts, n_rows = Y.column_counts(), Y.rows
     else:
         training = dataclasses.replace(data, source=str(train), part="train", labels=None)
         if training.contains_features() == ranks_texts(model):
             wrong, right = ("features", "texts") if ranks_texts(model) else ("texts", "features")
             raise InputError(
-                f"--train must contain {right}, as the model was trained on, but {train} contains {wrong}."
+                f"--train must contain {right}, like the model's training data, but {train} contains {wrong}."
             )
         opened = training.open()
         if isinstance(opened, Matrices):
-            matrix = opened.Y
+            if not opened.widths_known and opened.vocabulary is None:
+                opened.Y.resize((opened.Y.shape[0], max(opened.Y.shape[1], model.n_labels_)))
+            labels = _match_columns(model, Csr.of_scipy(opened.Y), opened.vocabulary, str(train), rows.labels)
+            matrix = labels.matrix.to_scipy()
         else:
             matrix, _ = label_matrix((example.labels for example in counted(opened, report)), rows.labels)
         counts, n_rows = Csr.of_scipy(matrix).column_counts(), matrix.shape[0]
@@ -360,7 +391,7 @@ def _measure(
             if report is not None:
                 report(min(end, n_rows), n_rows)
     S = parts[0] if len(parts) == 1 else sp.vstack(parts, format="csr")
-    if Y.shape[1] > S.shape[1]:  # labels that the model does not know
+    if Y.shape[1] > S.shape[1]:  # labels unknown to the model
         S.resize((n_rows, Y.shape[1]))
     with progress.stage("measure"):
         measured = metrics.report(Y, S, k=_KS, propensity=propensity)

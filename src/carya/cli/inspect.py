@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _NESTED_MODELS = ("tree", "members", "base", "ranker")  # parameters that are models or trees
+_SHOWN_LABELS = 5
 
 
 @command("inspect", examples=["carya inspect model/", "carya inspect model/ --json | jq .bytes"])
@@ -27,6 +28,7 @@ def inspect(model: Path, as_json: bool) -> None:
     Verifies all checksums.
     """
     from carya.core import storage
+    from carya.core.strings import NumberStrings
 
     storage.load(model)  # reads, and therefore verifies, all data
     saved = load_model(model)
@@ -35,6 +37,8 @@ def inspect(model: Path, as_json: bool) -> None:
         return
     ranker, rest = _main_ranker(saved)
     description = {"bytes": storage.size_on_disk(model), **_describe(ranker), **rest}
+    if not isinstance(saved.labels_, NumberStrings):
+        description["first_labels"] = list(saved.labels_[:_SHOWN_LABELS])
     if saved.data_options_:
         description["data_options"] = dict(saved.data_options_)
     if as_json:
@@ -47,6 +51,9 @@ def inspect(model: Path, as_json: bool) -> None:
     title = str(ranker.tree_) if hasattr(ranker, "tree_") else f"{type(ranker).__name__}({ranker.n_labels_} labels)"
     click.echo(f"{model}: {title}, {features}, {description['bytes']:,} bytes")
     _print_layers(Console(), description)
+    if "first_labels" in description:
+        more = ", …" if len(saved.labels_) > _SHOWN_LABELS else ""
+        click.echo(f"labels: {', '.join(description['first_labels'])}{more}")
     if ranker is not saved and saved.vectorizers_:
         click.echo(f"vectorizer: {saved.vectorizers_[0]!r}")
     click.echo(f"model: {ranker!r}")

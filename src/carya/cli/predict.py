@@ -18,6 +18,7 @@ from carya.cli.commands import argument, command, option
 from carya.cli.options.common import (
     beam_width_option,
     command_progress,
+    dense_option,
     min_score_option,
     model_argument,
     n_jobs_option,
@@ -43,8 +44,8 @@ _FORMAT_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".
     ".tsv": "tsv",
 }
 _COLUMNS = ("row", "id", "rank", "label", "name", "score", "probability")
-_BATCH = 2048  # rows of a matrix ranked at a time
-_DIGITS = 6  # of scores and probabilities
+_BATCH = 2048  # number of matrix rows ranked at a time
+_DIGITS = 6  # for scores and probabilities
 
 
 class _RankedLabel(NamedTuple):
@@ -75,6 +76,7 @@ class _RankedRow(NamedTuple):
 @model_argument
 @data_options(part="test", source="-", labels=False)
 @argument("texts", nargs=-1, metavar="[TEXT]...", help="Texts to rank labels for, instead of DATA.")
+@dense_option
 @top_k_option(10)
 @beam_width_option
 @min_score_option
@@ -100,6 +102,7 @@ def predict(
     model: Path,
     data: DataOptions,
     texts: tuple[str, ...],
+    dense: Path | None,
     out: str,
     output_format: str | None,
     n_jobs: int,
@@ -108,10 +111,10 @@ def predict(
 ) -> None:
     """Rank labels for texts.
 
-    Reads texts from standard input, one per line, unless DATA or texts are given, and answers each line as it arrives.
-    JSON lines, and formats that begin with labels, are recognized; `--format lines` disables this. An argument that
-    exists as a file or folder is DATA. For a model trained on features, DATA contains features, and labels are column
-    numbers.
+    Reads texts from standard input, one per line, unless DATA or texts are given, and ranks labels for each line as it
+    arrives. JSON lines, tables with a header, and formats that begin with labels are recognized; `--format lines`
+    disables this. An argument that exists as a file or folder is DATA. For a model trained on features, DATA contains
+    features, and labels without names are column numbers.
 
     The output has one line of JSON per text: {"row": …, "labels": [{"label": …, "score": …}, …]}, best first. Rows are
     numbered from 1. "id" is added if the data has ids, "name" for labels whose name differs from their id, and
@@ -135,18 +138,20 @@ def predict(
         is_interactive = is_literal or (out == "-" and sys.stdout.isatty()) or (data.source == "-" and _is_terminal())
         progress = stack.enter_context(command_progress(quiet or is_interactive))
         if ranks_texts(loaded):
+            if dense is not None:
+                raise InputError(f"--dense requires a model trained on features, but {model} was trained on texts.")
             batches = argument_batches(arguments) if is_literal else text_batches(data, model)
             rows = _rank_texts(loaded, batches, limits, progress)
         elif is_literal:
             raise InputError(f"{model} was trained on features. DATA must contain features, got a text.")
         else:
-            rows = _rank_features(loaded, model, data, limits, progress)
+            rows = _rank_features(loaded, model, data, dense, limits, progress)
         for lines in _format_lines(rows, form):
             write(lines)
 
 
 def _format_of(out: str) -> str:
-    """Return the output format of a path; raise InputError if its suffix promises another one."""
+    """Return the output format for a path; raise InputError if its suffix is unknown."""
     from carya.data.io.files import uncompressed_name
 
     suffix = "" if out == "-" else Path(uncompressed_name(out)).suffix.lower()
@@ -239,14 +244,22 @@ def _probabilities(calibration: Any, suggestions: list[Any]) -> list[float] | li
 
 
 def _rank_features(
-    model: Any, path: Path, data: DataOptions, limits: dict[str, Any], progress: Progress
+    model: Any, path: Path, data: DataOptions, dense: Path | None, limits: dict[str, Any], progress: Progress
 ) -> Iterator[list[_RankedRow]]:
+    from carya.core.strings import NumberStrings
+    from carya.data.io.matrix_files import read_matrix
+
     with progress.stage("read features"):
         X = _read_features(model, path, data)
+        if dense is not None:
+            X = (X, read_matrix(dense))
     with progress.stage("rank rows") as report:
         with naming_input(data.name):
             S = model.predict(X, **limits)
-        labels, scores = S.indices.tolist(), S.data.tolist()
+        scores = S.data.tolist()
+        labels = S.indices.tolist()
+        if not isinstance(model.labels_, NumberStrings):
+            labels = [model.labels_[label] for label in labels]
         rows = enumerate(itertools.pairwise(S.indptr.tolist()), 1)
         while batch := list(itertools.islice(rows, _BATCH)):
             yield [
@@ -260,7 +273,7 @@ def _rank_features(
 
 
 def _read_features(model: Any, path: Path, data: DataOptions) -> Any:
-    """Return the features of a matrix file, or of data in any format that contains features."""
+    """Return the features from a matrix file, or from data in any format that contains features."""
     from carya.data.corpus import Matrices
     from carya.data.io.files import MATRIX_SUFFIXES
     from carya.data.io.matrix_files import read_matrix
@@ -274,7 +287,7 @@ def _read_features(model: Any, path: Path, data: DataOptions) -> Any:
     matrices = data.open()
     if not isinstance(matrices, Matrices):
         raise InputError(f"{path} was trained on features. DATA must contain features, but {matrices.source} does not.")
-    if not matrices.widths_known:  # the last columns can be empty, and so missing in the file
+    if not matrices.widths_known:  # the last columns can be empty and therefore missing from the file
         matrices.X.resize((matrices.X.shape[0], max(matrices.X.shape[1], sum(model.widths_))))
     return matrices.X
 
@@ -287,7 +300,7 @@ def _format_lines(batches: Iterable[list[_RankedRow]], form: str) -> Iterator[st
         return
     separator = "," if form == "csv" else "\t"
     quote = _table_quote(form)
-    header = separator.join(_COLUMNS) + "\n"  # written with the first lines, so that an error writes nothing
+    header = separator.join(_COLUMNS) + "\n"  # written with the first lines, so that nothing is written after an error
     for batch in batches:
         lines = (separator.join(map(quote, fields)) + "\n" for row in batch for fields in _to_fields(row))
         yield header + "".join(lines)

@@ -76,7 +76,7 @@ class _TrainCommand(Command):
         from carya.models.presets import ADVICE, PRESETS
 
         super().format_options(ctx, formatter)
-        with formatter.section("Which preset?"):
+        with formatter.section("Choosing a preset"):
             formatter.write_dl(list(ADVICE))
         with formatter.section("Presets (--preset)"):
             descriptions = {name: preset.description for name, preset in PRESETS.items()} | _TRANSFORMER_PRESETS
@@ -154,8 +154,8 @@ def train(
 ) -> None:
     """Train a model on texts or feature matrices, and save it.
 
-    DATA is a folder, a file of texts or features in any format of docs/data.md, or a text file with --labels. The
-    model stores the options with which the data was read; `carya predict` and `carya evaluate` use them by default.
+    DATA is a folder, a file of texts or features in any format of docs/data.md, or a text file with --labels. The model
+    stores the options used to read the data; `carya predict` and `carya evaluate` use them by default.
     """
     from carya.core.parameters import set_in_all
     from carya.core.storage import size_on_disk
@@ -332,7 +332,7 @@ def _fit_matrices(
     unused = [flag(name) for name in inputs if not getattr(model, f"uses_{name}", False)]
     if unused:
         raise ParameterError(f"{unused[0]} is not used by {model!r}.")
-    model.fit(matrices.X, matrices.Y, **inputs)
+    model.fit(matrices, **inputs)
     return model, {
         "kind": kind_of(model),
         "rows": matrices.Y.shape[0],
@@ -371,14 +371,14 @@ def _label_names(corpus: Corpus) -> dict[str, str] | None:
 
 
 def _warn_about_unique_labels(model: Any) -> None:
-    """Print a warning if most labels occur only once, as if several were read as one because of a wrong separator."""
+    """Print a warning if most labels occur only once, which can be caused by a wrong separator."""
     counts = getattr(model, "label_counts_", None)
     if counts is None or counts.sum() < _MIN_LABELS_FOR_WARNING:
         return
     n_unique = int((counts == 1).sum())
     if n_unique > 0.5 * counts.sum():
         click.echo(
-            f"carya: {n_unique:,} of {counts.size:,} labels occur only once, so that little can be learned. If several "
+            f"carya: {n_unique:,} of {counts.size:,} labels occur only once, so little can be learned. If several "
             "labels are read as one, pass --label-separator.",
             err=True,
         )

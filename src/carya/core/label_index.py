@@ -1,6 +1,6 @@
 """Look up labels by id, by name, or by prefix.
 
-The index stores a few integers per label and no strings, so that a server worker needs little memory even with millions
+The index stores a few integers per label and no strings, so a server worker needs little memory even with millions
 of labels. The sort orders are computed on first use.
 """
 

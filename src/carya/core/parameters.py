@@ -215,7 +215,7 @@ class Fitted(Generic[State]):
     The state is assigned to `_state` in a single step, because other threads may be using the estimator.
     """
 
-    #: The options of `open_data` with which the training data was read; set on the command line and saved.
+    #: The options of `open_data` used to read the training data; set by the command line and saved with the model.
     data_options_: Mapping[str, Any] = MappingProxyType({})
 
     _state: State
@@ -232,7 +232,7 @@ class Fitted(Generic[State]):
 
 
 def with_parameter(estimator: Any, name: str, value: Any) -> Any:
-    """Return an unfitted copy of an estimator with a parameter set, also in the estimators that it contains."""
+    """Return an unfitted copy of an estimator with a parameter set in it and in all estimators that it contains."""
     changes: dict[str, Any] = {}
     for parameter_name, part in estimator.get_params(deep=False).items():
         if isinstance(part, Parameterized):

@@ -47,7 +47,7 @@ class Progress:
 
 
 def show_progress(verbose: bool = True) -> Progress:
-    """Return progress bars if standard error is a terminal, and otherwise a log; a silent object if not `verbose`."""
+    """Return progress bars if standard error is a terminal, otherwise a log; a silent object unless `verbose`."""
     stream = sys.stderr
     if not verbose or stream is None:  # stream is None in a program without a console
         return Progress()
@@ -122,8 +122,8 @@ class ProgressBars(Progress):
 class ProgressLog(Progress):
     """One line every few seconds, for output that is not a terminal: a log file, a container, a CI job.
 
-    A line is written only if a stage has been running for `interval` seconds, and another one at its end, so that short
-    runs write nothing.
+    Lines are written only for stages that run for at least `interval` seconds, including one at the end of the stage,
+    so short runs write nothing.
 
     Parameters
     ----------
@@ -141,12 +141,12 @@ class ProgressLog(Progress):
         self._interval = interval
         self._clock = clock
         self._stages: list[_Stage] = []  # the stages in progress
-        self._lock = threading.Lock()  # of the list, because stages can run in several threads
+        self._lock = threading.Lock()  # protects the list, because stages can run in several threads
         self._closed = threading.Event()
         self._writer: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        # A thread, because some stages call no callback before they end.
+        # A thread is needed because some stages call no callback before they end.
         self._closed.clear()
         self._writer = threading.Thread(target=self._write_regularly, name="carya-progress", daemon=True)
         self._writer.start()
@@ -173,7 +173,7 @@ class ProgressLog(Progress):
 
         try:
             yield report
-            if stage.is_logged:
+            if stage.elapsed >= self._interval:
                 self._write(stage.final_line())
         finally:
             with self._lock:
@@ -184,7 +184,6 @@ class ProgressLog(Progress):
         with self._lock:
             stages = [stage for stage in self._stages if stage.elapsed >= self._interval]
         for stage in stages:
-            stage.is_logged = True
             self._write(stage.line())
 
     def _write_regularly(self) -> None:
@@ -195,7 +194,7 @@ class ProgressLog(Progress):
         try:
             self._stream.write(f"{line}\n")
             self._stream.flush()
-        except (OSError, ValueError):  # closed, or a full disk: the work is more important than its log
+        except (OSError, ValueError):  # the stream is closed or the disk is full; logging must not stop the work
             self._closed.set()
 
 
@@ -206,7 +205,6 @@ class _Stage:
         self.name = name
         self.done = self.total = 0
         self.loss: float | None = None
-        self.is_logged = False
         self._clock = clock
         self._started = clock()
 

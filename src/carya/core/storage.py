@@ -1,7 +1,7 @@
 """Saved models: folders with a manifest and a memory-mapped array file. The format is specified in docs/format.md.
 
 A model folder contains no pickled objects, code or class names. It is written to a temporary folder and then renamed,
-so that readers never see an incomplete model. Every block has a checksum, so that damage raises an error instead of
+so that readers never see an incomplete model. Every block has a checksum, so damage raises an error instead of
 producing wrong rankings.
 """
 
@@ -60,7 +60,7 @@ class SavedModel:
     path : Path, optional
         The path of the folder, for models that store additional files next to their arrays.
     data_options : mapping
-        The options with which the training data was read, for reading other data in the same way.
+        The options used to read the training data, for reading other data in the same way.
     """
 
     kind: str
@@ -76,14 +76,14 @@ class SavedModel:
         return replace(self, arrays=self.arrays | {f"{name}.bytes": strings.data, f"{name}.ends": strings.ends})
 
     def without_strings(self, name: str) -> tuple[SavedModel, StringArray | None]:
-        """Return the contents without a list of strings, and the list, or None if there is none."""
+        """Return the contents without a list of strings, and the list itself, or None if there is no such list."""
         names = (f"{name}.bytes", f"{name}.ends")
         if names[1] not in self.arrays:
             return self, None
         with consistent_parts():
             data, ends = self.arrays[names[0]], self.arrays[names[1]]
             if data.dtype != np.uint8 or ends.dtype != np.int64:
-                raise ValueError(f"The arrays of {name} have a wrong type.")
+                raise ValueError(f"The arrays of {name} have the wrong data type.")
             strings = StringArray(data, ends)
         rest = {array: values for array, values in self.arrays.items() if array not in names}
         return replace(self, arrays=rest), strings

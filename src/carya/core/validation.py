@@ -133,7 +133,7 @@ def check_labels(Y: LabelsLike, name: str = "Y") -> Csr:
 
     Explicit zeros are removed; negative values are rejected.
     """
-    Y = coerce_matrix(Y, name)
+    Y = Y if isinstance(Y, Csr) else coerce_matrix(Y, name)  # issparse would import SciPy
     matrix = (
         Y if isinstance(Y, Csr) else _check_sparse(Y if sp.issparse(Y) else sp.csr_array(_check_dense(Y, name)), name)
     )
@@ -252,7 +252,7 @@ def check_min_score(min_score: object) -> float:
 
 
 def _coerce_blocks(X: Any, name: str) -> Any:
-    """Convert frames and tensors, also as blocks of a pair, to arrays and sparse matrices."""
+    """Convert frames and tensors, including the blocks of a pair, to arrays and sparse matrices."""
     return tuple(coerce_matrix(block, name) for block in X) if isinstance(X, tuple) else coerce_matrix(X, name)
 
 

@@ -1,6 +1,6 @@
 """Data sets: read and write files, build one from a Debian package index, or generate synthetic data.
 
-Each name is imported on first use, so that commands that need none of them start quickly.
+Each name is imported on first use, so commands that need none of them start quickly.
 """
 
 from __future__ import annotations

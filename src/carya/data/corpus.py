@@ -105,7 +105,7 @@ class Corpus:
         return (example.text for example in self) if self._texts is None else self._texts()
 
     def converting_errors(self, errors: Callable[[], AbstractContextManager[None]]) -> Corpus:
-        """Return the same corpus, read within a context that converts errors."""
+        """Return the same corpus, read within a context manager that converts errors."""
 
         def convert(read: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
             def items() -> Iterator[Any]:
@@ -128,7 +128,7 @@ class Corpus:
 
 
 def _to_example(example: Any, number: int) -> Example:
-    """Convert a pair (text, labels); raise InputError if it is none."""
+    """Convert a (text, labels) pair; raise InputError if the value is not a pair."""
     if isinstance(example, Example):
         return example
     if (
@@ -157,7 +157,7 @@ class Matrices:
     widths_known : bool
         Whether the source states the numbers of columns. If not, X and Y end with the last column that has an entry.
     read_options : mapping
-        Options of `open_data` that were derived from the data; other data for the same model requires the same ones.
+        Options of `open_data` that were derived from the data; other data for the same model requires the same options.
     is_guessed : bool
         Whether `read_options` could be wrong, because the data does not determine them.
 

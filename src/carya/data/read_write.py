@@ -19,7 +19,7 @@ from carya.data.io.files import PathLike, display_name, is_stdio
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError, ParameterError
 
-#: The options that depend on the columns or numbers of the data, not on its location, and their types.
+#: The types of the options that describe the columns or the numbering of the data rather than its location.
 _READ_OPTIONS = {
     "format": str,
     "text_column": str,
@@ -92,7 +92,14 @@ def open_data(
         raise InputError(f"{display_name(path)}: No such file or directory.")
     defaults = check_read_options(defaults or {})
     trained_on = defaults.pop("format", None)
-    name = format or detect_format(path, part, labels, needs_labels=label_column is not None, default=trained_on)
+    name = format or detect_format(
+        path,
+        part,
+        labels,
+        needs_labels=label_column is not None,
+        default=trained_on,
+        text_column=text_column or defaults.get("text_column", "text"),
+    )
     options: dict[str, Any] = {
         "labels": labels,
         "text_column": text_column,
@@ -127,7 +134,7 @@ def open_data(
 
 @contextmanager
 def _naming_defaults(defaults: Mapping[str, Any]) -> Iterator[None]:
-    """Add to errors that a default caused where it comes from."""
+    """State the origin of a default in errors that it caused."""
     try:
         yield
     except OptionError as error:
@@ -135,8 +142,8 @@ def _naming_defaults(defaults: Mapping[str, Any]) -> Iterator[None]:
             raise
         flag = _FLAGS.get(error.option, "--" + error.option.replace("_", "-"))
         raise InputError(
-            f"{error} {error.option}={defaults[error.option]!r} is stored in the model, because it was trained with "
-            f"it; to read other data, pass {error.option} ({flag})."
+            f"{error} {error.option}={defaults[error.option]!r} is stored in the model, because its training data "
+            f"was read with it; to read other data, pass {error.option} ({flag})."
         ) from None
 
 
@@ -199,7 +206,7 @@ def write_data(
 
 
 def check_read_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with which a model's training data was read; raise ParameterError if they are invalid."""
+    """Return the options used to read a model's training data; raise ParameterError if they are invalid."""
     for option, value in options.items():
         is_valid = isinstance(value, _READ_OPTIONS.get(option, ())) and value != ""
         if not is_valid or (option == "format" and value not in FORMATS):

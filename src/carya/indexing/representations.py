@@ -14,7 +14,7 @@ from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
 from carya.errors import InputError, ParameterError
 
-#: Default numbers of dimensions of the spectral embedding and of the embedding of a label graph.
+#: Default number of dimensions of the spectral embedding and of the label-graph embedding.
 SPECTRAL_DIMENSIONS, GRAPH_DIMENSIONS = 24, 64
 
 

@@ -125,7 +125,7 @@ def _assign(tree: LabelTree, labels: Csr, matched: Csr) -> Csr:
 
 
 def _weighted_counts(labels: Csr, sample_weight: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the sum of the weights of the rows of each label."""
+    """Return the sum of the row weights for each label."""
     weights = np.repeat(sample_weight.astype(np.float64), np.diff(labels.indptr))
     counts: NDArray[np.float64] = np.bincount(labels.indices, weights, minlength=labels.cols).astype(np.float64)
     return counts

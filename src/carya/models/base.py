@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
@@ -17,6 +17,7 @@ from carya.core import lazy_sparse as sp
 from carya.core import storage, validation
 from carya.core.inputs.feature_names import check_feature_names
 from carya.core.inputs.labels import CoercedLabels, match_candidates, match_labels
+from carya.core.label_index import LabelIndex
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import Fitted, did_you_mean
 from carya.core.storage import SavedModel
@@ -34,12 +35,12 @@ from carya.trees.label_tree import LabelTree
 StateT = TypeVar("StateT", bound=ModelState)
 
 _MAX_VARIANTS = 8
-#: The fitted state of models and their copies with other transforms, by transform.
+#: Copies of each fitted state with other transforms, by transform.
 _VARIANTS: WeakKeyDictionary[Any, tuple[Any, dict[Any, Any]]] = WeakKeyDictionary()
 
 
 def check_tree(tree: object) -> LabelTree | None:
-    """Return a label tree that a user passed; raise InputError if it is not one."""
+    """Return a user-supplied label tree; raise InputError if the value is not a label tree."""
     if tree is None or isinstance(tree, LabelTree):
         return tree
     raise InputError(f"tree must be a LabelTree or None, got {type(tree).__name__}. See LabelTree.from_paths.")
@@ -59,6 +60,7 @@ class BaseModel(Fitted[StateT]):
     _restricts_labels: ClassVar[bool] = False
 
     _label_ids: StringArray | None = None
+    _label_index: LabelIndex | None = None
 
     @property
     def widths_(self) -> tuple[int, int]:
@@ -112,6 +114,7 @@ class BaseModel(Fitted[StateT]):
         if ids is not None and len(ids) != self.n_labels_:
             raise InputError(f"The model has {self.n_labels_} labels, but {len(ids)} names.")
         self._label_ids = ids if ids is None or isinstance(ids, StringArray) else StringArray.of(ids)
+        self._label_index = None if self._label_ids is None else LabelIndex(self._label_ids)
 
     def predict(
         self,
@@ -138,13 +141,13 @@ class BaseModel(Fitted[StateT]):
             Number of nodes kept per level; the model's own by default. For nearest neighbor models, the number of
             neighbors.
         min_score : float, optional
-            Leave out labels with lower scores.
+            Labels with lower scores are omitted.
         transform : str or sequence of str, optional
             How level scores are combined, instead of the model's own transform. Weights do not depend on it, except
             for those that were trained on the negatives of a matcher.
         labels : array_like of int or str, optional
-            The numbers or names of the only labels to rank. Trees score all of them, whatever the beam width; to rank
-            within the same labels many times, :meth:`subset` is faster.
+            Restrict the ranking to these labels, given by number or name. Trees score all of them, regardless of the
+            beam width; to rank within the same labels many times, :meth:`subset` is faster.
         as_frame : bool
             Return a pandas DataFrame with the columns row, rank, label and score instead of a matrix.
         """
@@ -273,7 +276,7 @@ class BaseModel(Fitted[StateT]):
         return self._rank_query(state, query, self._rank_options(state, top_k, beam_width, min_score, labels))
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return the same model with another transform; weights are shared.
+        """Return the same model with a different transform; weights are shared.
 
         Parameters
         ----------
@@ -290,31 +293,32 @@ class BaseModel(Fitted[StateT]):
             if len(variants) == _MAX_VARIANTS:
                 variants = {}
             copy = self._copy_with_transform(state, transform)
-            copy.set_label_ids(self._label_ids)
+            copy._label_ids, copy._label_index = self._label_ids, self._label_index
             variants = variants | {key: copy}
             _VARIANTS[self] = state, variants
         variant: Self = variants[key]
         return variant
 
     def subset(self, labels: ArrayLike) -> Self:
-        """Return a smaller model of some of the labels; label i of the result is the i-th smallest of `labels`.
+        """Return a smaller model for some of the labels; label i of the result is the i-th smallest of `labels`.
 
-        With a beam that holds all clusters, it ranks as this model does with ``labels=labels``.
+        If the beam includes all clusters, it ranks as this model does with ``labels=labels``.
 
         Parameters
         ----------
-        labels : array_like of int
-            Label numbers, without regard to their order.
+        labels : array_like of int or str
+            The numbers or names of the labels; their order does not matter.
         """
         state = self._check_fitted()
         numbers = check_label_subset(self._label_numbers(labels), state.n_labels)
         model = self._copy_with_labels(state, numbers)
         if self._label_ids is not None:
             model.set_label_ids([self._label_ids[number] for number in numbers.tolist()])
+        model.data_options_ = dict(self.data_options_)
         return model
 
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
-        """Return the scores of given (row, label) pairs, including labels that a search would not find.
+        """Return the scores of the given (row, label) pairs, including labels that a search would not find.
 
         Raises InputError if the model cannot score them (see `scores_any_label`).
 
@@ -334,7 +338,7 @@ class BaseModel(Fitted[StateT]):
     def score(self, X: FeaturesLike, Y: LabelsLike | None = None) -> float:
         """Return P@1, the default score of scikit-learn's model selection.
 
-        `X` and `Y` can have any form that `fit` accepts; labels that the model does not know count as missed.
+        `X` and `Y` can have any form that `fit` accepts; unknown labels count as missed.
         """
         self._check_fitted()
         X, Y = split_data(X, Y)
@@ -394,27 +398,27 @@ class BaseModel(Fitted[StateT]):
 
     def _label_numbers(self, labels: Any) -> Any:
         """Return a list of labels with numbers instead of names; anything else is returned unchanged."""
-        if self._label_ids is None or isinstance(labels, str) or not isinstance(labels, Sequence):
+        if self._label_ids is None or isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
             return labels
         return [self._label_number(label) if isinstance(label, str) else label for label in labels]
 
     def _rank_batch(self, state: StateT, queries: Features, options: RankOptions) -> Rankings:
-        """Return the rankings of validated queries, of all labels unless `_restricts_labels`."""
+        """Return the rankings of validated queries; all labels are ranked unless `_restricts_labels` is set."""
         raise NotImplementedError
 
     def _copy_with_transform(self, state: StateT, transform: str | Sequence[str]) -> Self:
-        """Return the same model with another transform, which may be invalid."""
+        """Return the same model with a different transform, which may be invalid."""
         raise InputError(
             f"The transform of {type(self).__name__} models cannot be changed, because their rankers were trained on "
             "its scores."
         )
 
     def _copy_with_labels(self, state: StateT, labels: NDArray[np.int32]) -> Self:
-        """Return a model of the given labels only."""
-        raise InputError(f"{type(self).__name__} models have no subset. Pass labels to predict instead.")
+        """Return a model for the given labels only."""
+        raise InputError(f"{type(self).__name__} models do not support subset. Pass labels to predict instead.")
 
     def _rank_queries(self, state: StateT, queries: Features, options: RankOptions) -> Rankings:
-        """Return the rankings of validated queries, of all labels or of some."""
+        """Return the rankings of all labels, or of the requested labels, for validated queries."""
         if options.labels is None or self._restricts_labels:
             return self._rank_batch(state, queries, options)
         limits = {"top_k": options.top_k, "min_score": options.min_score}
@@ -427,7 +431,7 @@ class BaseModel(Fitted[StateT]):
     def _rank_query(
         self, state: StateT, query: QueryArrays, options: RankOptions
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the ranking of one validated query, of all labels or of some."""
+        """Return the ranking of all labels, or of the requested labels, for one validated query."""
         if options.labels is None or self._restricts_labels:
             return self._rank_one(state, query, options)
         _, labels, scores = self._rank_queries(state, _as_row(query, state.widths), options)
@@ -444,17 +448,18 @@ class BaseModel(Fitted[StateT]):
         raise NotImplementedError
 
     def _tree_row(self, row: Features, tree: Any) -> Features:
-        """Return the features that a tree of the model sees."""
+        """Return the features that a tree of the model uses."""
         return row
 
     def _label_number(self, label: Any) -> int:
         """Return the number of a label, given as its number or its name."""
         if isinstance(label, str):
-            if self._label_ids is None:
+            if self._label_ids is None or self._label_index is None:
                 raise InputError(f"The labels have no names. Pass an integer, got {label!r}.")
-            label = next((number for number, name in enumerate(self._label_ids) if name == label), label)
-            if isinstance(label, str):
+            number = self._label_index.find_id(label)
+            if number is None:
                 raise InputError(f"Unknown label {label!r}.{did_you_mean(label, self._label_ids)}")
+            return number
         if isinstance(label, bool) or not isinstance(label, (int, np.integer)) or not 0 <= label < self.n_labels_:
             raise InputError(f"label must be an integer between 0 and {self.n_labels_ - 1}, got {label!r}.")
         return int(label)
@@ -474,7 +479,7 @@ class BaseModel(Fitted[StateT]):
         return labels, scores
 
     def _check_queries(self, state: StateT, X: FeaturesLike) -> Features:
-        """Validate the features of some queries, including the columns of a data frame."""
+        """Validate the features of queries, including the columns of a data frame."""
         X = features_of(X)
         check_feature_names(X, self._feature_names())
         return validation.check_features_like(X, state.widths)
@@ -496,7 +501,7 @@ class BaseModel(Fitted[StateT]):
             del self.feature_names_in_
 
     def _with_feature_names(self, saved: SavedModel) -> SavedModel:
-        """Return the content of a model folder with the names of the features, if they have names."""
+        """Return the contents of a model folder, with the names of the features if they have names."""
         names = self._feature_names()
         return saved if names is None else replace(saved, shape=saved.shape | {"feature_names": list(names)})
 

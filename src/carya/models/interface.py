@@ -33,7 +33,7 @@ class ModelState(Protocol):
 class RankOptions(NamedTuple):
     """Validated options of a ranking request; a beam width of None means the model's default.
 
-    `labels` are the numbers of the only labels to rank, in ascending order; None means all.
+    `labels` are the numbers of the labels to rank, in ascending order; None means all labels.
     """
 
     top_k: int
@@ -153,7 +153,7 @@ class Model(Protocol):
         ...
 
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> Any:
-        """Return the scores of given (row, label) pairs; raise InputError if the model cannot score them."""
+        """Return the scores of the given (row, label) pairs; raise InputError if the model cannot score them."""
         ...
 
     def score(self, X: FeaturesLike, Y: LabelsLike) -> float:

@@ -36,7 +36,10 @@ class Preset:
 ADVICE = (
     ("no preset", "one XRLinear tree: start here"),
     ("fast, small", "shorter training, or smaller models, at up to one point lower precision"),
-    ("accurate", "the highest precision without a GPU; milliseconds instead of microseconds per row"),
+    (
+        "accurate",
+        "the highest precision without a GPU, in milliseconds per row; with a GPU, use xr-transformer",
+    ),
     ("slice, annexml", "few rows per label, or dense embeddings"),
     ("parabel, bonsai, dismec, plt, xr-linear", "published systems, for comparisons"),
 )

@@ -51,7 +51,7 @@ def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL
 
 
 def load_model(path: str | os.PathLike[str], model_class: type | None = None) -> Any:
-    """Load a saved model; with `model_class`, raise ModelFormatError if the model has another class."""
+    """Load a saved model; raise ModelFormatError if its class is not `model_class`, if given."""
     saved = storage.load(path, lazy=storage.LAZY_ARRAYS)
     try:
         model = open_model(upgrade(saved), ALL_CLASSES)

@@ -1,4 +1,4 @@
-"""Rank within a set of labels: no label of the set is missed because others rank higher."""
+"""Rank within a set of labels, without missing labels of the set because others rank higher."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from carya.core.matrices import Csr, Features
 from carya.errors import InputError
 from carya.trees.beam_search import Rankings
 
-_MAX_PAIRS = 1 << 22  # pairs in memory at a time
+_MAX_PAIRS = 1 << 22  # number of pairs in memory at a time
 
 #: Returns the scores of the stored entries of a matrix of shape (queries, labels).
 PairScorer = Callable[[Features, Csr], NDArray[np.float32]]
 
 
 def check_label_subset(labels: ArrayLike, n_labels: int, name: str = "labels") -> NDArray[np.int32]:
-    """Return distinct label numbers in ascending order; raise InputError unless they are valid and at least one."""
+    """Return distinct label numbers in ascending order; raise InputError if there are none or if one is invalid."""
     try:
         numbers = np.asarray(labels)
     except ValueError:  # a ragged list
@@ -35,7 +35,7 @@ def check_label_subset(labels: ArrayLike, n_labels: int, name: str = "labels") -
 def score_labels(
     score: PairScorer, queries: Features, labels: NDArray[np.int32], n_labels: int, *, top_k: int, min_score: float
 ) -> Rankings:
-    """Score every one of the labels for every query and return the best; a query without features has none."""
+    """Score all of the labels for every query and return the best; a query without features has no labels."""
     rankings = []
     step = max(1, _MAX_PAIRS // labels.size)
     for first in range(0, max(queries.rows, 1), step):
@@ -71,7 +71,7 @@ def best_of_rows(
     top_k: int,
     min_score: float,
 ) -> Rankings:
-    """Sort each row by descending score, ties by ascending label, and return its best labels."""
+    """Sort each row by descending score, break ties by ascending label, and return its best labels."""
     sizes = np.diff(indptr)
     row = np.repeat(np.arange(sizes.size), sizes)
     order = np.lexsort((labels, -scores, row))

@@ -1,4 +1,4 @@
-"""Validated training data of models for feature matrices."""
+"""Validated training data for models over feature matrices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPTIONAL_INPUTS = ("label_features", "label_graph", "shortlist", "tree")
 _REQUIREMENTS = {
     "label_graph": "a representation with 'graph' in its name",
     "shortlist": "negatives with 'given' in their name",
-    "tree": "XRLinear models without a tree of their own",
+    "tree": "XRLinear models without the parameter tree",
 }
 
 
@@ -111,7 +111,7 @@ class TrainingData:
         return replace(self, features=self.features if features is None else features, **unused)  # type: ignore[arg-type]
 
     def check_used(self, members: Iterable[Any]) -> None:
-        """Raise InputError if an input other than label_features is given that none of the members uses."""
+        """Raise InputError if none of the members uses a given input other than label_features."""
         models = list(members)
         for name, requirement in _REQUIREMENTS.items():
             if getattr(self, name) is not None and not any(getattr(model, f"uses_{name}", False) for model in models):

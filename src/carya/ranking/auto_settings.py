@@ -5,7 +5,7 @@ docs/design-notes.md shows the measurements, and benchmarks/auto_settings.py rep
 
 from __future__ import annotations
 
-#: The value of the parameters that are chosen by the functions of this module.
+#: The value of parameters that are chosen by the functions in this module.
 AUTO = "auto"
 
 _C = {
@@ -27,7 +27,7 @@ _TRANSFORMS = {
 
 
 def auto_C(loss: str, penalty: str = "l2") -> float:  # noqa: N802 - the name of the parameter
-    """Return the inverse regularization strength that suits a loss and a penalty.
+    """Return the inverse regularization strength for a loss and a penalty.
 
     >>> auto_C("squared-hinge")
     1.0
@@ -36,7 +36,7 @@ def auto_C(loss: str, penalty: str = "l2") -> float:  # noqa: N802 - the name of
 
 
 def auto_transform(loss: str, *, hard_negatives: bool) -> tuple[str, str]:
-    """Return the transforms of the inner layers and the last layer that suit a loss and the negatives.
+    """Return the transforms of the inner layers and the last layer for a loss and the negatives.
 
     Parameters
     ----------

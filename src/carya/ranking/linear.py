@@ -41,7 +41,7 @@ class LayerProblem:
     transform : Transform
         The transform that combines scores with the scores of the parents.
     depth : int, optional
-        The number of layers of the tree, by which settings per layer are expanded; by default, this is the last layer.
+        The number of layers in the tree, used to expand per-layer settings; by default, this is the last layer.
     """
 
     level: int
@@ -97,7 +97,7 @@ class LinearSolver:
         Parameters
         ----------
         sample_weight : ndarray of float32, shape (rows,), optional
-            Positive factors of the costs of each row.
+            Positive factors by which the costs of each row are multiplied.
         """
         by_solver: dict[LinearSolver, list[int]] = {}
         for number, problem in enumerate(problems):

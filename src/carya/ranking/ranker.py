@@ -113,7 +113,7 @@ def restore_ranker(
 
 
 def checked_scores(ranker: Ranker, pairs: Pairs) -> NDArray[np.float32]:
-    """Return the scores of a ranker, which can be any user-defined object; raise InputError if they are invalid."""
+    """Return the scores of a ranker, which can be a user-defined object; raise InputError if they are invalid."""
     scores = np.asarray(ranker.score(pairs), np.float32)
     if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
         raise InputError(f"The ranker {ranker.name!r} must return one finite score for each of the {len(pairs)} pairs.")

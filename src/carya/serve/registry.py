@@ -204,8 +204,8 @@ def _load(name: str, folder: Path) -> ServedModel:
             )
         if ranker.needs_features:
             raise InputError(
-                f"The model in {folder} was trained with own features, which requests do not contain. Only models that "
-                "require nothing but texts can be served."
+                f"The model in {folder} was trained with user-supplied features, which requests do not contain. Only "
+                "models that require only texts can be served."
             )
         if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced while loading
             break

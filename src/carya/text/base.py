@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import warnings
@@ -73,6 +74,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
         as_frame: bool = False,
     ) -> Any:
@@ -86,12 +88,18 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         beam_width : int, optional
             Number of nodes kept per level; by default, each tree uses its own beam width.
         min_score : float, optional
-            Leave out labels with lower scores.
+            Labels with lower scores are omitted.
+        transform : str or sequence of str, optional
+            How level scores are combined; see :meth:`with_transform`.
         labels : list of str, optional
-            The ids or names of the only labels to rank.
+            Restrict the ranking to these labels, given by id or name.
         as_frame : bool
             Return a pandas DataFrame, as in :meth:`suggest_all`, instead of a matrix.
         """
+        if transform is not None:
+            return self.with_transform(transform).predict(
+                texts, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels, as_frame=as_frame
+            )
         state = self._check_fitted()
         S = self._rank(state, texts, rank_options(state.labels, top_k, beam_width, min_score, labels))
         if min_score is None:
@@ -103,10 +111,12 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         raise NotImplementedError
 
     def _rank(self, state: StateT, texts: TextsLike, options: RankOptions) -> sp.csr_array:
-        """Return the ranking of all labels or of some of them."""
+        """Return the ranking of all labels, or of `options.labels` if given."""
         if options.labels is None:
             return self._predict(state, texts, options)
-        rankings = rank_within(self, list_of_texts(texts), options.labels, options)
+        model = copy.copy(self)
+        model._state = state  # which another thread may replace in this model
+        rankings = rank_within(model, list_of_texts(texts), options.labels, options)
         indptr = np.concatenate([[0], np.cumsum([len(ranking) for ranking in rankings])]).astype(np.int64)
         pairs = [pair for ranking in rankings for pair in ranking]
         ranked = np.array([label for label, _ in pairs], np.int32)
@@ -117,16 +127,55 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         """Return the same as :meth:`predict`, but without warnings about texts without known terms."""
         return self._rank(self._check_fitted(), texts, options)
 
+    def with_transform(self, transform: str | Sequence[str]) -> Self:
+        """Return the same model with another transform; weights are shared. The copy is not calibrated.
+
+        Raises InputError for models whose combination of rankers was learned from the scores.
+
+        Parameters
+        ----------
+        transform : str or sequence of str
+            How level scores are combined; see :meth:`carya.XRLinear.with_transform`.
+        """
+        self._check_fitted()
+        raise InputError(
+            f"The transform of {self.model_kind_} models cannot be changed, because their rankers were trained on its "
+            "scores."
+        )
+
+    def subset(self, labels: Iterable[str]) -> Self:
+        """Return a smaller model of some of the labels; raise InputError for models that have none.
+
+        Parameters
+        ----------
+        labels : list of str
+            The ids or names of the labels.
+        """
+        self._check_fitted()
+        raise InputError(f"{self.model_kind_} models do not support subset. Pass labels to predict instead.")
+
     def rank(
-        self, text: str, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+        self,
+        text: str,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: Iterable[str] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the numbers of the best labels for a text and their scores, best first.
 
         The numbers are positions in `labels_`, as in the models over feature matrices; :meth:`suggest` returns names.
+        For the options, see :meth:`predict`.
         """
+        if transform is not None:
+            return self.with_transform(transform).rank(
+                text, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
+            )
         state = self._check_fitted()
         check_text(text)
-        S = self._predict(state, [text], RankOptions.of(top_k, beam_width, min_score))
+        S = self._rank(state, [text], rank_options(state.labels, top_k, beam_width, min_score, labels))
         return S.indices.astype(np.int32, copy=False), S.data
 
     @classmethod
@@ -142,12 +191,13 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
     ) -> list[Suggestion]:
         """Return the best labels for a text, best first; for the options, see :meth:`predict`."""
         check_text(text)
         suggestions: list[list[Suggestion]] = self.suggest_all(
-            [text], top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
+            [text], top_k=top_k, beam_width=beam_width, min_score=min_score, transform=transform, labels=labels
         )
         return suggestions[0]
 
@@ -158,6 +208,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
         as_frame: bool = False,
     ) -> Any:
@@ -166,6 +217,10 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         The result contains one list of suggestions per text or, if `as_frame` is true, it is a pandas DataFrame with
         the columns row, rank, label, score and, for calibrated models, probability.
         """
+        if transform is not None:
+            return self.with_transform(transform).suggest_all(
+                texts, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels, as_frame=as_frame
+            )
         state = self._check_fitted()
         S = self._rank(state, texts, rank_options(state.labels, top_k, beam_width, min_score, labels))
         if min_score is None:
@@ -183,14 +238,14 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
     ) -> list[RankedLabels]:
         """Return the numbers and scores of the best labels for each text, best first.
 
-        `labels` are the numbers of the only labels to rank.
+        If `labels` is given, only the labels with these numbers are ranked.
         """
         state = self._check_fitted()
         S = self._rank(state, texts, RankOptions.of(top_k, beam_width, min_score, labels, len(state.labels)))
         return to_ranked_labels((S.indptr, S.indices, S.data))
 
     def predict_selected(self, texts: TextsLike, candidates: Any) -> sp.csr_array:
-        """Return the scores of given (text, label) pairs, including labels that a search would not find.
+        """Return the scores of the given (text, label) pairs, including labels that a search would not find.
 
         Parameters
         ----------
@@ -281,7 +336,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         storage.save(path, saved, extra=self.save_files if self.has_files else None)
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder, without additional files."""
+        """Return the contents of a model folder, without additional files."""
         raise NotImplementedError
 
     @property
@@ -319,17 +374,17 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
     @property
     def model_kind_(self) -> str:
-        """The class name of the model; for a TextRanker, the class name of the model inside."""
+        """The class name of the model; for a TextRanker, the class name of its underlying model."""
         return type(self).__name__
 
     @property
     def text_trees_(self) -> tuple[TextTree, ...]:
-        """The label trees in the model over terms of the text, with their vectorizers."""
+        """The model's label trees over terms of the text, with their vectorizers."""
         return ()
 
     @property
     def trees_(self) -> tuple[XRLinear, ...]:
-        """The label trees in the model over terms of the text; empty for models without such trees."""
+        """The model's label trees over terms of the text; empty for models without such trees."""
         return tuple(tree.model for tree in self.text_trees_)
 
     @property
@@ -349,7 +404,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
     @property
     def has_log_scores(self) -> bool:
-        """Whether scores are logarithms, and so usually negative."""
+        """Whether scores are logarithms and therefore usually negative."""
         return False
 
     @property
@@ -420,7 +475,7 @@ def check_text(text: object) -> None:
 
 
 def warn_unknown_texts(row_offsets: NDArray[np.int64], *, stacklevel: int = 2) -> None:
-    """Issue UnknownTextWarning if rows are empty, given their offsets; `stacklevel` 2 is the caller's caller."""
+    """Issue UnknownTextWarning if rows are empty, given the row offsets; `stacklevel` 2 means the caller's caller."""
     empty = row_offsets[1:] == row_offsets[:-1]
     if not empty.any():
         return

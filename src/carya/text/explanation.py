@@ -137,10 +137,10 @@ class TextExplanation:
 
 
 def locate_contributions(vectorizer: Tfidf, text: str) -> list[Term]:
-    """Return the occurrences of known terms; those of character n-grams in words get the name and span of the word.
+    """Return the occurrences of known terms; character n-grams within words get the name and span of the word.
 
-    Hashed terms can share a feature; its name then lists all of them. N-grams keep their name if there are no features
-    of words, or if they occur in a script without spaces between words, where the words are unknown.
+    Hashed terms can share a feature; its name then lists all of them. N-grams keep their names if there are no word
+    features, or if they occur in a script without spaces, in which the words are unknown.
     """
     terms = vectorizer.terms_in(text)
     words = vectorizer.word_features_

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from carya.core.inputs.texts import TextsLike, coerce_texts
+from carya.core.inputs.columns import is_table, table_column
+from carya.core.inputs.texts import LABEL_COLUMN, TextsLike, coerce_texts
 from carya.data.corpus import Corpus, Matrices
 from carya.errors import InputError
 from carya.text.labels import LabelRows
@@ -46,7 +47,7 @@ def list_of_texts(texts: TextsLike) -> Sequence[str]:
 
 
 def checked_list_of_texts(texts: TextsLike, name: str = "texts") -> list[str]:
-    """Return texts as a list; raise InputError if an item is not a string, which only the native core checks else."""
+    """Return texts as a list; raise InputError if an item is not a string, as the native core otherwise does."""
     checked = list(texts_of(texts, name))
     for row, text in enumerate(checked):
         if not isinstance(text, str):
@@ -55,12 +56,16 @@ def checked_list_of_texts(texts: TextsLike, name: str = "texts") -> list[str]:
 
 
 def split_corpus(texts: TextsLike, labels: Any = None) -> TextsAndLabels:
-    """Return texts and labels; without `labels`, both are taken from a corpus, which is read once."""
+    """Return texts and labels; without `labels`, both are taken from a corpus, which is read once, or a table."""
     if labels is not None:
         return TextsAndLabels(texts_of(texts), labels)
+    if is_table(texts):
+        return TextsAndLabels(texts_of(texts), table_column(texts, LABEL_COLUMN))
     if not isinstance(texts, Corpus):
-        texts_of(texts)  # raises an error that is more specific
-        raise InputError("labels is missing. Pass the labels of the texts, or a Corpus, which contains them.")
+        texts_of(texts)  # raises a more specific error
+        raise InputError(
+            "labels is missing. Pass the labels of the texts, or a Corpus or a data frame, which contains them."
+        )
     names = _label_names(texts)
     if texts.matrix is not None and texts.vocabulary is not None:
         return TextsAndLabels(texts.texts(), LabelRows(texts.matrix, texts.vocabulary.ids), names)

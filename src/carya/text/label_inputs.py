@@ -1,4 +1,4 @@
-"""Inputs of training that refer to labels by name: trees, graphs and shortlists, converted to label numbers."""
+"""Convert training inputs that refer to labels by name (trees, graphs and shortlists) to label numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from carya.errors import InputError
 from carya.text.labels import label_matrix
 from carya.trees.label_tree import LabelTree
 
-#: A tree: of the labels in sorted order, or the path of each label, such as {"cat": "animals/mammals"}.
+#: A tree: a LabelTree of the labels in sorted order, or the path of each label, such as {"cat": "animals/mammals"}.
 TreeLike = LabelTree | Mapping[str, str]
 #: A graph: pairs of labels, optionally with a weight, as in [("cat", "dog"), ("cat", "lion", 2.0)].
 GraphLike = Iterable[tuple[Any, ...]]
@@ -30,13 +30,13 @@ def to_tree(tree: TreeLike | None, ids: Sequence[str]) -> LabelTree | None:
         raise InputError(f"tree must be a LabelTree or a mapping from labels to paths, got {type(tree).__name__}.")
     if not any(label in tree for label in ids):
         raise InputError(
-            f"tree contains none of the labels, of which the first is {ids[0]!r}. Use the label ids as keys."
+            f"tree contains none of the labels, the first of which is {ids[0]!r}. Use the label ids as keys."
         )
     return LabelTree.from_paths([tree.get(label, "") for label in ids])
 
 
 def to_graph(graph: GraphLike | None, ids: Sequence[str]) -> sp.csr_array | None:
-    """Return the edge weights of a label graph, a symmetric matrix; edges with unknown labels are ignored.
+    """Return the edge weights of a label graph as a symmetric matrix; edges with unknown labels are ignored.
 
     >>> to_graph([("a", "b"), ("b", "c", 0.5), ("c", "?")], ["a", "b", "c"]).toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.5], [0.0, 0.5, 0.0]]

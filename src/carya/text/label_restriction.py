@@ -1,4 +1,4 @@
-"""Exact ranking within a subset of the labels: no label is missed because other labels rank higher."""
+"""Exact ranking within a subset of the labels, which misses no label because others rank higher."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from carya.models.interface import RankOptions
 from carya.text.inputs import list_of_texts
 
 _GROWTH = 4  # factor by which a ranking is extended if it contains too few allowed labels
-_MAX_PAIRS = 1 << 22  # pairs in memory at a time
+_MAX_PAIRS = 1 << 22  # number of pairs in memory at a time
 
 #: Label numbers and scores for one text, best first.
 RankedLabels = list[tuple[int, float]]
@@ -41,7 +41,7 @@ class TextModel(Protocol):
         ...
 
     def predict_selected(self, texts: Iterable[str], candidates: LabelsLike) -> Any:
-        """Return the scores of given (text, label) pairs."""
+        """Return the scores of the given (text, label) pairs."""
         ...
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -82,7 +82,7 @@ def rank_restricted(
     beam_width: int | None = None,
     min_score: float | None = None,
 ) -> list[RankedLabels]:
-    """Return the best labels for each text, subject to the restriction; other arguments as in `rank_texts`."""
+    """Return the best labels for each text, subject to the restriction; see `rank_texts` for the other arguments."""
     texts = list_of_texts(texts)
     options = RankOptions.of(top_k, beam_width, min_score)
     candidates = restriction.candidates
@@ -123,7 +123,7 @@ def _score_all(
     scores = ranker.predict_selected(texts, pairs).data.reshape(len(texts), candidates.size)
     rankings: list[RankedLabels] = []
     for row, is_rankable in zip(scores, ranker.is_rankable(texts).tolist(), strict=True):
-        if not is_rankable:  # without known terms, the ranking is empty, as it is without a restriction
+        if not is_rankable:  # as without a restriction, the ranking is empty if there are no known terms
             rankings.append([])
             continue
         best = np.lexsort((candidates, -row))[: options.top_k]

@@ -98,7 +98,7 @@ class LabelSet:
         return number
 
     def numbers(self, labels: Iterable[str]) -> NDArray[np.int32]:
-        """Return the distinct numbers of some labels, in ascending order; raise InputError if there are none."""
+        """Return the distinct numbers of the given labels, in ascending order; raise InputError if there are none."""
         if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
             raise InputError(f"labels must be a list of strings, got {labels!r}.")
         found = sorted({self.number(label) for label in labels})

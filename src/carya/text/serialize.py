@@ -85,7 +85,7 @@ def unpack(saved: SavedModel) -> tuple[Tfidf | None, LabelSet, Calibration | Non
 
 
 def pack_vectorizer(vectorizer: Tfidf | None) -> SavedModel:
-    """Return a serialized vectorizer; None is that of a model without TF-IDF features."""
+    """Return a serialized vectorizer, which is None for models without TF-IDF features."""
     arrays: dict[str, NDArray[Any]] = {}
     if vectorizer is None:
         return SavedModel(VECTORIZER_KIND, {"text": None}, {}, arrays)
@@ -98,7 +98,7 @@ def pack_vectorizer(vectorizer: Tfidf | None) -> SavedModel:
 
 
 def unpack_vectorizer(saved: SavedModel) -> Tfidf:
-    """Return the vectorizer of a saved text ranker, or a vectorizer that was saved alone.
+    """Return the vectorizer of a saved text ranker, or a separately saved vectorizer.
 
     Raises
     ------

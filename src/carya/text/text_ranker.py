@@ -121,8 +121,10 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
 
         Parameters
         ----------
-        texts : list, tuple, iterator, array or column of str, or Corpus
-            A Corpus, such as the result of :func:`carya.data.open_data`, also contains labels and their names.
+        texts : list, tuple, iterator, array or column of str, table, or Corpus
+            A table (a data frame, an Arrow table or a Dataset) contains the texts in the column ``text`` and, if
+            `labels` is not passed, the labels in the column ``labels``. A Corpus, such as the result of
+            :func:`carya.data.open_data`, also contains labels and their names.
         labels : list of list of str, or other labels of each text
             One list, set or array of labels per text, one label per text, or a matrix of shape (texts, labels) with
             ones where a text has a label. Labels are strings or class numbers; class i and column i of a matrix become
@@ -144,8 +146,8 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         shortlist : list of list of str, optional
             For ``negatives`` with ``given``: the labels whose clusters each text is a negative for.
         tree : LabelTree or mapping of str to str, optional
-            The label tree: of the labels in sorted order, or the path of clusters of each label, as in
-            ``{"cat": "animals/mammals"}``.
+            The label tree: a LabelTree of the labels in sorted order, or a mapping from labels to paths of clusters, as
+            in ``{"cat": "animals/mammals"}``.
         """
         self.check_parameters()
         self.check_dependencies()
@@ -205,14 +207,18 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         top_k, beam_width, min_score, transform
             See :meth:`carya.XRLinear.predict`.
         labels : list of str, optional
-            The ids or names of the only labels to rank.
+            Restrict the ranking to these labels, given by id or name.
         """
+        if transform is not None:
+            return self.with_transform(transform).suggest(
+                text, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
+            )
         state = self._check_fitted()
         check_text(text)
         features, values = state.vectorizer.row(text)
         if not features.size:
             warn_unknown_texts(np.zeros(2, np.int64))
-        limits = _limits(state, top_k, beam_width, min_score, transform, labels)
+        limits = _limits(state, top_k, beam_width, min_score, labels)
         ranked, scores = state.model.rank_sparse(features, values, **limits)
         return [
             Suggestion(state.labels.ids[label], score, state.labels.name(label))
@@ -236,24 +242,40 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         the columns row, rank, label, score and, for calibrated models, probability. UnknownTextWarning is issued if
         texts contain no known terms.
         """
+        if transform is not None:
+            return self.with_transform(transform).suggest_all(
+                texts, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels, as_frame=as_frame
+            )
         state = self._prepare()
-        limits = _limits(state, top_k, beam_width, min_score, transform, labels)
+        limits = _limits(state, top_k, beam_width, min_score, labels)
         rows = state.vectorizer.rows(texts)
         warn_unknown_texts(rows[0])
         rankings = state.model.rank_rows(*rows, **limits)
         return self._to_output(state, rankings, as_frame=as_frame)
 
     def rank(
-        self, text: str, *, top_k: int = 10, beam_width: int | None = None, min_score: float | None = None
+        self,
+        text: str,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: Iterable[str] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the numbers of the best labels for a text and their scores, best first.
 
         The numbers are positions in `labels_`, as in the models over feature matrices; :meth:`suggest` returns names.
+        For the options, see :meth:`suggest`.
         """
+        if transform is not None:
+            return self.with_transform(transform).rank(
+                text, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
+            )
         state = self._check_fitted()
         check_text(text)
         features, values = state.vectorizer.row(text)
-        return state.model.rank_sparse(features, values, top_k=top_k, beam_width=beam_width, min_score=min_score)
+        return state.model.rank_sparse(features, values, **_limits(state, top_k, beam_width, min_score, labels))
 
     def rank_texts(
         self,
@@ -266,7 +288,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
     ) -> list[RankedLabels]:
         """Return the numbers and scores of the best labels for each text, best first; never issue warnings.
 
-        `labels` are the numbers of the only labels to rank.
+        If `labels` is given, only the labels with these numbers are ranked.
         """
         state = self._check_fitted()
         texts = list_of_texts(texts)
@@ -294,14 +316,30 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         If `as_frame` is true, the result is a pandas DataFrame, as in :meth:`suggest_all`. UnknownTextWarning is issued
         if texts contain no known terms.
         """
+        if transform is not None:
+            return self.with_transform(transform).predict(
+                texts, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels, as_frame=as_frame
+            )
         state = self._prepare()
         X = state.vectorizer.transform(texts)
         warn_unknown_texts(X.indptr)
-        S = state.model.predict(X, **_limits(state, top_k, beam_width, min_score, transform, labels))
+        S = state.model.predict(X, **_limits(state, top_k, beam_width, min_score, labels))
         return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
 
+    def with_transform(self, transform: str | Sequence[str]) -> Self:
+        """Return the same ranker with another transform; weights are shared. The copy is not calibrated.
+
+        Parameters
+        ----------
+        transform : str or sequence of str
+            How level scores are combined; see :meth:`carya.XRLinear.with_transform`.
+        """
+        state = self._check_fitted()
+        model: Any = state.model
+        return self._copy_with_state(state._replace(model=model.with_transform(transform), calibration=None))
+
     def subset(self, labels: Iterable[str]) -> Self:
-        """Return a smaller ranker of some of the labels, with the same vocabulary and calibration.
+        """Return a smaller ranker for some of the labels, with the same vocabulary and calibration.
 
         Parameters
         ----------
@@ -311,12 +349,16 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         state = self._check_fitted()
         numbers = state.labels.numbers(labels)
         model: Any = state.model
-        ranker = self.clone(vectorizer=state.vectorizer.clone(), model=model.clone())
-        ranker._state = state._replace(model=model.subset(numbers), labels=state.labels.take(numbers))
+        return self._copy_with_state(state._replace(model=model.subset(numbers), labels=state.labels.take(numbers)))
+
+    def _copy_with_state(self, state: _TextRankerState) -> Self:
+        ranker = self.clone(vectorizer=state.vectorizer.clone(), model=state.model.clone())
+        ranker._state = state
+        ranker.data_options_ = dict(self.data_options_)
         return ranker
 
     def predict_selected(self, texts: TextsLike, candidates: Any) -> sp.csr_array:
-        """Return the scores of given (text, label) pairs, including labels that a search would not find.
+        """Return the scores of the given (text, label) pairs, including labels that a search would not find.
 
         Raises InputError if the model cannot score them (see `scores_any_label`).
 
@@ -359,7 +401,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
 
     @property
     def model_kind_(self) -> str:
-        """The class name of the model inside."""
+        """The class name of the underlying model."""
         return type(self._check_fitted().model).__name__
 
     @property
@@ -381,11 +423,11 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
 
     @property
     def has_log_scores(self) -> bool:
-        """Whether scores are logarithms, as those of Reranked models are."""
+        """Whether scores are logarithms, as for Reranked models."""
         return isinstance(self.model, Reranked)
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder."""
+        """Return the contents of a model folder."""
         state = self._check_fitted()
         return pack(state.vectorizer, state.labels, state.model.to_saved(weight_dtype=weight_dtype), state.calibration)
 
@@ -420,13 +462,10 @@ def _limits(
     top_k: int,
     beam_width: int | None,
     min_score: float | None,
-    transform: str | Sequence[str] | None,
     labels: Iterable[str] | None,
 ) -> dict[str, Any]:
     """Return the options of a ranking request, with label numbers instead of names."""
     limits: dict[str, Any] = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
-    if transform is not None:
-        limits["transform"] = transform
     if labels is not None:
         limits["labels"] = state.labels.numbers(labels)
     return limits

@@ -30,9 +30,9 @@ ANALYZERS = ("word", "char", "char_wb")
 
 _SEGMENTERS = {"bigrams": "characters", "icu": "words", None: "none"}  # the native names
 _SAMPLE = 1000  # number of texts from which analyzer="auto" estimates the length of texts
-_SHORT = 500  # maximum mean number of characters of short texts
-_MIN_TERMS = 2  # issue a warning if a typical text has fewer
-_MIN_TEXTS = 10  # smaller corpora are examples
+_SHORT = 500  # maximum mean number of characters for short texts
+_MIN_TERMS = 2  # a warning is issued if a typical text has fewer terms
+_MIN_TEXTS = 10  # no warning for smaller corpora, which are usually examples
 _BATCH = 4096  # number of texts read from an iterator at a time
 
 
@@ -80,7 +80,7 @@ class _StopWords(Rule):
 
 
 class _Language(Rule):
-    """Rule that allows a string or None; :func:`check_language` checks the string, which requires the stemmers."""
+    """Rule that allows a string or None; :func:`check_language`, which requires the stemmers, checks the string."""
 
     text = "the name of a Snowball stemmer, such as 'english', or None"
 
@@ -108,7 +108,7 @@ class Term(NamedTuple):
 
 
 class _FittedState(NamedTuple):
-    """The fitted native vectorizer and what its texts require."""
+    """The fitted native vectorizer, and the segmenter and stems that its texts require."""
 
     vectorizer: _core.Vectorizer
     segmenter: IcuSegmenter | None
@@ -261,8 +261,8 @@ class Tfidf(Fitted[_FittedState], Parameterized):
     def fit(self, texts: TextsLike, y: object = None) -> Self:
         """Learn the vocabulary.
 
-        The texts can be a list, an array or a column of strings, a Corpus, or an iterator of any length; of an
-        iterator, only a few batches are kept in memory at a time.
+        The texts can be a list, an array or a column of strings, a Corpus, or an iterator of any length; only a few
+        batches of an iterator are kept in memory at a time.
 
         Raises
         ------
@@ -368,7 +368,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
 
     @property
     def word_features_(self) -> range:
-        """The features of words, or all features if only one analyzer is used or none of them is ``word``."""
+        """The features of words, or all features if there is only one analyzer or none of the analyzers is ``word``."""
         analyzers, widths = self.analyzers_, self.widths_
         if len(analyzers) == 1 or "word" not in analyzers:
             return range(self.n_features_)
@@ -494,7 +494,8 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         if native.stemmer is None:
             return native.vectorizer
         if native.stemmer.is_full:
-            # Other threads may be using the table, so it is replaced, not cleared. Parameters may have changed since.
+            # Other threads may be using the table, so it is replaced, not cleared. Parameters may have changed since
+            # fit.
             fitted = type(self)(**self.fitted_parameters_)
             fitted.set_fitted(self.terms_, self.idf_)
             native = self._state = fitted._state
@@ -523,7 +524,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         return _to_list(self.analyzer)
 
     def _choose_analyzers(self, texts: Iterable[str]) -> tuple[Iterable[str], dict[str, Any]]:
-        """Return the texts and the analyzers for texts of their length.
+        """Return the texts, and the analyzers suited to the length of the texts.
 
         On held-out rows of three data sets, character n-grams in addition to words improve the ranking of texts with
         100 to 400 characters on average, and do not improve it for 700 characters or more (docs/design-notes.md).
@@ -613,12 +614,12 @@ def _batches(given: TextsLike) -> Iterator[Iterable[str]]:
 
 
 def _continue_report(report: Report, n_before: int, total: int) -> Callable[[int, int], None] | None:
-    """Return a callback for one batch that reports the number of all texts so far."""
+    """Return a callback for one batch that reports the total number of texts so far."""
     return None if report is None else lambda done, _: report(n_before + done, total)
 
 
 def _as_input_error(call: Any, *arguments: Any) -> Any:
-    """Call a native function; convert a ValueError, which the user's input caused, to InputError."""
+    """Call a native function; convert ValueError, which indicates invalid user input, to InputError."""
     try:
         return call(*arguments)
     except ValueError as error:

@@ -131,8 +131,8 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
         Parameters
         ----------
-        texts : list, tuple, iterator, array or column of str, or Corpus
-            A Corpus, such as the result of :func:`carya.data.open_data`, also contains labels and their names.
+        texts : list, tuple, iterator, array or column of str, table, or Corpus
+            A table or a Corpus also contains labels; see :meth:`carya.TextRanker.fit`.
         labels : list of list of str, or other labels of each text, as for :meth:`carya.TextRanker.fit`
             Class i and column i of a matrix become the label ``str(i)``. Can be omitted for a Corpus.
         validation_data : pair (texts, labels), or array of int, optional
@@ -147,7 +147,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             ranking of rare labels.
         features : sparse matrix or array of shape (n_texts, n_features), or a pair (sparse, dense) of them, optional
             Features of the texts in addition to TF-IDF features or, with ``use_tfidf=False``, instead of them. Rows
-            should have about unit norm. All methods that rank texts then require the features of these texts, too.
+            should have about unit norm. All methods that rank texts then also require the features of these texts.
         label_features : like features, of shape (n_labels, ...), optional
             Features of the labels, in the column order of the label matrix, for label trees built from label features
             (`matcher_representation`, and `representation` of the ranker). By default, TF-IDF features of
@@ -155,12 +155,13 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         label_names : list of str, optional
             The labels of the columns of a matrix or of the class numbers.
         sample_weight : None
-            Not supported: an encoder is trained with equal weights of all texts. Anything but None raises InputError.
+            Not supported: the encoder is trained with equal weights for all texts. Any value other than None raises
+            InputError.
         """
         if sample_weight is not None:
             raise InputError(
                 f"sample_weight is not supported by {type(self).__name__}, because its encoder is trained with equal "
-                "weights of all texts. Omit it, repeat texts, or pass labels as costs with cost_sensitive=True."
+                "weights for all texts. Omit it, repeat texts, or pass labels as costs with cost_sensitive=True."
             )
         self.check_dependencies()
         self.check_parameters()
@@ -244,7 +245,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         for label, text in zip(data.label_texts.labels.tolist(), data.label_texts.texts, strict=True):
             all_texts[label] = text
         tfidf = vectorizer.transform(all_texts)
-        tfidf.resize((len(all_texts), widths[0]))  # labels have no own features
+        tfidf.resize((len(all_texts), widths[0]))  # labels have no user-supplied features
         return Features.of(Csr.of_scipy(tfidf), np.zeros((len(all_texts), widths[1]), np.float32))
 
     def _train(self, run: TrainingRun) -> tuple[Matcher, dict[str, RankerModel]]:
@@ -281,6 +282,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
         using: str | None = None,
         features: FeaturesLike | None = None,
@@ -296,9 +298,12 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         beam_width : int, optional
             Number of nodes kept per level; by default, each ranker uses its own beam width.
         min_score : float, optional
-            Leave out labels with lower scores.
+            Labels with lower scores are omitted.
+        transform : None
+            Not supported, because the combination of the rankers was learned from their scores. Any other value raises
+            InputError.
         labels : list of str, optional
-            The ids or names of the only labels to rank, all of which are scored.
+            Restrict the ranking to these labels, given by id or name; all of them are scored.
         using : {"head", "concatenated", "linear", "neighbors", "label_texts"}, optional
             Name of a single ranker to use instead of the combination.
         features : as in :meth:`fit`
@@ -306,6 +311,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         as_frame : bool
             Return a pandas DataFrame, as in :meth:`suggest_all`, instead of a matrix.
         """
+        self._check_transform(transform)
         state = self._check_fitted()
         options = rank_options(state.labels, top_k, beam_width, min_score, labels)
         S = self._rank(state, texts, options, using=using, features=features)
@@ -341,7 +347,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         using: str | None = None,
         features: FeaturesLike | None = None,
     ) -> sp.csr_array:
-        """Return the scores of given (text, label) pairs, including labels that a search would not find.
+        """Return the scores of the given (text, label) pairs, including labels that a search would not find.
 
         With a learned mixture, scores are the same as those of :meth:`predict` with a `top_k` of at most 30. A
         weighted sum includes the scores of all rankers, whereas :meth:`predict` includes the scores of a ranker only
@@ -364,7 +370,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that a search would not find; always."""
+        """Whether `predict_selected` can score labels that a search would not find; always True."""
         return True
 
     def rank(
@@ -374,15 +380,20 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
+        labels: Iterable[str] | None = None,
         features: FeaturesLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the numbers of the best labels for a text and their scores, best first.
 
         The numbers are positions in `labels_`; :meth:`suggest` returns names. `features` is a matrix with one row.
+        For the other options, see :meth:`predict`.
         """
+        self._check_transform(transform)
         state = self._check_fitted()
         check_text(text)
-        S = self._rank(state, [text], RankOptions.of(top_k, beam_width, min_score), features=features)
+        options = rank_options(state.labels, top_k, beam_width, min_score, labels)
+        S = self._rank(state, [text], options, features=features)
         return S.indices.astype(np.int32, copy=False), S.data
 
     def suggest(
@@ -392,6 +403,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
         features: FeaturesLike | None = None,
     ) -> list[Suggestion]:
@@ -399,6 +411,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
         For the other options, see :meth:`predict`.
         """
+        self._check_transform(transform)
         state = self._check_fitted()
         check_text(text)
         options = rank_options(state.labels, top_k, beam_width, min_score, labels)
@@ -413,6 +426,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         top_k: int = 10,
         beam_width: int | None = None,
         min_score: float | None = None,
+        transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
         features: FeaturesLike | None = None,
         as_frame: bool = False,
@@ -422,6 +436,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         The result contains one list of suggestions per text or, if `as_frame` is true, it is a pandas DataFrame with
         the columns row, rank, label, score and, for calibrated models, probability.
         """
+        self._check_transform(transform)
         state = self._check_fitted()
         options = rank_options(state.labels, top_k, beam_width, min_score, labels)
         S = self._rank(state, texts, options, features=features)
@@ -439,7 +454,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
     ) -> list[RankedLabels]:
         """Return the numbers and scores of the best labels for each text, best first.
 
-        `labels` are the numbers of the only labels to rank. For the other options, see :meth:`predict`.
+        If `labels` is given, only the labels with these numbers are ranked. For the other options, see :meth:`predict`.
         """
         state = self._check_fitted()
         options = RankOptions.of(top_k, beam_width, min_score, labels, len(state.labels))
@@ -491,6 +506,29 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         S = self.predict(texts, top_k=1, features=features)  # before the labels of a corpus, read with its texts
         return metrics.precision(self.label_matrix(labels), S, k=1)
 
+    def subset(self, labels: Iterable[str]) -> Self:
+        """Return a smaller model of some of the labels, with the same encoder, vocabulary and calibration.
+
+        The scores of a weighted sum are the same as those of the complete model with ``labels=labels``. A learned
+        mixture compares the labels of a text with one another, so its scores differ.
+
+        Parameters
+        ----------
+        labels : list of str
+            The ids or names of the labels.
+        """
+        state = self._check_fitted()
+        numbers = state.labels.numbers(labels)
+        model = self.clone(tree=None)
+        model.set_fitted(replace(state, rankers=state.rankers.subset(numbers), labels=state.labels.take(numbers)))
+        model.data_options_ = dict(self.data_options_)
+        return model
+
+    def _check_transform(self, transform: object) -> None:
+        """Raise InputError if a transform is given."""
+        if transform is not None:
+            self.with_transform(transform)  # type: ignore[arg-type]
+
     def _query_inputs(self, state: FittedTransformer, texts: TextsLike, features: FeaturesLike | None) -> RankerInputs:
         checked = checked_list_of_texts(texts)
         own = check_own_features(features, len(checked), state.feature_widths)
@@ -516,7 +554,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def text_trees_(self) -> tuple[TextTree, ...]:
-        """The linear ranker on TF-IDF features; none if the model was trained with own features."""
+        """The linear ranker on TF-IDF features; empty if the model was trained with user-supplied features."""
         state = self._check_fitted()
         tree = state.rankers.models.get("linear")
         if state.vectorizer is None or not isinstance(tree, XRLinear) or any(state.feature_widths):
@@ -544,7 +582,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         return dict(self._check_fitted().rankers.models)
 
     def to_saved(self, *, weight_dtype: str | None = None) -> storage.SavedModel:
-        """Return the content of a model folder, without the encoder."""
+        """Return the contents of a model folder, without the encoder."""
         return pack(self._check_fitted(), self, self.kind, weight_dtype=weight_dtype)
 
     @property
@@ -581,7 +619,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
 
 def _join_features(tfidf: sp.csr_array | None, own: Features | None) -> Features:
-    """Return TF-IDF features and the features passed by the user side by side; at least one of them is given."""
+    """Return the TF-IDF features concatenated with the user-supplied features; at least one of them is given."""
     if own is None:
         assert tfidf is not None
         return Features.of(Csr.of_scipy(tfidf))

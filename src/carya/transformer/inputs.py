@@ -22,7 +22,7 @@ from carya.text.labels import LabelRows
 
 
 class LabeledTexts(NamedTuple):
-    """Texts, their label matrix, of shape (texts, labels), and the features passed by the user, if any."""
+    """Texts, their label matrix of shape (texts, labels), and the user-supplied features, if any."""
 
     texts: list[str]
     labels: Csr
@@ -81,7 +81,7 @@ class TrainingTexts:
         Texts that are held out from training.
     label_texts : LabelTexts or None
     label_features : Features or None
-        Features of the labels passed by the user, one row per label.
+        User-supplied features of the labels, one row per label.
     """
 
     training: LabeledTexts
@@ -110,7 +110,7 @@ class TrainingRun:
         The name of the run, which distinguishes the checkpoints of the two runs.
     data : TrainingTexts
     features : Features
-        The TF-IDF features of the texts, followed by the features passed by the user.
+        The TF-IDF features of the texts, followed by the user-supplied features.
     label_features : Features or None
         The features of the labels, for label trees that use them.
     stop_after : sequence of int, optional
@@ -127,12 +127,12 @@ class TrainingRun:
 
 
 def check_own_features(features: FeaturesLike | None, n_texts: int, widths: tuple[int, int] | None) -> Features | None:
-    """Validate the features that a user passed beside the texts; `widths` are those of the training texts."""
+    """Validate user-supplied features of the texts; `widths` are the numbers of columns in training."""
     if features is None:
         if widths is not None and any(widths):
             raise InputError(
-                f"The model was trained with own features ({_describe_widths(widths)}), so it requires the features of "
-                "the texts. Pass features."
+                f"The model was trained with user-supplied features ({_describe_widths(widths)}), so it requires the "
+                "features of the texts. Pass features."
             )
         return None
     if widths is None:
@@ -140,7 +140,7 @@ def check_own_features(features: FeaturesLike | None, n_texts: int, widths: tupl
     elif any(widths):
         checked = validation.check_features_like(features, widths, "features")
     else:
-        raise InputError("The model was trained without own features. Omit features.")
+        raise InputError("The model was trained without user-supplied features. Omit features.")
     if checked.rows != n_texts:
         raise InputError(f"texts and features must have the same length, got {n_texts} and {checked.rows}.")
     return checked

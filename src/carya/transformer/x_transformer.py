@@ -91,7 +91,7 @@ class XTransformer(TransformerRanker):
         weight = np.float32(self.embedding_weight)
         concatenated = append_embeddings(features, matcher.embeddings, self.embedding_weight)
         head = matcher.head.layers_[0]
-        # The head has no weights for own dense features; the division compensates for the scaled embeddings.
+        # The head has no weights for user-supplied dense features; the division compensates for the scaled embeddings.
         no_weights = np.zeros((len(head.dense), features.widths[1]), np.float32)
         dense = np.ascontiguousarray(np.hstack([no_weights, head.dense / weight]))
         head = dataclasses.replace(head, dense=dense)

@@ -28,11 +28,11 @@ _DEFAULT_LEVELS = 3  # number of trained levels if `epochs` is a single number
 class XRTransformer(TransformerRanker):
     """XR-Transformer model: ranks labels with a fine-tuned encoder and with TF-IDF features.
 
-    The encoder is trained to predict large clusters of labels, then smaller clusters, and finally labels, so that
-    training starts with easy tasks on truncated texts. The label tree is then rebuilt from TF-IDF features concatenated
-    with embeddings, and a linear ranker is trained on them. The model combines the encoder's head, this ranker, a
-    linear ranker on TF-IDF features alone, and the votes of similar texts. The combination is learned from validation
-    texts. If `fit` is called with `label_texts`, the encoder is also trained on the descriptions of the labels.
+    The encoder is trained to predict large clusters of labels, then smaller clusters, and finally labels, so training
+    starts with easy tasks on truncated texts. The label tree is then rebuilt from TF-IDF features concatenated with
+    embeddings, and a linear ranker is trained on them. The model combines the encoder's head, this ranker, a linear
+    ranker on TF-IDF features alone, and the votes of similar texts. The combination is learned from validation texts.
+    If `fit` is called with `label_texts`, the encoder is also trained on the descriptions of the labels.
 
     Requires ``pip install 'carya[transformer]'``. See docs/transformers.md.
 
@@ -90,7 +90,7 @@ def linear_data(settings: TransformerSettings, run: TrainingRun) -> TrainingData
 def concatenated_data(settings: TransformerSettings, run: TrainingRun, matcher: Matcher) -> TrainingData:
     """Return the training data of the linear ranker on features and embeddings.
 
-    Label features with the columns of the features get the embeddings of the label texts as additional columns.
+    Label features with the same columns as the features get the embeddings of the label texts as additional columns.
     """
     weight = settings.embedding_weight
     data = linear_data(settings, run)
@@ -103,7 +103,7 @@ def concatenated_data(settings: TransformerSettings, run: TrainingRun, matcher: 
 
 
 def build_matcher_tree(settings: TransformerSettings, run: TrainingRun) -> LabelTree:
-    """Return the tree on which the encoder is trained: the user's own tree, or clusters of labels."""
+    """Return the tree on which the encoder is trained: the user-supplied tree, or clusters of labels."""
     n_labels = run.data.labels.cols
     if settings.tree is not None:
         if settings.tree.n_labels != n_labels:

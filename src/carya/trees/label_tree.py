@@ -218,14 +218,14 @@ class LabelTree:
         return node
 
     def subset(self, labels: NDArray[np.int32]) -> tuple[Self, list[NDArray[np.int32]]]:
-        """Return the tree of some labels, and the nodes of each level 1 … D that it keeps.
+        """Return the tree restricted to some labels, and the nodes that it keeps at each level 1 … D.
 
-        Nodes are renumbered in their order; clusters with a single remaining child are kept.
+        Nodes are renumbered in their original order; clusters with a single remaining child are kept.
 
         Parameters
         ----------
         labels : ndarray of int32
-            Distinct label numbers, in ascending order, at least one.
+            At least one label; the numbers must be distinct and in ascending order.
 
         Examples
         --------

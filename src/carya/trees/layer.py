@@ -66,7 +66,7 @@ class Weights:
         Parameters
         ----------
         scales : ndarray of float32, optional
-            The scales with which int8 weights were unpacked, one per cluster, so that they are packed unchanged.
+            The scales used to unpack int8 weights, one per cluster; with them, the weights are packed without loss.
         """
         given = np.zeros(0, np.float32) if scales is None else scales
         starts, data, scales = _core.pack(weights.native, chunks, getattr(_core.WeightDtype, dtype), threads, given)
@@ -109,7 +109,7 @@ class Layer:
     transform : Transform
     folder : _core.ModelFolder, optional
         The open folder that contains the memory-mapped arrays; None if all arrays are in memory. Weights are verified
-        on first use, so that models of any size load instantly.
+        on first use, so models of any size load instantly.
     """
 
     weights: Weights
@@ -185,7 +185,7 @@ class Layer:
         *,
         threads: int = 1,
     ) -> Layer:
-        """Return a layer of some nodes with exactly the same weights.
+        """Return a layer with some of the nodes and exactly the same weights.
 
         Parameters
         ----------

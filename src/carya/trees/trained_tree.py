@@ -46,7 +46,7 @@ class TrainedTree:
         return replace(self, layers=layers)
 
     def subset(self, labels: NDArray[np.int32], *, threads: int = 1) -> TrainedTree:
-        """Return a tree of some labels, in ascending order, and of the clusters that contain them."""
+        """Return the tree restricted to some labels, given in ascending order, and the clusters that contain them."""
         tree, nodes = self.tree.subset(labels)
         layers = []
         for level, (layer, kept) in enumerate(zip(self.layers, nodes, strict=True), 1):

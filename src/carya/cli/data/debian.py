@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     default=2,
     show_default=True,
     metavar="INTEGER",
-    help="Minimum number of packages per label; other labels are left out.",
+    help="Minimum number of packages per label; other labels are omitted.",
 )
 @json_option
 def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: int, as_json: bool) -> None:

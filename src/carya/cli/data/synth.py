@@ -45,7 +45,7 @@ def synth(out: Path | None, like: str, scale: float, seed: int, texts: bool, as_
     """Generate a data set with the size of a published one.
 
     The generated data has the same numbers of rows, features, labels and labels per row, and its label frequencies
-    follow a power law. Rows are generated and written in blocks, so that little memory is required at any scale.
+    follow a power law. Rows are generated and written in blocks, so little memory is required at any scale.
     """
     from carya.core.progress import show_progress
     from carya.data.io import text_dataset

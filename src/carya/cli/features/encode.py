@@ -44,7 +44,9 @@ _Encode = Callable[[list[str]], "NDArray[np.float32]"]
     heading="Encoder",
     help="Folder, or name on the Hugging Face Hub, of any model that transformers.AutoModel can load.",
 )
-@option("--model", type=PATH, metavar="FOLDER", heading="Encoder", help="Saved transformer model whose encoder to use.")
+@option(
+    "--model", type=PATH, metavar="FOLDER", heading="Encoder", help="Saved transformer model whose encoder is used."
+)
 @option(
     "--max-length",
     type=RuleType(Integer(8)),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carya.cli.commands import Option, command, option
-from carya.cli.options.common import PATH, command_progress, force_option, json_option, quiet_option
+from carya.cli.options.common import PATH, command_progress, force_option, json_option, quiet_option, ranks_texts
 from carya.cli.options.data_options import DataOptions, data_options
 from carya.cli.options.parameter_flags import flag, given_parameters, parameter_options
 from carya.cli.shared.inputs import text_batches
@@ -99,7 +99,7 @@ def vectorize(
             vectorizer = default_vectorizer(None, **given)  # as in carya train
             vectorizer.check_parameters()
             with progress.stage("learn vocabulary") as report:
-                if data.source == "-":  # which can be read only once
+                if data.source == "-":  # standard input can be read only once
                     matrix = vectorizer.fit_transform(_texts(data, report))
                 else:
                     vectorizer.fit(_texts(data, report))
@@ -160,6 +160,11 @@ def _vectorizer_of(loaded: Any, path: Path) -> Tfidf:
     from carya.text.tfidf import Tfidf
 
     vectorizer = loaded if isinstance(loaded, Tfidf) else getattr(loaded, "vectorizer_", None)
+    if not isinstance(vectorizer, Tfidf) and ranks_texts(loaded):
+        raise InputError(
+            f"{path} contains the model kind {type(loaded).__name__}, which has no vectorizer of its own. Pass a "
+            "TextRanker, or a saved vectorizer."
+        )
     if not isinstance(vectorizer, Tfidf):
         raise InputError(f"{path} was trained on features and has no vectorizer. Pass a model trained on texts.")
     return vectorizer

@@ -25,9 +25,17 @@ model_argument = argument("model", type=PATH, metavar="MODEL", help="Folder of a
 
 json_option = option("--json", "as_json", is_flag=True, heading="Output", help="Print JSON.")
 
-quiet_option = option("--quiet", "-q", is_flag=True, heading="Output", help="Show no progress on standard error.")
+quiet_option = option("--quiet", "-q", is_flag=True, heading="Output", help="Do not show progress on standard error.")
 
 force_option = option("--force", is_flag=True, heading="Output", help="Replace an existing model.")
+
+dense_option = option(
+    "--dense",
+    type=PATH,
+    metavar="FILE",
+    heading="Data",
+    help="Dense features in addition to the sparse ones of DATA: .npy.",
+)
 
 beam_width_option = option(
     "--beam-width",
@@ -42,7 +50,7 @@ min_score_option = option(
     type=RuleType(NUMBER),
     metavar="NUMBER",
     heading="Search",
-    help="Leave out labels with lower scores.",
+    help="Omit labels with lower scores.",
 )
 
 n_jobs_option = option(
@@ -73,7 +81,7 @@ def top_k_option(default: int) -> Callable[[Callable[..., None]], Callable[..., 
 
 @contextmanager
 def command_progress(quiet: bool) -> Iterator[Progress]:
-    """Show the progress of a command, including that of reading large files; nothing with --quiet."""
+    """Show the progress of a command, including that of reading large files, unless --quiet is given."""
     from carya.core.progress import show_progress
     from carya.data.io.reading_progress import showing_progress
 

@@ -21,6 +21,7 @@ from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Example, Matrices
+    from carya.data.vocabulary import Vocabulary
 
 _Callback = Callable[..., None]
 
@@ -81,13 +82,17 @@ class DataOptions:
         options = {name: value for name, value in given.items() if value is not None}
         return options | dict(getattr(data, "read_options", {}))
 
+    def read_vocabulary(self) -> Vocabulary | None:
+        """Return the list of labels that the user passed, if any."""
+        from carya.data.formats.vocabularies import read_vocabulary
+
+        return None if self.vocabulary is None else read_vocabulary(self.vocabulary, language=self.language)
+
     def open(self) -> Corpus | Matrices:
         """Open the data set; texts are read during iteration."""
         from carya.data.corpus import Matrices
-        from carya.data.formats.vocabularies import read_vocabulary
         from carya.data.read_write import open_data
 
-        vocabulary = None if self.vocabulary is None else read_vocabulary(self.vocabulary, language=self.language)
         data = open_data(
             self.source,
             part=self.part,
@@ -97,7 +102,7 @@ class DataOptions:
             label_column=(self.label_column or ...) if self.reads_labels else None,
             label_separator=unescape(self.label_separator),
             zero_based=self.zero_based,
-            vocabulary=vocabulary,
+            vocabulary=self.read_vocabulary(),
             defaults=self.defaults,
         )
         if isinstance(data, Matrices) and data.is_guessed:
@@ -109,7 +114,7 @@ class DataOptions:
         return data
 
     def open_texts(self, model: Path | None = None) -> Corpus:
-        """Open a data set of texts; raise InputError, which names the model for which they are, if it has features."""
+        """Open a data set of texts; raise InputError, with the name of the model, if it contains features."""
         from carya.data.corpus import Matrices
 
         data = None if self.contains_features() else self.open()
@@ -139,6 +144,7 @@ class DataOptions:
                 self.labels,
                 needs_labels=self.reads_labels,
                 default=self.defaults.get("format"),
+                text_column=self.text_column or self.defaults.get("text_column", "text"),
             )
         except InputError:
             return ""
@@ -174,7 +180,7 @@ def data_options(
     stored : bool
         Whether the command has a model that stores the options of its training data.
     writes_part : bool
-        Whether the command writes the part, so that the source can be a file.
+        Whether the command writes the part, in which case the source can be a file.
     features : bool
         Whether the command reads features.
     """
@@ -273,7 +279,7 @@ def was_passed(name: str) -> bool:
 
 
 def path_exists(argument: str) -> bool:
-    """Return whether an argument is a file or folder; unlike pathlib, without an error for long texts."""
+    """Return whether an argument is a file or folder; unlike pathlib, do not raise an error for long texts."""
     return os.path.exists(argument)  # noqa: PTH110
 
 

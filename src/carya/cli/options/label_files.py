@@ -1,4 +1,4 @@
-"""Files with further inputs of training: a label tree, a label graph, a shortlist, and features of labels."""
+"""Files with additional training inputs: a label tree, a label graph, a shortlist, and label features."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from carya.errors import InputError
 
 _Callback = TypeVar("_Callback", bound=Callable[..., Any])
 _HELP = {
-    "tree": "Label tree: lines of a label, a TAB and the path of its clusters, as in cat<TAB>animals/mammals; for "
-    "features, only the paths, one line per label.",
-    "label_features": "Label features for --representation lf: lines of a label, a TAB and its description; for "
-    "features, a .npz or .npy matrix with one row per label.",
-    "label_graph": "Label graph for --representation graph: lines of two labels and, optionally, a weight, separated "
-    "by TABs; for features, a .npz matrix of shape (labels, labels).",
+    "tree": "Label tree: one line per label, with the label, a TAB and the path of its clusters, as in "
+    "cat<TAB>animals/mammals; for features, one path per line.",
+    "label_features": "Label features for --representation lf: one line per label, with the label, a TAB and its "
+    "description; for features, an .npz or .npy matrix with one row per label.",
+    "label_graph": "Label graph for --representation graph: one line per edge, with two labels and, optionally, a "
+    "weight, separated by TABs; for features, an .npz matrix of shape (labels, labels).",
     "shortlist": "Shortlist for --negatives given: one line of labels per text, separated by TABs or "
-    "--label-separator; for features, a .npz matrix of the shape of the labels.",
+    "--label-separator; for features, an .npz matrix with the same shape as the label matrix.",
 }
 
 
@@ -65,7 +65,7 @@ class LabelFiles:
             path: Path | None = getattr(self, name)
             if path is not None:
                 if path.suffix not in MATRIX_SUFFIXES:
-                    raise InputError(f"{_flag(name)} must be a .npz or .npy file for features, got {path}.")
+                    raise InputError(f"{_flag(name)} must be an .npz or .npy file for features, got {path}.")
                 arguments[name] = read_matrix(path)
         if self.tree is not None:
             arguments["tree"] = LabelTree.from_paths(list(_read_lines(self.tree)))
@@ -73,7 +73,7 @@ class LabelFiles:
 
 
 def label_file_options(callback: _Callback) -> _Callback:
-    """Add the options to a command, which receives them as one :class:`LabelFiles`, `label_files`."""
+    """Add the options to a command, which receives them as a :class:`LabelFiles` named `label_files`."""
     names = [field.name for field in fields(LabelFiles)]
 
     @functools.wraps(callback)
@@ -112,7 +112,7 @@ def _read_columns(path: Path, least: int, most: int) -> Iterator[tuple[str, ...]
 
 
 def _read_pairs(path: Path) -> dict[str, str]:
-    """Return the second column of each line by the first."""
+    """Return a dictionary that maps the first column of each line to the second."""
     return {label: value for label, value in _read_columns(path, 2, 2)}  # noqa: C416 - checked to be pairs
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _BATCH = 2048  # texts processed at a time
 _PATH_STARTS = ("/", "./", "../", "~/")
-#: Suffixes of files that are not data sets, but that somebody may pass as one.
+#: Suffixes of files that are not data sets but might be passed as one.
 _OTHER_SUFFIXES = (".txt", ".json", ".md", ".pdf", ".html", ".xml", ".docx", ".xlsx", ".gz", ".xz", ".zst", ".zip")
 
 
@@ -72,7 +72,7 @@ def argument_batches(texts: Sequence[str]) -> Iterator[TextBatch]:
 
 
 def are_texts(arguments: Sequence[str], model: Path) -> bool:
-    """Return whether the arguments of a command are texts; otherwise, there is one, and it is a file or folder.
+    """Return whether the arguments of a command are texts; otherwise, there is a single argument, a file or folder.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def _with_ids(batches: Iterable[list[Example]]) -> Iterator[TextBatch]:
 
 
 def _file_of_texts(data: DataOptions) -> Path | None:
-    """Return the file of texts of a folder, for which no labels have to exist."""
+    """Return the text file in a folder; no label file is required."""
     from carya.data.formats.folder_files import find_file
 
     if data.format is not None or not Path(data.source).is_dir():
@@ -160,7 +160,7 @@ def _batches(items: Iterable[T], *, is_stream: bool = False) -> Iterator[list[T]
 
 
 def load_model(path: Path) -> Any:
-    """Open a model; raise InputError if the folder contains a vectorizer, which ranks no labels."""
+    """Open a model; raise InputError if the folder contains a vectorizer, which cannot rank labels."""
     import carya
     from carya.text.tfidf import Tfidf
 
@@ -180,8 +180,8 @@ def check_common_labels(ranker: Any, labels: Iterable[Iterable[str]], source: st
     if first is None:
         raise InputError(f"{source} contains no labels. At least one is required.")
     raise InputError(
-        f"{source} and {model} have no label in common: the first label of the data is {first!r}, that of the model is "
-        f"{ranker.labels_[0]!r}. Use the same --vocabulary as in training."
+        f"{source} and {model} have no labels in common: the first label of the data is {first!r}, that of the model "
+        f"is {ranker.labels_[0]!r}. Use the same --vocabulary as in training."
     )
 
 

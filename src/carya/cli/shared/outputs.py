@@ -9,7 +9,7 @@ from carya.errors import SaveError
 
 
 def check_model_output(path: Path, *, force: bool) -> None:
-    """Raise SaveError if a model cannot be saved to a path, or if one exists there that --force does not replace."""
+    """Raise SaveError if a model cannot be saved to a path, or if a model exists there and --force is not given."""
     from carya.core.storage import check_output_path
 
     check_output_path(path)  # --force replaces models only, never other files

@@ -1,4 +1,4 @@
-"""What `carya evaluate` reports besides metrics: precision and recall of each label, and the worst errors."""
+"""Additional reports of `carya evaluate`: precision and recall of each label, and the worst errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl")
 _DIGITS = 6
-_MAX_TEXT_LENGTH = 300  # characters of a text that the terminal shows
+_MAX_TEXT_LENGTH = 300  # maximum number of characters of a text shown in the terminal
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def write_label_report(path: Path, rows: EvaluatedRows, S: Any, k: int, counts: 
 
 
 def worst_errors(rows: EvaluatedRows, S: Any, k: int, count: int) -> list[dict[str, Any]]:
-    """Return the rows with the lowest nDCG@k; of equal ones, those whose best wrong label has the highest score."""
+    """Return the rows with the lowest nDCG@k; ties are broken by the score of the best wrong label, highest first."""
     from carya import metrics
 
     ndcg = metrics.row_ndcg(rows.Y, S, k)
@@ -106,7 +106,7 @@ def worst_errors(rows: EvaluatedRows, S: Any, k: int, count: int) -> list[dict[s
 def print_errors(errors: Sequence[dict[str, Any]]) -> None:
     """Print the rows of :func:`worst_errors`."""
     if not errors:
-        click.echo("No errors: in every row, all labels are ranked first.")
+        click.echo("No errors: in every row, all correct labels are ranked first.")
     for error in errors:
         title = f"row {error['row']}" + (f", id {error['id']}" if "id" in error else "")
         metric = next(key for key in error if key.startswith("nDCG"))

@@ -1,1 +1,1 @@
-"""Conversion of Python objects to texts, labels, features and weights: the only place that handles foreign types."""
+"""Convert Python objects to texts, labels and features; no other module handles types of other libraries."""

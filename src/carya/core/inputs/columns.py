@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from carya.errors import InputError
 
 _BATCH = 4096  # number of items converted at a time
+_MAX_NAMES = 10  # number of columns that an error message lists
 _TABLES = {
     "pandas": {"DataFrame"},
     "polars": {"DataFrame", "LazyFrame"},
@@ -72,6 +73,27 @@ def is_missing(value: object) -> bool:
     return type(value).__name__ in ("NAType", "NaTType")
 
 
+def table_column(table: Any, name: str) -> Any:
+    """Return a column of a table; raise InputError if the table has no column, or several, with this name."""
+    is_lazy = type(table).__name__ == "LazyFrame"
+    if library_of(table) == "datasets":
+        names = table.column_names
+    elif library_of(table) == "pyarrow":
+        names = table.schema.names
+    else:
+        names = table.collect_schema().names() if is_lazy else table.columns
+    if isinstance(names, Mapping):
+        raise InputError(f"Expected one data set, got {describe(table)}. Pass a part, such as data['train'].")
+    columns = [] if names is None else list(names)
+    if names is not None and columns.count(name) != 1:
+        shown = ", ".join(map(repr, columns[:_MAX_NAMES])) + ", …" * (len(columns) > _MAX_NAMES)
+        raise InputError(
+            f"The data, {describe(table)}, must have one column {name!r}, but it has {columns.count(name)}; its "
+            f"columns are {shown or 'missing'}. Pass a column, such as data['title']."
+        )
+    return table.select(name).collect()[name] if is_lazy else table[name]
+
+
 def iterate_column(column: Any, name: str) -> Iterator[Any]:
     """Yield the items of a column as Python objects; raise InputError with the row number for missing items."""
     first = 0
@@ -112,7 +134,7 @@ def tensor_to_numpy(tensor: Any, name: str) -> NDArray[Any]:
 
 
 def _find(value: object, classes: Mapping[str, Collection[str]]) -> str | None:
-    """Return the library of the first of the given classes that a value is an instance of."""
+    """Return the library of the first given class of which a value is an instance."""
     if isinstance(value, (list, np.ndarray)):
         return None
     for cls in type(value).__mro__:

@@ -31,12 +31,12 @@ def feature_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
 
 
 def check_feature_names(X: Any, expected: Sequence[str] | None, name: str = "X") -> None:
-    """Raise InputError if a data frame has other columns than in training, or the same in another order."""
+    """Raise InputError if the columns of a data frame, or their order, differ from those in training."""
     names = None if expected is None else feature_names(X, name)
     if names is None or expected is None or names == tuple(expected):
         return
     known, given = set(expected), set(names)
-    advice = "Pass the columns of training, in the same order: X[model.feature_names_in_]."
+    advice = "Pass the same columns as in training, in the same order: X[model.feature_names_in_]."
     unknown = next((column for column in names if column not in known), None)
     if unknown is not None:
         raise InputError(f"{name} has the column {unknown!r}, which the model was not trained on. {advice}")
@@ -45,6 +45,7 @@ def check_feature_names(X: Any, expected: Sequence[str] | None, name: str = "X")
         raise InputError(f"{name} lacks the column {missing!r}, which the model was trained on. {advice}")
     position = next(i for i, (a, b) in enumerate(zip(names, expected, strict=False)) if a != b)
     raise InputError(
-        f"{name} has the columns of training in another order: column {position} is {names[position]!r}, but was "
+        f"{name} has the same columns as in training, but in a different order: column {position} is "
+        f"{names[position]!r}, but was "
         f"{expected[position]!r} in training. {advice}"
     )

@@ -24,7 +24,7 @@ _ACCEPTED = (
     "contain one label or one list of labels per row, where labels are strings or integers, or be a matrix with one "
     "column per label"
 )
-#: Above this number, class numbers must be used by a reasonable share of the rows.
+#: Above this number, a sufficient fraction of the class numbers must be used.
 _MAX_SPARSE_CLASSES = 1_000_000
 _MIN_SHARE = 1 / 1000
 
@@ -158,7 +158,7 @@ def align_columns(
 
 
 def match_candidates(candidates: Any, known: Sequence[str], rows: int, *, nested_is_matrix: bool = False) -> Csr:
-    """Convert (row, label) pairs to score, given as a matrix or as lists of labels; unknown labels are ignored."""
+    """Convert candidate (row, label) pairs, given as a matrix or as lists of labels; unknown labels are ignored."""
     matrix = _matrix_of(candidates, "candidates", nested_is_matrix)
     if matrix is not None:
         return validation.check_candidates(matrix, rows, len(known))
@@ -318,7 +318,7 @@ class _RowReader:
         return item  # type: ignore[no-any-return]
 
     def _number(self, row: int, label: Any) -> int | None:
-        """Return the column of a label that is not in `numbers` as it is, or None if it is ignored."""
+        """Return the column of a label that `numbers` does not contain, or None if the label is ignored."""
         self._check_label(row, label)
         if not isinstance(label, str) and (self._known is None or self._unknown == "error"):
             if self._known is not None and label >= len(self._known):
@@ -335,7 +335,7 @@ class _RowReader:
         return number
 
     def _check_label(self, row: int, label: Any) -> None:
-        """Raise InputError if a label is neither a string nor a class number, or has another type than the others."""
+        """Raise InputError if a label is neither a string nor a class number, or differs in type from the others."""
         if isinstance(label, str):
             self._has_strings = True
             if not label:

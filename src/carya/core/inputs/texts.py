@@ -1,4 +1,4 @@
-"""Conversion of texts: lists, iterators, arrays and columns."""
+"""Conversion of texts: lists, iterators, arrays, columns, and tables with a column of texts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from carya.core.inputs.columns import describe, is_column, is_table, iterate_column, library_of
+from carya.core.inputs.columns import describe, is_column, is_table, iterate_column, library_of, table_column
 from carya.errors import InputError
 
 #: Anything that :func:`coerce_texts` accepts, and :class:`carya.data.Corpus`.
 TextsLike = Any
+
+#: The columns of a table that contain the texts and the labels, as in files.
+TEXT_COLUMN = "text"
+LABEL_COLUMN = "labels"
 
 _ACCEPTED = "a list, tuple, iterator, one-dimensional array or column of strings"
 
@@ -20,7 +24,8 @@ _ACCEPTED = "a list, tuple, iterator, one-dimensional array or column of strings
 def coerce_texts(texts: TextsLike, name: str = "texts") -> Iterable[str]:
     """Return texts as a sequence, or as an iterator if the input is one; items are checked by the native core.
 
-    Columns of pyarrow and datasets are converted in batches while they are read.
+    Columns of pyarrow and datasets are converted in batches while they are read. The texts of a table are in its column
+    ``text``.
 
     >>> coerce_texts(np.array(["a", "b"]))
     ['a', 'b']
@@ -41,9 +46,7 @@ def coerce_texts(texts: TextsLike, name: str = "texts") -> Iterable[str]:
         items: list[str] = texts.tolist()
         return items
     if is_table(texts):
-        raise InputError(
-            f"{name} must be {_ACCEPTED}, got {describe(texts)}. Pass one of its columns, such as data['text']."
-        )
+        return coerce_texts(table_column(texts, TEXT_COLUMN), name)
     if is_column(texts):
         column = iterate_column(texts, name)
         return column if library_of(texts) in ("pyarrow", "datasets") else list(column)

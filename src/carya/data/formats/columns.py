@@ -19,7 +19,7 @@ _MAX_REPR = 60
 
 
 class OptionError(InputError):
-    """Raised for data that another value of an option of `open_data` could fit."""
+    """Raised for data that a different value of an option of `open_data` could fit."""
 
     def __init__(self, message: str, option: str) -> None:
         super().__init__(message)
@@ -107,7 +107,7 @@ def is_valid_text(value: Any) -> bool:
 
 
 def parse_labels(value: Any, column: str, separator: str | None, location: str) -> tuple[str, ...]:
-    """Return the labels of a value: a list of strings or integers, an integer, or a string with a separator.
+    """Return the labels in a value: a list of strings or integers, an integer, or a string with a separator.
 
     Raises InputError for any other value, and for a string if there is no separator, because a string could be one
     label or several.

@@ -15,7 +15,7 @@ from carya.data.io.utf16 import UTF16_MARKS
 from carya.errors import InputError
 
 _MAX_LINES = 20
-_DECISIVE_ROWS = 3  # rows that distinguish a sparse matrix from a text that happens to contain such numbers
+_DECISIVE_ROWS = 3  # number of rows that distinguish a sparse matrix from a text that happens to contain such numbers
 
 _PAIR = r"\d+:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _SPARSE_ROW = re.compile(rf"\s*{_PAIR}(?:\s+{_PAIR})*\s*", re.ASCII)
@@ -30,7 +30,7 @@ _IDS_AND_TEXT = re.compile(r"\d+(?::[\d.eE+-]+)?(?:,\d+(?::[\d.eE+-]+)?)*\t.*\S.
 
 
 def first_lines(path: PathLike) -> list[str]:
-    """Return the first lines of a file, or of what has arrived on standard input; empty if they are not text."""
+    """Return the first lines of a file, or of the input available on standard input; empty if they are not text."""
     if is_stdio(path):
         content = peek_standard_input()
         encoding = "utf-16" if content[:2] in UTF16_MARKS else "utf-8-sig"
@@ -60,7 +60,7 @@ def guess_format(lines: Sequence[str]) -> str | None:
 
 
 def sparse_format(rows: Sequence[str]) -> str | None:
-    """Return the name of the sparse-matrix format of rows, the first ones that are not blank; None for other texts."""
+    """Return the name of the sparse-matrix format of the first rows that are not blank; None for other texts."""
     if not _HEADER.fullmatch(rows[0]):
         return "svmlight" if len(rows) > 1 and all(map(_LABELED_ROW.fullmatch, rows)) else None
     has_pairs = [_SPARSE_ROW.fullmatch(row) or _LABELED_ROW.fullmatch(row) for row in rows[1:]]
@@ -115,7 +115,7 @@ def check_not_sparse(path: PathLike, lines: Sequence[str]) -> None:
 
 
 def _may_be_sparse(begin: Sequence[str]) -> bool:
-    """Return whether more lines are needed to decide; this is rare, so that the lines of a stream are not delayed."""
+    """Return whether more lines are needed to decide; this is rare, so the lines of a stream are seldom delayed."""
     rows = [line for line in begin if line.strip()]
     if not rows:
         return True

@@ -8,17 +8,24 @@ from pathlib import Path
 
 from carya.data.formats.content import first_lines, guess_format
 from carya.data.formats.registry import FORMAT_BY_SUFFIX, FORMATS, Content, Format, format_names
+from carya.data.formats.tables.delimited import guess_table
 from carya.data.io.files import PathLike, display_name, is_stdio, uncompressed_name
 from carya.errors import InputError, ParameterError
 
-#: The suffixes of several formats, which the first lines distinguish: those that are not named by the suffix.
+#: Suffixes shared by several formats, and the formats that are recognized by their first lines.
 _AMBIGUOUS_SUFFIXES = {".tsv": ("text2text",), ".json": ("xmc-json",), ".jsonl": ("xmc-json",)}
 #: Files in which any line can be a text.
 _LINE_SUFFIXES = (".txt", "")
 
 
 def detect_format(
-    path: PathLike, part: str, labels: PathLike | None, *, needs_labels: bool = True, default: str | None = None
+    path: PathLike,
+    part: str,
+    labels: PathLike | None,
+    *,
+    needs_labels: bool = True,
+    default: str | None = None,
+    text_column: str = "text",
 ) -> str:
     """Return the name of the format of existing data; raise InputError if it cannot be determined.
 
@@ -30,23 +37,28 @@ def detect_format(
     labels : path or None
         The second file that the user passed.
     needs_labels : bool
-        Whether texts without labels are of no use. Otherwise, a file of lines is a file of texts.
+        Whether labels are required. Otherwise, a file of lines is read as texts.
     default : str, optional
-        The format of files whose suffix and first lines do not determine it; texts without labels can be in any line,
-        so that only features have a default there.
+        The format of files whose suffix and first lines do not determine it. Because any line can be a text without
+        labels, it is used only for features if labels are not required.
+    text_column : str
+        The column of the text, by which the header of a table on standard input is recognized.
     """
     if not is_stdio(path) and Path(path).is_dir():
         return _detect_folder_format(Path(path), part)
     suffix = "" if is_stdio(path) else Path(uncompressed_name(path)).suffix
     if suffix in FORMAT_BY_SUFFIX and suffix not in _AMBIGUOUS_SUFFIXES:
         return FORMAT_BY_SUFFIX[suffix]
-    content = guess_format(first_lines(path))
+    lines = first_lines(path)
+    content = guess_format(lines)
     if suffix in _AMBIGUOUS_SUFFIXES:
         return _choose_between(path, suffix, content)
     if labels is not None:
         return content if content in ("xmc", "xmc-pair") else "pair"
     if content is None and needs_labels and _begins_like_xmc(path, suffix):
         content = "xmc"
+    if content is None and suffix == "":
+        content = guess_table(lines, text_column, default)
     are_lines = not needs_labels and suffix in _LINE_SUFFIXES
     if content is None and suffix != ".txt" and _is_file_format(default, features=are_lines):
         content = default
@@ -56,7 +68,7 @@ def detect_format(
 
 
 def _choose_between(path: PathLike, suffix: str, content: str | None) -> str:
-    """Return the format of a file whose suffix several formats have."""
+    """Return the format of a file whose suffix is shared by several formats."""
     if suffix == ".tsv":
         from carya.data.formats.texts.annif import looks_like_annif
 
@@ -71,7 +83,7 @@ def _is_file_format(name: str | None, *, features: bool) -> bool:
 
 
 def _begins_like_xmc(path: PathLike, suffix: str) -> bool:
-    """Return whether the first line of a file is a header of the XMC format, whatever the rows are."""
+    """Return whether the first line of a file is an XMC header, without examining the rows."""
     from carya.data.formats.matrices.xmc import looks_like_xmc
 
     return suffix == ".txt" and looks_like_xmc(path)

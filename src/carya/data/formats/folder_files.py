@@ -12,7 +12,7 @@ from carya.errors import InputError
 #: The parts of a data set.
 PARTS = ("train", "test", "dev")
 
-#: The names of the parts in the projects on extreme classification.
+#: The names of the parts in extreme-classification projects.
 SHORT_PARTS = {"train": ("trn", "tr", "train"), "test": ("tst", "ts", "test"), "dev": ("dev", "val", "valid")}
 
 
@@ -41,9 +41,9 @@ def require_file(folder: Path, names: Iterable[str]) -> Path:
 
 
 def read_numbered_names(file: Path) -> Vocabulary:
-    """Return the labels that a file names, one per line, in the order of their numbers.
+    """Return the labels listed in a file, one per line, in the order of their numbers.
 
-    Lines can be repeated; then the numbers are the ids and the lines the names.
+    If lines are repeated, the numbers are the ids and the lines are the names.
     """
     lines = list(read_lines(file))
     ids = lines if all(lines) and len(set(lines)) == len(lines) else [str(number) for number in range(len(lines))]

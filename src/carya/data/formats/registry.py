@@ -1,6 +1,6 @@
 """Declarations of all data formats, from which reading, writing, detection and error messages are derived.
 
-Formats refer to their functions by name, so that commands on texts do not import NumPy and SciPy.
+Formats refer to their functions by name, so commands on texts do not import NumPy and SciPy.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Format:
     module : str
         The module of its functions, below ``carya.data.formats``.
     read : str
-        The function that reads it. For a file of texts it returns an iterator over examples and is called again for
-        every iteration of the corpus; otherwise, or if `opens_corpus`, it returns a Corpus or Matrices.
+        The function that reads the format. For a file of texts, it returns an iterator over examples and is called
+        again for every iteration of the corpus; otherwise, or if `opens_corpus`, it returns a Corpus or Matrices.
     write : str
-        The function that writes it and returns the number of rows; empty if the format can only be read.
+        The function that writes the format and returns the number of rows; empty if the format can only be read.
     detect : str
         The function that returns whether a folder contains a part in this format; empty for file formats.
     folder_file : str
@@ -41,9 +41,9 @@ class Format:
     write_options : frozenset of str
         The options of `write_data` that `write` accepts.
     opens_corpus : bool
-        Whether `read` returns a Corpus although the format is that of a file of texts.
+        Whether `read` returns a Corpus although the format is a file of texts.
     extra : str
-        The extra of the package that is required, if any.
+        The required extra of the package, if any.
     """
 
     description: str

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class ArrayWriter:
-    """Writes a float32 matrix of which only one block of rows is in memory at a time.
+    """Write a float32 matrix, with only one block of rows in memory at a time.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ArrayWriter:
     def append(self, block: NDArray[np.float32]) -> None:
         """Append rows."""
         if block.ndim != 2 or block.shape[1] != self._n_columns:
-            raise ValueError(f"A block must have {self._n_columns} columns, got the shape {block.shape}.")
+            raise ValueError(f"A block must have {self._n_columns} columns, got shape {block.shape}.")
         self._stream.write(np.ascontiguousarray(block, "<f4").data)
         self._n_rows += block.shape[0]
 

@@ -1,7 +1,7 @@
 r"""Read and write text and bytes in files, compressed or not. All data formats use these functions.
 
-The suffix of a path selects the compression: ``.gz``, ``.xz`` or ``.zst``; any other suffix means none. ``-`` is
-standard input or output. Text is UTF-8, or UTF-16 with a byte order mark, and only ``\n`` and ``\r\n`` end a line.
+The suffix of a path selects the compression: ``.gz``, ``.xz`` or ``.zst``; any other suffix means no compression. ``-``
+is standard input or output. Text is UTF-8, or UTF-16 with a byte order mark, and only ``\n`` and ``\r\n`` end a line.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def read_blocks(path: PathLike, size: int = 1 << 19) -> Iterator[bytes]:
 
 
 def read_text(path: PathLike) -> Iterator[str]:
-    """Yield the text of a file in pieces, for formats whose lines have no meaning."""
+    """Yield the text of a file in pieces, for formats that are not line-based."""
     with _open_input(path) as stream:
         decode = codecs.getincrementaldecoder("utf-8")().decode
         n_lines = 0
@@ -214,7 +214,7 @@ def _zstandard(path: PathLike) -> Any:
 
 @contextmanager
 def _open_input(path: PathLike) -> Iterator[Any]:
-    """Open a file for reading decompressed bytes, in UTF-8 if it is a text in UTF-16."""
+    """Open a file for reading decompressed bytes; UTF-16 text is converted to UTF-8."""
     with contextlib.ExitStack() as stack:
         try:
             file = _standard_input(stack) if is_stdio(path) else stack.enter_context(open_counted(path, _BUFFER_SIZE))
@@ -246,7 +246,7 @@ def _standard_input(stack: contextlib.ExitStack) -> Any:
 
 
 def peek_standard_input() -> bytes:
-    """Return the first bytes of standard input, as many as have arrived, without consuming them."""
+    """Return the bytes currently available on standard input without consuming them."""
     buffer: Any = getattr(sys.stdin, "buffer", None)
     if buffer is None:
         return b""
@@ -266,7 +266,7 @@ def _chunks(path: PathLike, read: Callable[[], bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def _input_errors(path: PathLike) -> Iterator[None]:
-    """Convert the exceptions of reading and decompression to InputError."""
+    """Convert exceptions raised by reading and decompression to InputError."""
     decompression_errors: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, gzip.BadGzipFile)
     if _compression(path) == ".zst":
         decompression_errors += (_zstandard(path).ZstdError,)

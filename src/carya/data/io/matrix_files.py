@@ -40,8 +40,8 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
                     return array
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}.") from None
-    except Exception as error:  # what NumPy, SciPy and zipfile raise for damaged files has no common class
-        # Without NumPy's advice to allow pickles, and in one line.
+    except Exception as error:  # NumPy, SciPy and zipfile raise unrelated exceptions for damaged files
+        # Omit NumPy's advice to allow pickles, and use a single line.
         message = re.sub(r"<_io\.[^>]*>", file.name, str(error))  # the name, not the stream
         reason = " ".join(message.partition(". ")[0].split()).removesuffix(".") or type(error).__name__
         raise InputError(f"{file} does not contain a matrix: {reason}.") from None

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from carya.core.progress import Progress, Report
 
-#: Smaller files are read before a progress bar could be noticed.
+#: Smaller files are read before a progress bar would be noticed.
 MIN_SIZE = 8 << 20
 
 _progress: ContextVar[Progress | None] = ContextVar("reading progress", default=None)
@@ -52,7 +52,7 @@ def open_counted(path: str | os.PathLike[str], buffer_size: int) -> Iterator[Bin
 
 
 class _CountedFile(io.RawIOBase):
-    """A stream that reports how many bytes of a file were read."""
+    """A stream that reports the number of bytes read from a file."""
 
     def __init__(self, file: BinaryIO, total: int, report: Report) -> None:
         self._file = file

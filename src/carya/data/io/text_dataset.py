@@ -70,7 +70,7 @@ class TextDataset:
 
 
 class TextDatasetWriter:
-    r"""Writes the rows of one part of a data folder in batches.
+    r"""Write the rows of one part of a data folder in batches.
 
     >>> import gzip, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Text in UTF-16, as spreadsheet programs export it, converted to UTF-8 while it is read."""
+"""Convert UTF-16 text, as exported by spreadsheet programs, to UTF-8 while it is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK_SIZE = 1 << 16
 
 
 class Utf16Reader(io.RawIOBase):
-    """A stream over the same text in UTF-8.
+    """A stream that provides the same text in UTF-8.
 
     Parameters
     ----------

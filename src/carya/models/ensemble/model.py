@@ -103,7 +103,8 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         "mean",
         Choice(*COMBINATIONS),
         "how rankings are combined: mean, mean score; rank, mean rank; count, number of members that found the label; "
-        "softmax or sigmoid of the scores; round_robin, the best label of each member in turn, then the second ones",
+        "softmax or sigmoid of the scores; round_robin, the best label of each member in turn, then the second-best "
+        "labels, and so on",
     )
     weights: Any = parameter(
         None, MemberWeights(), "weight of each member; learned chooses them on held-out rows; None means equal weights"
@@ -161,12 +162,12 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         label_features, label_graph, shortlist : optional
             See :meth:`XRLinear.fit`; passed to the members that use them.
         tree : LabelTree, optional
-            The label tree of all members that are trees without one of their own.
+            The label tree of all members that are XRLinear models without a `tree`.
         """
         self.check_parameters()
         members = self._clone_members()
         X, Y = split_data(X, Y)
-        labels = coerce_labels_of_rows(Y, label_names)  # once, because Y can be an iterator
+        labels = coerce_labels_of_rows(Y, label_names)  # converted only once, because Y can be an iterator
         options: dict[str, Any] = {
             "sample_weight": sample_weight,
             "label_features": label_features,
@@ -250,7 +251,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return self._combine(state, [matrix_to_native(S) for S in matrices], options)
 
     def predict_selected(self, X: FeaturesLike | list[FeaturesLike], candidates: LabelsLike) -> sp.csr_array:
-        """Return the mean scores of given (row, label) pairs, including labels that a search would not find.
+        """Return the mean scores of the given (row, label) pairs, including labels that a search would not find.
 
         Requires ``combine="mean"`` and members that can score any label; raises InputError otherwise.
 
@@ -313,7 +314,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return self._combine_one(state, rankings, options)
 
     def _rank_batch(self, state: _EnsembleState, queries: Features, options: RankOptions) -> Rankings:
-        """Rank the sparse rows of `rank_rows`; `predict` does not use this, because members can have own features."""
+        """Rank the sparse rows of `rank_rows`; `predict` does not use this, because features can differ by member."""
         width = self._common_beam_width(state.members, options)
         if width is not None:
             return self._search_together(state, queries, width, options)
@@ -325,7 +326,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     def _rank_one(
         self, state: _EnsembleState, query: QueryArrays, options: RankOptions
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Rank the sparse query of `rank_sparse`; `rank` does not use this, because members can have own features."""
+        """Rank the sparse query of `rank_sparse`; `rank` does not use this, because features can differ by member."""
         features, values, _ = query
         limits = self._member_limits(state.members, options)
         rankings = [
@@ -407,7 +408,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return self._copy_with_members([member.subset(labels) for member in state.members], state)
 
     def _copy_with_members(self, members: list[Any], state: _EnsembleState) -> Self:
-        """Return a fitted ensemble of other members, with the same weights."""
+        """Return a fitted ensemble with different members and the same weights."""
         ensemble = self.clone(members=members, n_trees=None, weights=state.weights.tolist())
         ensemble.set_fitted(members, state.weights)
         ensemble.set_feature_names(self._feature_names())

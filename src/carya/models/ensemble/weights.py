@@ -32,7 +32,7 @@ class MemberWeights(Rule):
 
 
 def check_weights(weights: Any, n_members: int) -> NDArray[np.float32]:
-    """Return the weights of the members, equal ones for None and 'learned'; raise ParameterError if they do not fit."""
+    """Return the weights, which are equal for None and 'learned'; raise ParameterError if they are invalid."""
     if weights is None or isinstance(weights, str):
         return np.ones(n_members, np.float32)
     checked = np.asarray(weights, np.float32)

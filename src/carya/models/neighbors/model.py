@@ -126,7 +126,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     C: float | str = parameter(
         AUTO,
         Either(Choice(AUTO), Real(0, open_low=True)),
-        "inverse regularization strength; auto means 1, or the value that suits the loss",
+        "inverse regularization strength; auto means 1, or a value suited to the loss",
     )
     positive_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for positive rows")
     negative_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for negative rows")
@@ -289,12 +289,12 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     @property
     def effective_C(self) -> float:  # noqa: N802 - the name of the parameter
-        """C, or the value that ``C="auto"`` stands for."""
+        """The value of C, or the value selected by ``C="auto"``."""
         return auto_C(str(self.loss)) if isinstance(self.C, str) else self.C
 
     @property
     def effective_transform(self) -> str:
-        """The transform, or the one that ``transform="auto"`` stands for."""
+        """The transform, or the one selected by ``transform="auto"``."""
         if self.transform != AUTO:
             return self.transform
         return "sigmoid" if self.loss == "logistic" else "l3-hinge"

@@ -62,12 +62,12 @@ class TrainedNeighbors:
         return replace(self, index=self.index.with_weight_dtype(weight_dtype, threads=threads), ranker=ranker)
 
     def with_transform(self, transform: str) -> TrainedNeighbors:
-        """Return the same model with another transform of the rankers' raw scores."""
+        """Return the same model with a different transform of the rankers' raw scores."""
         assert self.ranker is not None  # checked by the model
         return replace(self, ranker=replace(self.ranker, transform=Transform.from_name(transform)))
 
     def subset(self, labels: NDArray[np.int32], *, threads: int = 1) -> TrainedNeighbors:
-        """Return a model of some labels, in ascending order; rows without them remain neighbors, but have no vote."""
+        """Return a model for some labels, in ascending order; rows without them remain neighbors, but have no votes."""
         order = np.arange(labels.size, dtype=np.int32)
         ranker = None
         if self.ranker is not None:  # each ranker is the only child of its label
@@ -78,7 +78,8 @@ class TrainedNeighbors:
             return replace(self, ranker=ranker, labels=votes, n_labels=labels.size)
         if self.graph is not None:
             raise InputError(
-                "A model with an HNSW graph of the labels has no subset. Use search='exact', or pass labels to predict."
+                "Models with an HNSW graph of the labels do not support subset. Use search='exact', or pass labels "
+                "to predict."
             )
         chunks = np.array([0, labels.size], np.int64)
         index = self.index.take(labels, np.zeros(1, np.int32), chunks, order, threads=threads)
@@ -110,7 +111,7 @@ class NeighborRanker:
         ]
         above = trained.index if trained.labels is None else constant_layer(trained.n_labels, trained.widths)
         self._path = BeamSearcher([above, *rankers], ["packed", *layouts])
-        # Labels in an inverted index with their rankers below are a single beam search.
+        # If labels are searched with an inverted index, one beam search covers the index and the rankers below it.
         self._is_single_search = trained.labels is None and trained.graph is None
 
     @property

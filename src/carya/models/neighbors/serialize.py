@@ -24,7 +24,7 @@ KIND = "nearest-neighbors"
 
 
 def pack(trained: TrainedNeighbors, parameters: dict[str, Any]) -> SavedModel:
-    """Return the content of a model folder; the index and the rankers are stored as trained trees."""
+    """Return the contents of a model folder; the index and the rankers are stored as trained trees."""
     arrays: dict[str, NDArray[Any]] = {}
     shape: dict[str, Any] = {
         "labels": trained.n_labels,
@@ -109,5 +109,5 @@ def _is_chain(tree: LabelTree, n_labels: int) -> bool:
 def _unpack_labels(saved: SavedModel, rows: int, n_labels: int) -> Csr:
     indptr, indices = saved.arrays["votes.indptr"], saved.arrays["votes.indices"]
     if indptr.dtype != np.int64 or indices.dtype != np.int32 or indptr.shape != (rows + 1,) or indices.ndim != 1:
-        raise InputError("The labels of the rows have a wrong type or shape.")
+        raise InputError("The labels of the rows have the wrong data type or shape.")
     return Csr.of(indptr, indices, np.ones(indices.size, np.float32), n_labels, "labels")

@@ -35,7 +35,7 @@ _VALIDATION_FRACTION, _MAX_VALIDATION_ROWS, _MIN_ROWS = 0.1, 5000, 50
 
 
 class _WeightedRows(NamedTuple):
-    """Training rows, their labels and, unless all are 1, their weights."""
+    """Training rows, their labels and, unless all weights are 1, their weights."""
 
     features: Features
     labels: Csr

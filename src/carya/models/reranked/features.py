@@ -37,15 +37,15 @@ class CandidateSettings:
     Attributes
     ----------
     pool_size : int
-        Candidates from the trees together.
+        Number of candidates from all trees together.
     n_neighbors : int
-        Training rows that vote.
+        Number of training rows that vote.
     extra_candidates : int
-        Candidates added by the votes, by the centroids and by the label names, each.
+        Number of candidates added by each of the votes, the centroids and the label names.
     beam_width : int, optional
         The beam width of the trees; the largest of their own by default.
     labels : ndarray of int32, optional
-        Labels of which each tree adds its best `pool_size`.
+        Labels from which each tree adds its best `pool_size`.
     """
 
     pool_size: int
@@ -211,7 +211,7 @@ class CandidateFeatures:
             columns[f"tree{number}.gap"] = candidates.gaps(scores)
             leaf_labels = member.tree_.leaf_labels  # the first leaf of a label is in its home cluster
             nodes = candidates.labels if leaf_labels is None else np.searchsorted(leaf_labels, candidates.labels)
-            for distance in range(1, _ANCESTORS + 1):  # fixed, because trees on other rows can have other depths
+            for distance in range(1, _ANCESTORS + 1):  # fixed, because the depths of trees can differ
                 level = len(inner) + 1 - distance
                 if level < 1:
                     columns[f"tree{number}.ancestor{distance}"] = np.zeros(candidates.labels.size, np.float32)
@@ -297,7 +297,7 @@ def _row_numbers(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _log_scores(scores: NDArray[np.float32], member: XRLinear) -> NDArray[np.float32]:
-    """Return the logarithms of multiplicative scores; additive ones unchanged."""
+    """Return the logarithms of multiplicative scores; additive scores are returned unchanged."""
     if any(not layer.transform.is_multiplicative for layer in member.layers_):
         return np.clip(scores, -1e9, 1e9)
     return np.maximum(np.log(np.maximum(scores, 1e-30)), _MIN_LOG_SCORE).astype(np.float32)

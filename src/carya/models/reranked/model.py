@@ -84,7 +84,7 @@ class _RerankedState(NamedTuple):
 class Reranked(BaseModel[_RerankedState], Parameterized):
     """A two-stage model: trees and nearest neighbors find candidates, and a reranker orders them.
 
-    The reranker is trained on held-out rows, so that it learns how reliable the scores of the first stage are.
+    The reranker is trained on held-out rows, so it learns how reliable the scores of the first stage are.
 
     Examples
     --------
@@ -107,7 +107,9 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     pool_size: int = parameter(40, Integer(1), "candidates per query from the trees")
     n_neighbors: int = parameter(50, Integer(1), "nearest training rows that vote for their labels")
     extra_candidates: int = parameter(
-        15, Integer(0), "additional candidates from the votes, the label centroids and the label names, each"
+        15,
+        Integer(0),
+        "number of additional candidates from each of the votes, the label centroids and the label names",
     )
     validation_fraction: float = parameter(
         0.2, Real(0, 0.9, open_low=True), "fraction of held-out rows per round, used to train the reranker"
@@ -164,14 +166,14 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             Weights of the rows in the base models, as in :meth:`XRLinear.fit`. The held-out rows on which the reranker
             is trained and the votes of neighbors have equal weights; rows with weight 0 are removed.
         label_features : like X, of shape (labels, ...), optional
-            Features of the labels' names or descriptions. If they have the columns of X, the similarity of names and
-            queries becomes a feature of the reranker.
+            Features of the labels' names or descriptions. If they have the same columns as X, the similarity between
+            names and queries becomes a feature of the reranker.
         label_graph, shortlist, tree : optional
             For the base models; see :meth:`XRLinear.fit` and :meth:`Ensemble.fit`.
         groups : array_like of int, shape (n,), optional
-            Rows of the same group, such as parts of one document, are held out together; otherwise the reranker would
-            see neighbors that a new query does not have. By default, runs of up to 20 adjacent rows are held out
-            together, because rows of one source are often adjacent.
+            Rows of the same group, such as parts of one document, are held out together; otherwise, the reranker would
+            be trained with neighbors that a new query does not have. By default, runs of up to 20 adjacent rows are
+            held out together, because rows of one source are often adjacent.
         name_columns : int, optional
             Number of sparse columns at the end of X that are compared with label_features only, such as character
             n-grams, which find a name within a longer word. Trees and neighbors use the columns before them.

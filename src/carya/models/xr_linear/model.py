@@ -116,8 +116,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     index_features: int | None = parameter(
         384,
         Either(Integer(1), Choice(None)),
-        "number of features that represent a label in clustering, the largest ones; None means all, as in the paper's "
-        "definition of PIFA",
+        "number of features, the largest ones, that represent a label in clustering; None means all, as in the "
+        "paper's definition of PIFA",
         group="tree",
     )
     embedding_dimensions: int | None = parameter(
@@ -178,7 +178,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     C: float | str | Sequence[float] = parameter(
         AUTO,
         Either(Choice(AUTO), PerLayer(Real(0, open_low=True))),
-        "inverse regularization strength; auto means 1, or the value that suits the loss and the penalty",
+        "inverse regularization strength; auto means 1, or a value suited to the loss and the penalty",
         group="training",
     )
     positive_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for positive rows", group="training")
@@ -233,7 +233,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     transform: str | Sequence[str] = parameter(
         AUTO,
         Either(Choice(AUTO), PerLayer(Parsed(Transform.from_name, TRANSFORM_NAMES))),
-        "how level scores are combined; auto chooses the transforms that suit the loss and the negatives",
+        "how level scores are combined; auto selects transforms suited to the loss and the negatives",
         group="training",
     )
 
@@ -258,7 +258,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         ----------
         X : sparse matrix, array_like, frame or tensor of shape (n, d), a pair (sparse, dense), or Matrices
             Rows should have about unit norm, like TF-IDF rows, because `C` and `threshold` assume it. Rows without
-            features train the bias only. Matrices, which :func:`carya.data.open_data` returns, also contain Y.
+            features train only the bias. Matrices, as returned by :func:`carya.data.open_data`, also contain Y.
         Y : sparse matrix, array_like or frame of shape (n, labels), or labels of each row
             A matrix is positive where a row has a label; nested lists of numbers are a matrix. Otherwise, Y contains
             one label or one list or set of labels per row: strings, whose names the model stores in `labels_`, or class
@@ -266,8 +266,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         label_names : list of str, optional
             The labels of the columns of Y, such as ``classes_`` of a MultiLabelBinarizer.
         sample_weight : array_like of shape (n,), optional
-            Weights >= 0 of the rows. The weight multiplies `C` for a row and counts in the label representations that
-            are clustered. An integer weight has the same effect as repeating the row; rows with weight 0 are removed.
+            Weights >= 0 of the rows. A weight multiplies `C` for its row and also applies to the label representations
+            used for clustering. An integer weight has the same effect as repeating the row; rows with weight 0 are
+            removed.
         label_features : like X, of shape (labels, ...), optional
             Features of the labels, for representations with ``lf``.
         label_graph : sparse matrix of shape (labels, labels), optional
@@ -427,7 +428,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         """Return the parameters without the tree, which is saved as arrays, and with the values chosen by auto."""
         resolved = {"C": self.effective_C, "transform": self.effective_transform}
         parameters = {name: resolved.get(name, value) for name, value in self.get_params().items() if name != "tree"}
-        if self.embedding_dimensions is None:  # not in the files of earlier versions, which remain the same
+        if self.embedding_dimensions is None:  # omitted, so that files remain identical to those of earlier versions
             del parameters["embedding_dimensions"]
         return parameters
 
@@ -476,7 +477,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     @property
     def uses_tree(self) -> bool:
-        """Whether the model can be trained with a tree that `fit` of the surrounding model was given."""
+        """Whether the model can be trained with a tree passed to `fit` of the enclosing model."""
         return self.tree is None
 
     @property
@@ -497,12 +498,12 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     @property
     def effective_C(self) -> float | Sequence[float]:  # noqa: N802 - the name of the parameter
-        """C, or the value that ``C="auto"`` stands for."""
+        """The value of C, or the value selected by ``C="auto"``."""
         return auto_C(str(self.loss), str(self.penalty)) if isinstance(self.C, str) else self.C
 
     @property
     def effective_transform(self) -> str | Sequence[str]:
-        """The transform, or the pair that ``transform="auto"`` stands for."""
+        """The transform, or the pair selected by ``transform="auto"``."""
         if self.transform != AUTO:
             return self.transform
         last = Negatives.from_name(to_sequence(self.negatives)[-1])

@@ -77,7 +77,7 @@ def _layer(saved: SavedModel, tree: LabelTree, level: int, widths: tuple[int, in
     if not 0 <= int(used) <= widths[0] or not 0 <= int(count) <= parts["data"].size:
         raise InputError(f"Layer {level} cannot have {count} weights of {used} features.")
     if parts["starts"].ndim != 2 or dense.shape != (order.size, widths[1]):
-        raise InputError(f"Layer {level} has weights with a wrong shape.")
+        raise InputError(f"Layer {level} has weights with the wrong shape.")
     if not np.isfinite(biases).all():
         raise InputError(f"Layer {level} has biases that are not finite.")
     return Layer(

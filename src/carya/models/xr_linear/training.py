@@ -130,7 +130,7 @@ class _TreeTraining:
         if tree is not None:
             for name in ("label_features", "label_graph"):
                 if getattr(data, name) is not None:
-                    raise InputError(f"{name} is given together with a tree, which would not use it.")
+                    raise InputError(f"{name} cannot be combined with a tree, because it is used only to build one.")
             if tree.n_labels != data.labels.cols:
                 raise InputError(f"The tree has {tree.n_labels} labels, but Y has {data.labels.cols}.")
             return tree

@@ -1,4 +1,4 @@
-"""Training texts with their labels as lists, which can be split into texts for training and held-out texts."""
+"""Training texts with lists of labels, which can be split into training texts and held-out texts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LabeledTextLists:
         return model.fit(self.texts, self.labels, **weights, **options)
 
     def restrict(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return mappings by label without labels that do not occur; None instead of a mapping that is then empty."""
+        """Return mappings restricted to labels that occur in the texts; None replaces mappings that become empty."""
         known = sorted({label for row in self.labels for label in row})
         return {name: _restrict(mapping, known) for name, mapping in options.items()}
 

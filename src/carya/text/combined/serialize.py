@@ -29,7 +29,7 @@ def pack_members(
     calibration: Calibration | None,
     weight_dtype: str | None,
 ) -> SavedModel:
-    """Return the content of a model folder; `own` contains the parameters of the combination."""
+    """Return the contents of a model folder; `own` contains the parameters of the combination."""
     parts = [member.to_saved(weight_dtype=weight_dtype) for member in members]
     arrays: dict[str, NDArray[Any]] = {}
     for number, part in enumerate(parts):

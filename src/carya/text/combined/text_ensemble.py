@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -58,7 +58,7 @@ class _TextEnsembleState(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
-    """A combination of text models, which may differ in everything but the labels.
+    """An ensemble of text models, which must have the same labels but can otherwise differ.
 
     Use :class:`carya.Ensemble` to combine models over the same feature matrix, such as several trees: it computes the
     features of a text only once.
@@ -80,7 +80,8 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         "mean",
         Choice(*COMBINATIONS),
         "how rankings are combined: mean, mean score; rank, mean rank; count, number of members that found the label; "
-        "softmax or sigmoid of the scores; round_robin, the best label of each member in turn, then the second ones",
+        "softmax or sigmoid of the scores; round_robin, the best label of each member in turn, then the second-best "
+        "labels, and so on",
     )
     weights: Any = parameter(
         None,
@@ -112,8 +113,8 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
             member.check_parameters()
         if self.combine in ("mean", "sigmoid") and any(member.has_log_scores for member in self.members):
             raise ParameterError(
-                f"combine={self.combine!r} requires members whose scores are not logarithms, as those of Reranked "
-                "models are. Use combine='rank' or combine='softmax'."
+                f"combine={self.combine!r} requires members whose scores are not logarithms, unlike those of "
+                "Reranked models. Use combine='rank' or combine='softmax'."
             )
 
     def check_dependencies(self) -> None:
@@ -157,7 +158,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
 
     @classmethod
     def from_members(cls, members: Sequence[BaseTextRanker[Any]], **parameters: Any) -> Self:
-        """Combine text models that are already fitted, on the same labels.
+        """Combine text models that are already fitted on the same labels.
 
         Parameters
         ----------
@@ -172,8 +173,8 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         for member in members:
             if member.needs_features:
                 raise InputError(
-                    f"A member ({type(member).__name__}) was trained with own features, so it cannot be combined: an "
-                    "ensemble ranks texts only."
+                    f"A member ({type(member).__name__}) was trained with user-supplied features, so it cannot be "
+                    "combined: an ensemble ranks only texts."
                 )
         ensemble._set_members(list(members), check_weights(ensemble.weights, len(members)))
         return ensemble
@@ -182,7 +183,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         all_texts = list_of_texts(texts)
         count = pool_size(self.pool_size, options.top_k)
         rankings = [
-            # Without a warning about texts without known terms, because other members may know them.
+            # No warning is issued for texts without known terms, because other members may know some of their terms.
             matrix_to_native(member.rank_all(all_texts, RankOptions.of(count, options.beam_width, None)))
             for member in state.members
         ]
@@ -196,8 +197,42 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         indptr, labels, scores = drop_below(combined, options.min_score)
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, len(state.labels)))
 
+    def with_transform(self, transform: str | Sequence[str]) -> Self:
+        """Return the same ensemble with another transform in all members; weights are shared.
+
+        The copy is not calibrated. Raises InputError if a member does not allow it.
+
+        Parameters
+        ----------
+        transform : str or sequence of str
+            How level scores are combined; see :meth:`carya.XRLinear.with_transform`.
+        """
+        state = self._check_fitted()
+        members = [member.with_transform(transform) for member in state.members]
+        return self._copy_with_state(state._replace(members=members, calibration=None))
+
+    def subset(self, labels: Iterable[str]) -> Self:
+        """Return a smaller ensemble of some of the labels; raise InputError if a member does not support subset.
+
+        Parameters
+        ----------
+        labels : list of str
+            The ids or names of the labels.
+        """
+        state = self._check_fitted()
+        numbers = state.labels.numbers(labels)
+        chosen = state.labels.take(numbers)
+        members = [member.subset(list(chosen.ids)) for member in state.members]
+        return self._copy_with_state(state._replace(members=members, labels=chosen))
+
+    def _copy_with_state(self, state: _TextEnsembleState) -> Self:
+        ensemble = self.clone(members=state.members, weights=state.weights.tolist())
+        ensemble._state = state
+        ensemble.data_options_ = dict(self.data_options_)
+        return ensemble
+
     def predict_selected(self, texts: TextsLike, candidates: Any) -> sp.csr_array:
-        """Return the weighted mean scores of given (text, label) pairs.
+        """Return the weighted mean scores of the given (text, label) pairs.
 
         Unlike in :meth:`predict`, every member scores every pair, including labels outside its ranking. Raises
         InputError if a member cannot score arbitrary labels, or if scores are not combined by their mean.
@@ -213,7 +248,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` is available: with combine="mean", if all members can score any label."""
+        """Whether `predict_selected` is available: it requires combine="mean" and members that score any label."""
         members = self._check_fitted().members
         return self.combine == "mean" and all(member.scores_any_label for member in members)
 
@@ -249,7 +284,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
             member.use_one_thread()
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder, without the files of the members."""
+        """Return the contents of a model folder, without the files of the members."""
         state = self._check_fitted()
         own = {name: getattr(self, name) for name in _SAVED_PARAMETERS}
         own["weights"] = state.weights.tolist()
@@ -289,7 +324,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
                     f"Members 0 and {number} have different labels ({len(labels)} and {len(member.labels_)}). All "
                     "members must be trained on the same labels."
                 )
-        self._state = _TextEnsembleState(members, weights, labels)  # in one step: other threads may be ranking
+        self._state = _TextEnsembleState(members, weights, labels)  # atomic, because other threads may be ranking
 
     def _set_calibration(self, calibration: Calibration) -> None:
         self._state = self._check_fitted()._replace(calibration=calibration)

@@ -1,4 +1,4 @@
-"""Reranking of the labels that a text model finds, by a reranker that can read the text and the label names."""
+"""Rerank the labels found by a text model with a reranker that can read the text and the label names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FEATURE_NAMES = ("score", "score.log", "score.gap", "rank", "frequency")
 _RANKER = "ranker"  # the part and the folder with the reranker
 _MIN_SCORE = 1e-6  # lower bound for scores in logarithms
 _RUN = 20  # maximum number of adjacent texts that are held out together
-_BLOCK = 1024  # texts whose pairs are in memory at a time
+_BLOCK = 1024  # number of texts whose pairs are in memory at a time
 
 
 class _PairRanker(Rule):
@@ -67,8 +67,8 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
     """A two-stage model: a text model finds candidates, and a reranker orders them.
 
     The reranker gets the text and the label name of each pair, so it can be a :class:`carya.CrossEncoderRanker`, and
-    the score, the rank and the frequency of the label as features. It is trained on held-out texts, so that it learns
-    how reliable the scores of the first stage are. Scores are a softmax over the candidates for a text.
+    the score, the rank and the frequency of the label as features. It is trained on held-out texts, so it learns how
+    reliable the scores of the first stage are. Scores are a softmax over the candidates for a text.
 
     Examples
     --------
@@ -142,12 +142,12 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         sample_weight : array_like of shape (texts,), optional
             Weights >= 0 of the texts, passed to the base model.
         groups : array_like of int, shape (n_texts,), optional
-            Texts of the same group, such as near-duplicates, are held out together. By default, runs of up to 20
+            Texts in the same group, such as near-duplicates, are held out together. By default, runs of up to 20
             adjacent texts are held out together.
         """
         self.check_parameters()
         ranker = NeuralRanker(batch_size=16) if self.ranker is None else copy.deepcopy(self.ranker)
-        self.check_dependencies()  # before the base model is trained
+        self.check_dependencies()  # checked before the base model is trained
         data = LabeledTextLists.of(texts, labels, label_names, sample_weight)
         options = {"names": data.names if names is None else names, "label_texts": label_texts}
         rows_held_out = self._held_out_rows(len(data.texts), groups)
@@ -218,7 +218,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         getattr(state.ranker, "use_one_thread", lambda: None)()
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the content of a model folder, without the files of its parts."""
+        """Return the contents of a model folder, without the files of its parts."""
         state = self._check_fitted()
         own = {name: value for name, value in self.get_params(deep=False).items() if name not in ("base", "ranker")}
         parameters, arrays = state.ranker.to_saved()
@@ -263,7 +263,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         self._set_fitted(self._check_fitted()._replace(calibration=calibration))
 
     def _held_out_rows(self, rows: int, groups: ArrayLike | None) -> NDArray[np.int64]:
-        """Return the numbers of the held-out texts; texts of a group stay together."""
+        """Return the numbers of the held-out texts; texts in the same group stay together."""
         count = max(1, min(int(rows * self.validation_fraction), int(self.max_ranker_rows)))
         if groups is None:
             group = np.arange(rows) // min(_RUN, max(1, count // _RUN))

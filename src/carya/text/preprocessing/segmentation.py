@@ -1,4 +1,4 @@
-"""Word segmentation of scripts without spaces, such as Chinese, Japanese and Thai, by ICU's dictionaries."""
+"""Word segmentation of scripts without spaces, such as Chinese, Japanese and Thai, with ICU's dictionaries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SegmentedText(NamedTuple):
 
 
 class IcuSegmenter:
-    """Splits runs of characters in scripts without spaces into words.
+    """Split runs of characters in scripts without spaces into words.
 
     Raises
     ------

@@ -15,7 +15,7 @@ _MAX_WORDS = 1 << 20  # limits the memory for words of queries
 
 
 def check_language(language: str) -> None:
-    """Raise ParameterError if there is no stemmer for a language; accept any language if none is installed."""
+    """Raise ParameterError if there is no stemmer for a language; accept any language if no stemmer is installed."""
     try:
         known = list(import_snowball(language).algorithms())
     except MissingExtraError:  # `check_dependencies` reports it
@@ -28,7 +28,7 @@ def check_language(language: str) -> None:
 
 
 class Stemmer:
-    """Stems of the words that occurred so far.
+    """Stems of the words seen so far.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Stemmer:
 
     @property
     def is_full(self) -> bool:
-        """Whether the table is so large that a new one should be used for further texts."""
+        """Whether the table is so large that a new one should be used for subsequent texts."""
         return len(self.table) >= _MAX_WORDS
 
     def learn(self, texts: Iterable[str], analyzer: _core.TextAnalyzer, threads: int) -> None:

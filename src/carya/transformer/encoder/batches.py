@@ -1,8 +1,8 @@
 """Batches with little or no padding: texts are packed into one sequence, or grouped by length.
 
-A packed batch is one sequence with a fixed number of tokens, so that a compiled model has a single input shape; the
-remaining tokens form filler texts, and their embeddings are ignored. For encoders that do not support packing, texts
-with similar lengths are combined into padded batches.
+A packed batch is one sequence with a fixed number of tokens, so a compiled model has a single input shape; the
+remaining tokens form filler texts, whose embeddings are ignored. For encoders that do not support packing, texts with
+similar lengths are combined into padded batches.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Encoder(nn.Module):
                 model = AutoModel.from_pretrained(name, dtype=torch.float32)
                 tokenizer = AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError) as error:
-            reason = str(error).strip().partition("\n")[0]  # further lines advise on the Hugging Face Hub
+            reason = str(error).strip().partition("\n")[0]  # the other lines contain advice about the Hugging Face Hub
             raise InputError(f"encoder {name!r} cannot be loaded: {reason}") from None
         if getattr(model.config, "is_encoder_decoder", False):
             model = model.get_encoder()

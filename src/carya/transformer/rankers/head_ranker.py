@@ -41,7 +41,7 @@ def head_ranker(
     *,
     flat: bool,
 ) -> XRLinear:
-    """Return a ranker of the nodes at a level with the weights of the trained heads.
+    """Return a ranker for the nodes at a level, with the weights of the trained heads.
 
     Parameters
     ----------

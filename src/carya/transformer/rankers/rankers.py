@@ -52,7 +52,7 @@ class RankerInputs:
     Attributes
     ----------
     features : Features
-        The TF-IDF features, followed by the features that the user passed.
+        The TF-IDF features, followed by the user-supplied features.
     embeddings : ndarray of float32
     embedding_weight : float
         The norm of the embeddings when they are concatenated with the features.
@@ -113,6 +113,12 @@ class CombinedRankers:
         """The number of labels."""
         return int(next(iter(self.models.values())).n_labels_)
 
+    def subset(self, labels: NDArray[np.int32]) -> CombinedRankers:
+        """Return the same combination of rankers of the given labels only."""
+        models = {name: model.subset(labels) for name, model in self.models.items()}
+        mixture = self.mixture and replace(self.mixture, log_frequency=self.mixture.log_frequency[labels])
+        return CombinedRankers(models, self.weights, mixture)
+
     def predict(
         self, inputs: RankerInputs, *, top_k: int, beam_width: int | None = None, using: str | None = None, threads: int
     ) -> sp.csr_array:
@@ -139,7 +145,7 @@ class CombinedRankers:
     def predict_selected(
         self, inputs: RankerInputs, pairs: Csr, *, beam_width: int | None = None, using: str | None = None
     ) -> NDArray[np.float32]:
-        """Return the scores of given (text, label) pairs.
+        """Return the scores of the given (text, label) pairs.
 
         A weighted sum includes the scores of all rankers, whereas `predict` includes only the best labels of each
         ranker. A learned mixture compares each pair with the labels that the rankers suggest for its text.
@@ -203,7 +209,7 @@ class CombinedRankers:
             raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}.")
 
     def _score_one(self, name: str, inputs: RankerInputs, pairs: Csr) -> NDArray[np.float32]:
-        """Return the scores of one ranker for given pairs; without votes from neighbors, the score is 0."""
+        """Return the scores of one ranker for the given pairs; without votes from neighbors, the score is 0."""
         model = self.models[name]
         if isinstance(model, XRLinear):
             scores: NDArray[np.float32] = model.predict_selected(inputs.of(name), pairs.to_scipy()).data

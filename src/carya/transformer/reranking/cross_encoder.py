@@ -27,10 +27,10 @@ _MACHINE_SETTINGS = ("device", "verbose")
 class CrossEncoderRanker(Parameterized):
     """Reranker that reads a text together with a label name.
 
-    The encoder is any model that ``transformers.AutoModelForSequenceClassification`` can load. A classification layer
-    with one output is used as it is; otherwise, a new one is trained. With the listwise loss, the cross-entropy between
-    the relevant candidates of a text and the softmax of the scores is minimized; with the pointwise loss, the binary
-    cross-entropy of every pair.
+    The encoder is any model that ``transformers.AutoModelForSequenceClassification`` can load. If its classification
+    layer has exactly one output, this layer is used; otherwise, a new one is trained. The listwise loss is the
+    cross-entropy between the relevant candidates of a text and the softmax of the scores; the pointwise loss is the
+    binary cross-entropy of every pair.
 
     Use it in :class:`carya.TextReranker`, alone or averaged with a reranker that uses the scores of the first stage.
     Requires ``pip install 'carya[transformer]'``.
@@ -139,7 +139,7 @@ class CrossEncoderRanker(Parameterized):
 def _check_texts(pairs: Pairs) -> PairTexts:
     if pairs.texts is None:
         raise InputError(
-            "CrossEncoderRanker requires the texts of the pairs, but the pairs have features only. Use it in "
+            "CrossEncoderRanker requires the texts of the pairs, but the pairs contain only features. Use it in "
             "carya.TextReranker."
         )
     return pairs.texts

@@ -1,4 +1,4 @@
-"""A sequence-classification model with its tokenizer: training on and scoring of (text, label text) pairs."""
+"""A sequence-classification model with its tokenizer, trained on (text, label text) pairs to score them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class PairModel:
 
     @classmethod
     def load_saved(cls, folder: Path, *, max_length: int) -> PairModel:
-        """Load a model that :meth:`save` wrote, on the default device; only safetensors files are read."""
+        """Load a model saved by :meth:`save`, on the default device; only safetensors files are read."""
         model, tokenizer = _load(folder, use_safetensors=True, local_files_only=True)
         return cls(model.to(distributed.local_device()), tokenizer, max_length)
 

@@ -1,4 +1,4 @@
-"""Label matrices in files of their own: SciPy's ``.npz``, NumPy's ``.npy``, or sparse text such as ``trn_X_Y.txt``."""
+"""Label matrices in separate files: SciPy's ``.npz``, NumPy's ``.npy``, or sparse text such as ``trn_X_Y.txt``."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from carya.errors import InputError, ParameterError
 def read_matrix_pair(
     path: PathLike, *, labels: PathLike | None = None, vocabulary: Vocabulary | None = None
 ) -> Matrices:
-    """Read features from an ``.npz`` or ``.npy`` file, and labels from another or from a file like ``trn_X_Y.txt``."""
+    """Read features from an ``.npz`` or ``.npy`` file, and labels from such a file or one like ``trn_X_Y.txt``."""
     if labels is None:
         raise InputError(
             f"{display_name(path)} contains features only. Pass the matrix of their labels with labels (--labels)."
@@ -31,7 +31,7 @@ def read_matrix_pair(
 
 
 def write_matrix_pair(path: PathLike, matrices: Matrices, *, labels: PathLike | None = None) -> int:
-    """Write features to an ``.npz`` file, or ``.npy`` if they are dense, and labels to another; return the rows."""
+    """Write features (``.npz``, or ``.npy`` if dense) and labels to two files; return the number of rows."""
     import numpy as np
     import scipy.sparse as sp
 

@@ -32,7 +32,7 @@ _ROWS_PER_BLOCK = 2048
 class Limits:
     """Numbers of features and labels, and their origin, for error messages.
 
-    `column` is what a feature is called in error messages, and `first_feature` is the lowest number of a feature.
+    `column` is the term for a feature in error messages, and `first_feature` is the lowest feature number.
     """
 
     n_features: int = 2**31 - 1
@@ -66,7 +66,7 @@ class RowCollector:
             self._arrays[field].append(array if array.dtype == np.float32 else array.astype(np.int32))
 
     def add_stated(self, rows: ParsedRows, n_rows: int, name: str) -> None:
-        """Append rows; raise InputError if there are more than the `n_rows` of the header, except empty ones."""
+        """Append rows; raise InputError if there are more non-empty rows than the `n_rows` in the header."""
         for row in range(max(0, n_rows - self.n_rows), rows.label_counts.size):
             if rows.label_counts[row] or rows.feature_counts[row]:
                 line = self.n_rows + row + 2
@@ -100,7 +100,7 @@ def parse_block(block: bytes, first_line: int, source: str, limits: Limits, *, s
     Parameters
     ----------
     block : bytes
-        Complete lines; the last one must end with a line end, too.
+        Complete lines; the last one must also be terminated by a line end.
     first_line : int
         The number of the first line.
     source : str

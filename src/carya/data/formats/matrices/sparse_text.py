@@ -22,7 +22,7 @@ def read_sparse_text(path: PathLike, column: str = "feature") -> sp.csr_array:
     ----------
     path : path
     column : str
-        What a column is, for error messages.
+        The term for a column in error messages.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def write_sparse_text(path: PathLike, matrix: Any) -> None:
 
 
 def parse_header(header: bytes, name: str, sizes: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers in a header; raise InputError unless it consists of as many integers as there are sizes."""
+    """Return the numbers in a header; raise InputError unless it consists of one integer per size."""
     text = header.decode("ascii", "backslashreplace").strip()
     fields = text.split()
     if len(fields) != len(sizes) or not all(field.isdigit() and len(field) <= 18 for field in fields):

@@ -33,8 +33,8 @@ def read_svmlight(
         Whether features are numbered from 0, not 1. By default, they are if feature 0 occurs, so a file without it can
         be misread; `read_options` of the result contains the decision.
     n_features, n_labels : int, optional
-        The numbers of columns. By default, as many as occur, or as the vocabulary has labels. Labels are numbered
-        from 0.
+        The numbers of columns. By default, they are derived from the largest numbers that occur, or from the
+        vocabulary. Labels are numbered from 0.
     vocabulary : Vocabulary, optional
 
     Examples
@@ -75,7 +75,7 @@ def read_svmlight(
         name,
         widths_known=n_features is not None and n_labels is not None,
         read_options={"zero_based": zero_based},
-        is_guessed=not (is_stated or zero_based),
+        is_guessed=not (is_stated or zero_based) and features.size > 0,
     )
 
 

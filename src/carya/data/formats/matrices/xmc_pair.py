@@ -1,4 +1,4 @@
-"""The Extreme Classification Repository's files with features and labels apart, ``trn_X_Xf.txt`` and ``trn_X_Y.txt``.
+"""Separate feature and label files of the Extreme Classification Repository, ``trn_X_Xf.txt`` and ``trn_X_Y.txt``.
 
 A folder of the repository contains such files for the parts ``trn`` and ``tst``, or one file per part with both
 features and labels.
@@ -32,7 +32,7 @@ def read_xmc_pair(path: PathLike, *, labels: PathLike | None = None, vocabulary:
     path : path
         The file of features, ``…_Xf.txt``, or that of labels, ``…_Y.txt``.
     labels : path, optional
-        The other file; by default, the one of the corresponding name in the same folder. Labels can also be an
+        The other file; by default, the file with the corresponding name in the same folder. Labels can also be an
         ``.npz`` file.
     vocabulary : Vocabulary, optional
     """
@@ -50,7 +50,7 @@ def read_xmc_pair(path: PathLike, *, labels: PathLike | None = None, vocabulary:
 
 
 def read_xmc_features(path: PathLike) -> sp.csr_array:
-    """Read the features of a pair of files, without labels, which do not have to exist."""
+    """Read the features of a pair of files; the file of labels does not have to exist."""
     name = uncompressed_name(path)
     return read_sparse_text(_partner(path, name, _LABELS, "_Xf") if _LABELS.fullmatch(name) else path)
 
@@ -107,7 +107,7 @@ def _feature_names(part: str) -> list[str]:
 
 
 def _complete_names(part: str) -> list[str]:
-    """Return the names of files with features and labels; ``train_v1.txt`` is that of AttentionXML."""
+    """Return the names of files with features and labels; AttentionXML uses ``train_v1.txt``."""
     return [f"{name}{ending}.txt" for name in (part, *SHORT_PARTS[part]) for ending in ("", "_v1", "_data")]
 
 
@@ -122,6 +122,6 @@ def _partner(path: PathLike, name: str, pattern: re.Pattern[str], ending: str) -
     content = "features" if ending == "_Y" else "labels"
     other = "labels" if ending == "_Y" else "features"
     raise InputError(
-        f"{display_name(path)} is a sparse matrix of {content} and requires a file of {other}.{expected} Pass the file "
-        "of features, and that of labels with labels (--labels)."
+        f"{display_name(path)} is a sparse matrix of {content} and requires a file of {other}.{expected} Pass the "
+        "file of features as the path, and the file of labels with labels (--labels)."
     )

@@ -1,4 +1,4 @@
-"""Arrow and Feather files, and the record batches that they have in common with Parquet.
+"""Arrow and Feather files, and the record batches that they share with Parquet.
 
 The labels of a row are a list of strings or integers, an integer, or a string with a separator. Integers that Hugging
 Face's `datasets` describes as class labels are converted to the names of the classes.
@@ -212,7 +212,7 @@ def _class_names(schema: Any, column: str) -> list[str] | None:
 
 
 def class_names(feature: Any) -> list[str] | None:
-    """Return the names in the description of a ClassLabel, or of a list of them, as `datasets` writes it."""
+    """Return the names in the description of a ClassLabel, or of a list of ClassLabels, as written by `datasets`."""
     while isinstance(feature, (dict, list)):
         if isinstance(feature, list):
             feature = feature[0] if len(feature) == 1 else None

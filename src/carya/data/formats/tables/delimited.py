@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from carya.data.corpus import Example
 from carya.data.formats.columns import (
@@ -37,7 +37,7 @@ LABEL_SEPARATOR = ";"
 
 #: The separators of fields that are detected, in this order.
 _DELIMITERS = (",", ";", TAB, "|")
-#: The line with which spreadsheet programs state the separator.
+#: The line in which spreadsheet programs specify the separator.
 _SEPARATOR_LINE = re.compile(r"\"?sep=([^\"\r\n])\"?\r?\n?", re.IGNORECASE)
 #: The beginning of a list of labels as Python prints it.
 _PYTHON_LIST = re.compile(r"\[\s*['\"\d]")
@@ -55,8 +55,8 @@ def read_csv(
 ) -> Iterator[Example]:
     """Yield the examples in a CSV file.
 
-    Fields are separated by commas, semicolons, TABs or vertical bars, whichever results in a header with the columns
-    that are read, or by the character in a first line ``sep=;``.
+    Fields are separated by commas, semicolons, TABs or vertical bars, whichever results in a header with the required
+    columns, or by the character specified in a first line such as ``sep=;``.
 
     Parameters
     ----------
@@ -91,6 +91,40 @@ def read_tsv(
 ) -> Iterator[Example]:
     """Yield the examples in a TSV file, like :func:`read_csv`; fields are separated by TABs, without quotes."""
     return _read_examples(path, tsv_rows(path), Columns(text_column, label_column, label_separator), TAB)
+
+
+def guess_table(lines: Sequence[str], text_column: str, default: str | None = None) -> str | None:
+    """Return "csv" or "tsv" if lines begin with the header of a table with this text column, and None otherwise.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        The first lines, as far as they are known.
+    text_column : str
+        As in :func:`read_csv`.
+    default : str, optional
+        The format of the training data. Only if it is a table, a table with a single column is recognized.
+
+    Examples
+    --------
+    >>> guess_table(["title;text", "An apple;It is red."], "text")
+    'csv'
+    >>> guess_table(["speech,text,video", "and pictures"], "text")
+    """
+    rows = [line.rstrip("\r") for line in lines if line.strip()]
+    if not rows:
+        return None
+    if _SEPARATOR_LINE.fullmatch(rows[0]):
+        return "csv"
+    min_fields = 1 if default in ("csv", "tsv") else 2
+    for delimiter in _DELIMITERS:
+        header, *first = (_split_header(row, delimiter) for row in rows[:2])
+        has_columns = set(resolve_text_columns(text_column, header)) <= set(header)
+        if not has_columns or len(header) < min_fields:
+            continue
+        if not first or len(first[0]) == len(header) or '"' in rows[1]:  # quoted fields can have several lines
+            return "tsv" if delimiter == TAB and default != "csv" else "csv"
+    return None
 
 
 def write_csv(path: PathLike, examples: Iterable[Example], *, label_separator: str | None = None) -> int:
@@ -162,7 +196,7 @@ def _parse_csv(path: PathLike, lines: Iterator[str], delimiter: str, *, first_li
 
 
 def _detect_delimiter(header: str, columns: Columns) -> str:
-    """Return the separator of fields under which a header has the columns, or else the most frequent one."""
+    """Return the field separator with which the header contains the columns, or else the most frequent one."""
     fields = {delimiter: _split_header(header, delimiter) for delimiter in _DELIMITERS}
     for delimiter, names in fields.items():
         needed = [*resolve_text_columns(columns.text, names), *([] if columns.labels is None else [columns.labels])]
@@ -199,7 +233,7 @@ def _read_examples(path: PathLike, rows: Iterator[NumberedRow], columns: Columns
 
 
 def _read_labels(cell: str, columns: Columns, delimiter: str, location: str) -> tuple[str, ...]:
-    """Return the labels of a cell; raise InputError if, without an explicit separator, there are several readings."""
+    """Return the labels in a cell; raise InputError if the cell is ambiguous without an explicit separator."""
     if columns.separator is not None:
         return split_labels(cell, columns.separator, location)
     if cell.startswith("[") and cell.endswith("]"):
@@ -208,7 +242,7 @@ def _read_labels(cell: str, columns: Columns, delimiter: str, location: str) -> 
         except (ValueError, RecursionError):
             if _PYTHON_LIST.match(cell):
                 raise InputError(
-                    f'{location}: "{columns.labels}" looks like a list in Python, {short_repr(cell)}. Write the labels '
+                    f'{location}: "{columns.labels}" looks like a Python list, {short_repr(cell)}. Write the labels '
                     "as a JSON list, or with a separator."
                 ) from None
         else:
@@ -224,7 +258,7 @@ def _read_labels(cell: str, columns: Columns, delimiter: str, location: str) -> 
 
 
 def quote_field(field: str) -> str:
-    """Quote a CSV field if necessary. The csv module is not used: its quoting of line ends depends on its version."""
+    """Quote a CSV field if necessary, without the csv module, whose quoting of line ends depends on its version."""
     if any(character in field for character in ',"\r\n') or field[:1] == " ":
         return '"' + field.replace('"', '""') + '"'
     return field

@@ -1,4 +1,4 @@
-"""Folders that Hugging Face's `datasets` saves with ``save_to_disk``; only pyarrow is required to read them."""
+"""Folders saved by Hugging Face's `datasets` with ``save_to_disk``; only pyarrow is required to read them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
 _SPLITS, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
-#: The names that splits usually have.
+#: The usual names of splits.
 _PART_NAMES = {"train": ("train",), "test": ("test",), "dev": ("validation", "dev", "valid", "val")}
 
 
@@ -40,7 +40,8 @@ def read_dataset(
     part : str
         The split; ``dev`` also means ``validation``. A folder with a single data set has no splits.
     text_column, label_column, label_separator
-        See :func:`carya.data.formats.tables.arrow.read_arrow`. Class labels are named, and they are the vocabulary.
+        See :func:`carya.data.formats.tables.arrow.read_arrow`. Class numbers are converted to class names, which form
+        the vocabulary.
     """
     root = _find_split(Path(folder), part)
     import_pyarrow(root / _STATE, "Arrow")

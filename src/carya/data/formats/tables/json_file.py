@@ -14,7 +14,7 @@ from carya.data.formats.columns import ID_COLUMN, Columns, get_column, resolve_t
 from carya.data.io.files import PathLike, display_name, open_text_output, read_text
 from carya.errors import InputError
 
-#: Parser errors at most this far from the end of the text can be due to the missing rest of a token.
+#: Parser errors within this distance of the end of the text can be caused by an incomplete token.
 _MAX_INCOMPLETE = 16
 _SPACE = " \t\r\n"
 
@@ -74,7 +74,7 @@ def write_json(path: PathLike, examples: Iterable[Example]) -> int:
 
 
 def json_values(path: PathLike) -> Iterator[tuple[int, Any]]:
-    """Yield the elements of the array in a file, or the values that follow one another, each with its line number."""
+    """Yield the elements of the array in a file, or the concatenated values, each with its line number."""
     parser = _JsonParser(path)
     if parser.next_character() != "[":
         while parser.next_character():
@@ -92,7 +92,7 @@ def json_values(path: PathLike) -> Iterator[tuple[int, Any]]:
 
 
 class _JsonParser:
-    """Parses one value after another and keeps only the current one in memory."""
+    """Parse one value after another and keep only the current one in memory."""
 
     def __init__(self, path: PathLike) -> None:
         self._name = display_name(path)
@@ -115,7 +115,7 @@ class _JsonParser:
                 return ""
 
     def skip(self, expected: str) -> None:
-        """Consume a character; raise InputError if another one follows."""
+        """Consume the given character; raise InputError if the next character is a different one."""
         character = self.next_character()
         if character != expected:
             found = repr(character) if character else "the end of the file"
@@ -137,7 +137,10 @@ class _JsonParser:
                 raise InputError(
                     f"{self._name}, line {line}: Invalid JSON at character {column}: {error.msg}."
                 ) from None
-            except (ValueError, RecursionError) as error:  # a number with thousands of digits, or as many brackets
+            except (
+                ValueError,
+                RecursionError,
+            ) as error:  # thousands of digits or nested brackets
                 raise self.error(f"Invalid JSON: {error}.") from None
             line = self._line
             self._line += self._text.count("\n", self._position, end)
@@ -148,7 +151,7 @@ class _JsonParser:
         return InputError(f"{self._name}, line {self._line}: {problem}")
 
     def _read_more(self) -> bool:
-        """Double the text that is in memory; return False at the end of the file."""
+        """Double the amount of text in memory; return False at the end of the file."""
         rest = self._text[self._position :]
         chunks = [rest]
         size, n_new = len(rest), 0

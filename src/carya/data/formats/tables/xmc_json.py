@@ -1,4 +1,4 @@
-"""The raw texts of the Extreme Classification Repository: JSON lines with a title, a content and label numbers.
+"""The raw texts of the Extreme Classification Repository: JSON lines with titles, contents and label numbers.
 
 The names of the labels are in ``lbl.json.gz``, or in ``Y.txt``, one per line, in the same folder.
 """
@@ -30,7 +30,7 @@ def has_json_parts(folder: Path, part: str) -> bool:
 def read_xmc_json_folder(
     folder: PathLike, *, part: str = "train", text_column: str | None = None, vocabulary: Vocabulary | None = None
 ) -> Corpus:
-    """Open the raw texts of one part of a folder, as :func:`read_xmc_json`."""
+    """Open the raw texts of one part of a folder; see :func:`read_xmc_json`."""
     file = require_file(Path(folder), _names(part))
     return read_xmc_json(file, text_column=text_column, vocabulary=vocabulary)
 
@@ -101,7 +101,7 @@ def _to_id(number: int, vocabulary: Vocabulary | None, location: str) -> str:
 
 
 def _read_labels(file: Path) -> Vocabulary:
-    """Return the labels of ``Y.txt``, or the titles in ``lbl.json.gz``, in the order of their numbers."""
+    """Return the labels in ``Y.txt``, or the titles in ``lbl.json.gz``, in the order of their numbers."""
     if file.name.startswith("Y.txt"):
         return read_numbered_names(file)
     names = []

@@ -13,7 +13,7 @@ from carya.errors import InputError
 _PREFIX = "__label__"
 _LABEL = re.compile(rf"(?:^|(?<=\s)){_PREFIX}(\S*)\s*", re.ASCII)
 _WORD_END = re.compile(r"\s+", re.ASCII)
-_SPACE = " \t\r\f\v"  # what separates words; other white space is part of them
+_SPACE = " \t\r\f\v"  # word separators; other white space is part of words
 
 
 def read_fasttext(path: PathLike) -> Iterator[Example]:
@@ -36,7 +36,7 @@ def _split(line: str) -> tuple[list[str], str]:
         return [], line
     labels = []
     rest = line.lstrip(_SPACE)
-    while rest.startswith(_PREFIX):  # the search for labels anywhere takes ten times as long
+    while rest.startswith(_PREFIX):  # searching the whole line for labels takes ten times as long
         word, _, rest = _split_word(rest)
         labels.append(word.removeprefix(_PREFIX))
     if _PREFIX not in rest:
@@ -46,7 +46,7 @@ def _split(line: str) -> tuple[list[str], str]:
 
 
 def _split_word(text: str) -> tuple[str, str, str]:
-    """Return the first word, what separates it from the rest, and the rest."""
+    """Return the first word, the separator after it, and the rest."""
     match = _WORD_END.search(text)
     return (text, "", "") if match is None else (text[: match.start()], match[0], text[match.end() :])
 

@@ -1,6 +1,6 @@
 """PECOS's text2text format: the numbers of the labels, a TAB, and the text.
 
-The names of the labels are in a file of their own, one per line, usually ``output-items.txt`` beside the data.
+The names of the labels are in a separate file, one per line, usually ``output-items.txt`` in the same folder.
 """
 
 from __future__ import annotations

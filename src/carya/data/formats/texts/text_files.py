@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from carya.core.matrices import Csr
 
 _MAX_UNNAMED_LABELS = 100_000_000  # a damaged header must not fill the memory with label numbers
+_FEATURE_FILE = "_Xf.txt"  # in the names of the Extreme Classification Repository
 _NAMED_LABELS, _PLAIN_LABELS = "label_names.tsv", "label_names.txt"
 
 
@@ -47,7 +48,9 @@ def open_pair(
     """
     if is_label_matrix(labels):
         if label_separator is not None:
-            raise ParameterError(f"{labels} is a matrix, which has no label_separator.")
+            raise ParameterError(f"{labels} is a matrix, which does not support label_separator. Omit it.")
+        if _FEATURE_FILE in display_name(labels):
+            raise InputError(f"{labels} contains features, not labels. Pass the file of labels, such as trn_X_Y.txt.")
         return corpus_with_label_matrix(texts, labels, vocabulary)
     return Corpus(
         lambda: read_pair(texts, labels, label_separator=label_separator),
@@ -132,7 +135,7 @@ def read_text_folder(
 def corpus_with_label_matrix(texts: PathLike, labels: PathLike, vocabulary: Vocabulary | None) -> Corpus:
     """Return the corpus of a file of texts and a label matrix.
 
-    The columns of the matrix are the labels of the vocabulary or, without one, are identified by their numbers, from 0.
+    The columns of the matrix are the labels of the vocabulary or, without a vocabulary, their numbers, starting at 0.
     """
     from carya.data.formats.matrices.label_matrix import read_label_matrix
 
