@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"core", "c_library"},
     {"trees", "metrics", "upgrade"},
     {"indexing", "matching", "ranking", "data"},
-    {"models"},
+    {"models", "cluster"},
     {"text"},
     {"transformer"},
     {"loading"},
@@ -80,7 +80,7 @@ EXTERNAL: dict[str, set[str]] = {
     "starlette": {"serve"},
     "uvicorn": {"serve"},
     "click": {"cli"},
-    "ray": set(),
+    "ray": {"cluster"},
     "fastapi": set(),
     "flask": set(),
 }

@@ -21,11 +21,13 @@ struct PyLayerProblem {
     Array<std::int32_t> order;
     Array<std::int64_t> chunks;
     std::optional<CheckedCsr> shortlist;
+    std::int64_t first_parent;
 
     LayerProblem view() const {
         LayerProblem out;
         out.level = level;
         out.seed = seed;
+        out.first_parent = first_parent;
         out.positives = positives.view;
         out.order = span(order);
         out.chunks = span(chunks);
@@ -42,10 +44,13 @@ void register_solver(nb::module_& m) {
         .def(
             "__init__",
             [](PyLayerProblem* self, std::int64_t level, std::uint64_t seed, const CheckedCsr& positives,
-               Array<std::int32_t> order, Array<std::int64_t> chunks, const std::optional<CheckedCsr>& shortlist) {
-                new (self) PyLayerProblem{level, seed, positives, std::move(order), std::move(chunks), shortlist};
+               Array<std::int32_t> order, Array<std::int64_t> chunks, const std::optional<CheckedCsr>& shortlist,
+               std::int64_t first_parent) {
+                new (self) PyLayerProblem{level,     seed,        positives, std::move(order), std::move(chunks),
+                                          shortlist, first_parent};
             },
-            "level"_a, "seed"_a, "positives"_a, "order"_a.noconvert(), "chunks"_a.noconvert(), "shortlist"_a.none());
+            "level"_a, "seed"_a, "positives"_a, "order"_a.noconvert(), "chunks"_a.noconvert(), "shortlist"_a.none(),
+            "first_parent"_a = 0);
 
     nb::enum_<Loss>(m, "Loss")
         .value("squared_hinge", Loss::squared_hinge)

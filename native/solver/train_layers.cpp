@@ -184,7 +184,8 @@ private:
         block.sample_weights = sample_weights_;
         block.positive_only = *positive_only;
         block.seed = layer.seed;
-        block.stream = static_cast<std::uint64_t>(layer.level) << 32 | static_cast<std::uint64_t>(task.parent);
+        block.stream = static_cast<std::uint64_t>(layer.level) << 32 |
+                       static_cast<std::uint64_t>(layer.first_parent + task.parent);
         LayerWeights& out = results_[task.layer];
         for (std::size_t first = task.first; first < task.last; first += kMaxLanes) {
             const std::size_t count = std::min<std::size_t>(kMaxLanes, task.last - first);

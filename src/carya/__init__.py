@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics, ranking
+    from carya.cluster.ray_engine import RayEngine
     from carya.loading import load
     from carya.models.ensemble.model import Ensemble
     from carya.models.neighbors.model import NearestNeighbors
@@ -31,6 +32,7 @@ __all__ = [
     "Ensemble",
     "LabelTree",
     "NearestNeighbors",
+    "RayEngine",
     "Reranked",
     "TextEnsemble",
     "TextRanker",
@@ -54,6 +56,7 @@ _HOMES = {
     "Ensemble": "carya.models.ensemble.model",
     "LabelTree": "carya.trees.label_tree",
     "NearestNeighbors": "carya.models.neighbors.model",
+    "RayEngine": "carya.cluster.ray_engine",
     "Reranked": "carya.models.reranked.model",
     "TextEnsemble": "carya.text.combined.text_ensemble",
     "TextRanker": "carya.text.text_ranker",

@@ -95,6 +95,7 @@ class _TrainCommand(Command):
         "carya train data/ -o model/ --preset xr-transformer --encoders encoders/bert,encoders/roberta",
         "carya train train.csv -o model/ --text-column title,abstract --label-separator '|'",
         "carya train texts.txt --labels labels.txt -o model/ --analyzer word,char_wb --ngram-range 1,2/3,5",
+        "carya train data/ -o model/ --checkpoint checkpoints/",
         "zcat data.jsonl.gz | carya train - --format jsonl -o model/",
     ],
 )
@@ -130,6 +131,13 @@ class _TrainCommand(Command):
     "by commas; those of the paper by default.",
 )
 @option(
+    "--ray",
+    metavar="ADDRESS",
+    heading="Training",
+    help="Train on a Ray cluster: auto for the cluster of this machine, or HOST:PORT. Requires --checkpoint, a folder "
+    "that all machines share.",
+)
+@option(
     "--out", "-o", type=PATH, required=True, metavar="FOLDER", heading="Output", help="Folder to save the model to."
 )
 @force_option
@@ -146,6 +154,7 @@ def train(
     preset: str | None,
     trees: int | None,
     encoders: str | None,
+    ray: str | None,
     out: Path,
     force: bool,
     quiet: bool,
@@ -171,6 +180,7 @@ def train(
         estimator = _build_transformer(context, model_name, preset, trees, verbose=not quiet)
     else:
         estimator = _build_text_ranker(context, preset, trees, verbose=not quiet)
+    engine = _make_engine(context, estimator, ray)
     estimator.check_parameters()  # before the data is read
     estimator.check_dependencies()
     check_model_output(out, force=force)
@@ -182,11 +192,12 @@ def train(
     ):
         dataset = data.open()
     if isinstance(dataset, Matrices):
-        trained, result = _fit_matrices(context, estimator, dataset, label_files)
+        trained, result = _fit_matrices(context, estimator, dataset, label_files, engine)
     elif preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS:
         trained, result = _fit_transformer(estimator, dataset, quiet=quiet)
     else:
-        trained, result = _fit_text_ranker(estimator, dataset, label_files.of_texts(data.label_separator))
+        inputs = label_files.of_texts(data.label_separator) | engine
+        trained, result = _fit_text_ranker(estimator, dataset, inputs)
     fit_seconds = time.perf_counter() - started
     set_in_all(trained, verbose=False)  # the saved model is silent
     _warn_about_unique_labels(trained)
@@ -274,6 +285,23 @@ def _given_transformer_parameters(context: click.Context, *, verbose: bool) -> d
     }
 
 
+def _make_engine(context: click.Context, estimator: Any, ray: str | None) -> dict[str, Any]:
+    """Return the argument `engine` of `fit`, if --ray is passed; raise ParameterError if the model cannot use it."""
+    from carya.text.text_ranker import TextRanker
+
+    if ray is None:
+        return {}
+    if not isinstance(estimator, TextRanker) or not getattr(estimator.model, "uses_engine", False):
+        raise ParameterError("--ray requires a model with label trees, such as --model xr-linear.")
+    if context.params["checkpoint_dir"] is None:
+        raise ParameterError("--ray requires --checkpoint, a folder that all machines share.")
+    from carya.cluster.ray_engine import RayEngine
+
+    engine = RayEngine(ray)
+    engine.check_dependencies()
+    return {"engine": engine}
+
+
 def _fit_text_ranker(ranker: Any, corpus: Corpus, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     texts, labels = _stream(corpus)
     names = _label_names(corpus)
@@ -309,7 +337,7 @@ def _fit_transformer(model: Any, corpus: Corpus, *, quiet: bool) -> tuple[Any, d
 
 
 def _fit_matrices(
-    context: click.Context, estimator: Any, matrices: Matrices, label_files: LabelFiles
+    context: click.Context, estimator: Any, matrices: Matrices, label_files: LabelFiles, engine: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Train the model of a text ranker on features."""
     from carya.models.registry import kind_of
@@ -332,7 +360,7 @@ def _fit_matrices(
     unused = [flag(name) for name in inputs if not getattr(model, f"uses_{name}", False)]
     if unused:
         raise ParameterError(f"{unused[0]} is not used by {model!r}.")
-    model.fit(matrices, **inputs)
+    model.fit(matrices, **inputs, **engine)
     return model, {
         "kind": kind_of(model),
         "rows": matrices.Y.shape[0],

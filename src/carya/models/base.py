@@ -98,6 +98,11 @@ class BaseModel(Fitted[StateT]):
         return False
 
     @property
+    def uses_engine(self) -> bool:
+        """Whether an engine can train the model on other machines."""
+        return False
+
+    @property
     def labels_(self) -> Sequence[str]:
         """The labels in the column order of the predictions; the numbers of the columns if they have no names."""
         self._check_fitted()

@@ -16,15 +16,17 @@ from carya.core.matrices import Csr, Features
 from carya.core.validation import FeaturesLike, LabelsLike
 from carya.data.corpus import Corpus, Matrices
 from carya.errors import InputError
+from carya.ranking.tasks.engine import Engine
 from carya.trees.label_tree import LabelTree
 
 #: The inputs of `fit` that only some models use.
-_OPTIONAL_INPUTS = ("label_features", "label_graph", "shortlist", "tree")
+_OPTIONAL_INPUTS = ("label_features", "label_graph", "shortlist", "tree", "engine")
 #: The models that use them.
 _REQUIREMENTS = {
     "label_graph": "a representation with 'graph' in its name",
     "shortlist": "negatives with 'given' in their name",
     "tree": "XRLinear models without the parameter tree",
+    "engine": "XRLinear models",
 }
 
 
@@ -44,6 +46,8 @@ class TrainingData:
         Positive weights of the rows; None means 1 for all rows.
     label_ids : list of str or None
         The labels of the columns of `labels`; None if they have no names.
+    engine : Engine or None
+        The engine that runs the tasks of the training; None means this process.
     """
 
     features: Features
@@ -57,6 +61,7 @@ class TrainingData:
     tree: LabelTree | None = None
     sample_weight: NDArray[np.float32] | None = None
     label_ids: list[str] | None = None
+    engine: Engine | None = None
 
     @classmethod
     def of(
@@ -69,6 +74,9 @@ class TrainingData:
         **options: Any,
     ) -> TrainingData:
         """Validate features, labels and weights; rows with weight 0 are removed."""
+        engine = options.get("engine")
+        if engine is not None and not isinstance(engine, Engine):
+            raise InputError(f"engine must be an engine such as carya.RayEngine, or None, got {engine!r}.")
         X, Y = split_data(X, Y)
         labels = coerce_labels_of_rows(Y, label_names)
         names = feature_names(X)

@@ -12,14 +12,20 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core.matrices import Csr, Features
-from carya.core.progress import Report
+from carya.core.progress import ProgressCallback, Report
 from carya.core.rules import expand_per_layer
 from carya.errors import InputError
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, fingerprint
+from carya.ranking.tasks.parts import ProblemPart, divide, join_columns
 from carya.trees.layer import Layer, Weights
 from carya.trees.transforms import Transform
 
 #: The settings of the solver that can differ between layers.
 PER_LAYER_SETTINGS = ("C", "tol", "max_iter", "threshold", "max_weights")
+
+
+#: Weights as (indptr, indices, values), biases, and weights of dense features.
+Solution = tuple[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]], NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +48,8 @@ class LayerProblem:
         The transform that combines scores with the scores of the parents.
     depth : int, optional
         The number of layers in the tree, used to expand per-layer settings; by default, this is the last layer.
+    first_parent : int
+        The number of the first parent in its level; not 0 for parts of a layer.
     """
 
     level: int
@@ -52,6 +60,7 @@ class LayerProblem:
     chunks: NDArray[np.int64]
     transform: Transform
     depth: int | None = None
+    first_parent: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +98,8 @@ class LinearSolver:
         sample_weight: NDArray[np.float32] | None = None,
         threads: int,
         report: Report = None,
+        checkpoints: CheckpointFolder | None = None,
+        data_key: str = "",
     ) -> list[Layer]:
         """Train the layers of independent problems, from one or more trees.
 
@@ -98,6 +109,10 @@ class LinearSolver:
         ----------
         sample_weight : ndarray of float32, shape (rows,), optional
             Positive factors by which the costs of each row are multiplied.
+        checkpoints : CheckpointFolder, optional
+            The folder for completed parts of the layers. The parts are then trained one after the other.
+        data_key : str
+            The hash of `features` and `sample_weight`, for the checkpoints.
         """
         by_solver: dict[LinearSolver, list[int]] = {}
         for number, problem in enumerate(problems):
@@ -106,13 +121,16 @@ class LinearSolver:
         layers: dict[int, Layer] = {}
         for solver, numbers in by_solver.items():
             together = [problems[number] for number in numbers]
-            solved = solver._train_together(
-                features, together, sample_weight=sample_weight, threads=threads, report=report
-            )
+            options: dict[str, Any] = {"sample_weight": sample_weight, "threads": threads, "report": report}
+            if checkpoints is None:
+                solutions = solver._solve(features, together, **options)
+            else:
+                solutions = solver._solve_parts(features, together, checkpoints, data_key, **options)
+            solved = [solver.pack(problem, solutions.pop(0), threads) for problem in together]
             layers |= dict(zip(numbers, solved, strict=True))
         return [layers[number] for number in range(len(problems))]
 
-    def _train_together(
+    def _solve(
         self,
         features: Features,
         problems: Sequence[LayerProblem],
@@ -120,18 +138,21 @@ class LinearSolver:
         sample_weight: NDArray[np.float32] | None,
         threads: int,
         report: Report,
-    ) -> list[Layer]:
+        positives: Csr | None = None,
+    ) -> list[Solution]:
+        """Solve problems in one pool of tasks; `positives` are the transposed targets, if they are the same for all."""
         C, tol, max_iter, threshold, max_weights = (self._single(name) for name in PER_LAYER_SETTINGS)
-        solutions = _core.train_layers(
+        solutions: list[Solution] = _core.train_layers(
             features.native,
             [
                 _core.LayerProblem(
                     problem.level,
                     problem.seed,
-                    problem.targets.transpose().native,
+                    (problem.targets.transpose() if positives is None else positives).native,
                     problem.order,
                     problem.chunks,
                     None if problem.shortlist is None else problem.shortlist.native,
+                    problem.first_parent,
                 )
                 for problem in problems
             ],
@@ -150,27 +171,114 @@ class LinearSolver:
             threads,
             report,
         )
-        layers = []
-        for problem in problems:
-            triple, biases, dense = solutions.pop(0)  # removed from the list so that it is freed after packing
-            try:
-                weights = Csr.of_triple(triple, problem.order.size)
-            except InputError:
-                raise InputError("Training diverged: weights are NaN or infinite. Scale X or C down.") from None
-            layers.append(
-                Layer(
-                    weights=Weights.pack(weights, problem.chunks, self.weight_dtype, threads=threads),
-                    dense=dense,
-                    biases=biases,
-                    chunks=problem.chunks,
-                    order=problem.order,
-                    transform=problem.transform,
+        return solutions
+
+    def _solve_parts(
+        self,
+        features: Features,
+        problems: Sequence[LayerProblem],
+        checkpoints: CheckpointFolder,
+        data_key: str,
+        *,
+        sample_weight: NDArray[np.float32] | None,
+        threads: int,
+        report: Report,
+    ) -> list[Solution]:
+        """Solve problems in parts, each of which is stored as soon as it is solved."""
+        parts = divide(problems, features)
+        total, done = sum(part.work for part in parts), 0.0
+        problem_keys = [self.problem_key(problem, data_key) for problem in problems]
+        keys = [part_key(part, problems[part.number], problem_keys[part.number]) for part in parts]
+        positives: dict[int, Csr] = {}
+        solved: list[list[dict[str, NDArray[Any]]]] = [[] for _ in problems]
+        for part, key in zip(parts, keys, strict=True):
+            name = layer_name(problems[part.number].level)
+            arrays = checkpoints.load(name, key)
+            if arrays is None:
+                if part.number not in positives:
+                    positives = {part.number: problems[part.number].targets.transpose()}
+                arrays = self.solve_part(
+                    features,
+                    part.select(problems[part.number]),
+                    positives[part.number],
+                    sample_weight=sample_weight,
+                    threads=threads,
+                    report=None if report is None else _scaled(report, done, part.work, total),
                 )
-            )
-        return layers
+                checkpoints.store(name, key, arrays)
+            solved[part.number].append(arrays)
+            done += part.work
+        return [join_solutions(arrays) for arrays in solved]
+
+    def problem_key(self, problem: LayerProblem, data_key: str) -> str:
+        """Return the hash of everything on which the solutions of all parts of a problem depend."""
+        return fingerprint([data_key, repr(self), problem.seed, problem.level, problem.targets])
+
+    def solve_part(
+        self,
+        features: Features,
+        problem: LayerProblem,
+        positives: Csr,
+        *,
+        sample_weight: NDArray[np.float32] | None,
+        threads: int,
+        report: Report = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Return the solution of a part of a problem as arrays; `positives` are the transposed targets."""
+        (solution,) = self._solve(
+            features, [problem], sample_weight=sample_weight, threads=threads, report=report, positives=positives
+        )
+        (indptr, indices, values), biases, dense = solution
+        return {"indptr": indptr, "indices": indices, "values": values, "biases": biases, "dense": dense}
+
+    def pack(self, problem: LayerProblem, solution: Solution, threads: int) -> Layer:
+        """Return the layer with the weights of a solution."""
+        triple, biases, dense = solution
+        try:
+            weights = Csr.of_triple(triple, problem.order.size)
+        except InputError:
+            raise InputError("Training diverged: weights are NaN or infinite. Scale X or C down.") from None
+        return Layer(
+            weights=Weights.pack(weights, problem.chunks, self.weight_dtype, threads=threads),
+            dense=dense,
+            biases=biases,
+            chunks=problem.chunks,
+            order=problem.order,
+            transform=problem.transform,
+        )
 
     def _single(self, name: str) -> Any:
         """Return a setting that has a single value."""
         value = getattr(self, name)
         assert not isinstance(value, tuple)  # expanded by at_layer
         return value
+
+
+def layer_name(level: int) -> str:
+    """Return the name of the solutions of a layer in a checkpoint folder."""
+    return f"layer-{level}"
+
+
+def part_key(part: ProblemPart, problem: LayerProblem, problem_key: str) -> str:
+    """Return the hash of everything on which the solution of a part depends."""
+    selected = part.select(problem)
+    return fingerprint([problem_key, selected.first_parent, selected.shortlist, selected.order, selected.chunks])
+
+
+def join_solutions(parts: Sequence[dict[str, NDArray[Any]]]) -> Solution:
+    """Return the solution of a problem from those of its parts."""
+    matrices = [
+        Csr.of(part["indptr"], part["indices"], part["values"], part["biases"].size, "The weights") for part in parts
+    ]
+    joined = join_columns(matrices)
+    biases, dense = (np.concatenate([part[name] for part in parts]) for name in ("biases", "dense"))
+    return (joined.indptr, joined.indices, joined.values), biases, dense
+
+
+def _scaled(report: ProgressCallback, done: float, work: float, total: float) -> ProgressCallback:
+    """Return a callback for one part that reports the progress of all parts."""
+
+    def report_part(part_done: int, part_total: int, /, *, loss: float | None = None) -> None:
+        report(int(done + work * part_done / max(part_total, 1)), int(total), loss=loss)
+
+    return report_part

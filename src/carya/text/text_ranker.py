@@ -22,6 +22,7 @@ from carya.models.registry import open_model
 from carya.models.reranked.model import Reranked
 from carya.models.training_data import TrainingData
 from carya.models.xr_linear.model import XRLinear
+from carya.ranking.tasks.engine import Engine
 from carya.text.base import (
     BaseTextRanker,
     Suggestion,
@@ -116,6 +117,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         label_graph: GraphLike | None = None,
         shortlist: Iterable[Iterable[str]] | None = None,
         tree: TreeLike | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Train the ranker on texts and their labels.
 
@@ -148,6 +150,8 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         tree : LabelTree or mapping of str to str, optional
             The label tree: a LabelTree of the labels in sorted order, or a mapping from labels to paths of clusters, as
             in ``{"cat": "animals/mammals"}``.
+        engine : RayEngine, optional
+            The engine that trains the label trees of the model; see :meth:`XRLinear.fit`.
         """
         self.check_parameters()
         self.check_dependencies()
@@ -180,6 +184,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             label_graph=to_graph(label_graph, ids),
             shortlist=to_shortlist(shortlist, ids, X.rows),
             tree=to_tree(tree, ids),
+            engine=engine,
         )
         data.check_used([model])
         model.fit_data(data)

@@ -18,7 +18,7 @@ from carya.core.rules import Choice, Rule
 #: Parameters that cannot be specified as a string, or that commands set themselves.
 _NOT_OPTIONS = frozenset({"tree", "verbose", "tokens", "use_tfidf", "vectorizer", "ranker"})
 #: Alternative option names, in addition to the aliases declared by the estimators.
-_SPELLINGS = {"n_jobs": ["--threads"]}
+_SPELLINGS = {"n_jobs": ["--threads"], "checkpoint_dir": ["--checkpoint"]}
 
 
 def flag(name: str) -> str:

@@ -37,6 +37,7 @@ from carya.models.ensemble.weights import MemberWeights, best_weights, check_wei
 from carya.models.interface import Model, RankOptions
 from carya.models.training_data import TrainingData, coerce_labels_of_rows, features_of, split_data
 from carya.models.xr_linear.model import XRLinear
+from carya.ranking.tasks.engine import Engine
 from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
@@ -149,6 +150,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
         tree: LabelTree | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Train every member.
 
@@ -163,6 +165,8 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             See :meth:`XRLinear.fit`; passed to the members that use them.
         tree : LabelTree, optional
             The label tree of all members that are XRLinear models without a `tree`.
+        engine : RayEngine, optional
+            The engine that trains the members that are XRLinear models; see :meth:`XRLinear.fit`.
         """
         self.check_parameters()
         members = self._clone_members()
@@ -174,6 +178,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             "label_graph": label_graph,
             "shortlist": shortlist,
             "tree": check_tree(tree),
+            "engine": engine,
         }
         checked = map_distinct(self._inputs(X, len(members)), lambda own: TrainingData.of(own, labels, **options))
         self._fit(members, [data.features for data in checked], checked[0], [own.feature_names for own in checked])
@@ -463,6 +468,11 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     def uses_tree(self) -> bool:
         """Whether `fit` accepts a tree, because a member does."""
         return any(member.uses_tree for member in self._member_list())
+
+    @property
+    def uses_engine(self) -> bool:
+        """Whether an engine can train a member on other machines."""
+        return any(member.uses_engine for member in self._member_list())
 
     def set_fitted(self, members: list[Any], weights: NDArray[np.float32]) -> None:
         """Set the fitted state."""

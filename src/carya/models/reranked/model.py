@@ -289,6 +289,11 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         """Whether `fit` accepts a tree, because a base model does."""
         return self.base is None or any(model.uses_tree for model in self._base_models())
 
+    @property
+    def uses_engine(self) -> bool:
+        """Whether an engine can train a base model on other machines."""
+        return self.base is None or any(model.uses_engine for model in self._base_models())
+
     def _tree_row(self, row: Features, tree: XRLinear) -> Features:
         return first_columns(row, tree.widths_[0])
 

@@ -30,12 +30,16 @@ from carya.models.xr_linear.serialize import pack, unpack
 from carya.models.xr_linear.training import train_trees
 from carya.ranking import LinearSolver
 from carya.ranking.auto_settings import AUTO, auto_C, auto_transform
+from carya.ranking.tasks.engine import Engine
 from carya.trees.beam_search import BeamSearcher, Rankings
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import WEIGHT_DTYPE
 from carya.trees.layouts import choose_layout
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import TRANSFORM_NAMES, Transform
+
+#: The tree is saved as arrays, and checkpoints belong to the machine.
+_NOT_SAVED = ("tree", "checkpoint_dir")
 
 
 class _XRLinearState(NamedTuple):
@@ -239,6 +243,11 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed; results do not depend on n_jobs", group="training")
+    checkpoint_dir: str | None = parameter(
+        None,
+        Either(Instance((str,), "a path"), Choice(None)),
+        "folder for the results of completed training steps; a training that was interrupted resumes from them",
+    )
     verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 
     def fit(
@@ -251,6 +260,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         label_features: FeaturesLike | None = None,
         label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Build the label tree and train a ranker for every node.
 
@@ -276,6 +286,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
             co-occurrence graph by default.
         shortlist : sparse matrix of shape (n, labels), optional
             For ``negatives`` with ``given``: the labels whose clusters each row is a negative for.
+        engine : RayEngine, optional
+            The engine that trains the layers on other machines; requires `checkpoint_dir`, a folder that all machines
+            share.
         """
         self.check_parameters()
         return self._fit_labeled(
@@ -287,6 +300,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
                 label_features=label_features,
                 label_graph=label_graph,
                 shortlist=shortlist,
+                engine=engine,
             )
         )
 
@@ -425,9 +439,11 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         return model
 
     def _parameters_to_save(self) -> dict[str, Any]:
-        """Return the parameters without the tree, which is saved as arrays, and with the values chosen by auto."""
+        """Return the parameters to save, with the values chosen by auto."""
         resolved = {"C": self.effective_C, "transform": self.effective_transform}
-        parameters = {name: resolved.get(name, value) for name, value in self.get_params().items() if name != "tree"}
+        parameters = {
+            name: resolved.get(name, value) for name, value in self.get_params().items() if name not in _NOT_SAVED
+        }
         if self.embedding_dimensions is None:  # omitted, so that files remain identical to those of earlier versions
             del parameters["embedding_dimensions"]
         return parameters
@@ -479,6 +495,11 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     def uses_tree(self) -> bool:
         """Whether the model can be trained with a tree passed to `fit` of the enclosing model."""
         return self.tree is None
+
+    @property
+    def uses_engine(self) -> bool:
+        """Whether an engine can train the model on other machines; always."""
+        return True
 
     @property
     def trees_(self) -> tuple[Self, ...]:

@@ -7,8 +7,11 @@ problems that are ready at the same time form one pool of tasks.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import validation
@@ -27,7 +30,10 @@ from carya.matching import (
     restrict_targets,
     union_shortlists,
 )
+from carya.models.xr_linear.match_rows import ROWS_PER_TASK, MatchRows, concatenate_rows, store_matcher
 from carya.ranking import LayerProblem
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, fingerprint
+from carya.ranking.tasks.solve_part import StoredData, store_data, train_layers
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import Layer
@@ -51,7 +57,7 @@ def train_trees(
     Parameters
     ----------
     models : sequence of XRLinear
-        Their solver settings, `n_jobs` and `verbose` must be equal.
+        Their solver settings, `n_jobs`, `verbose` and `checkpoint_dir` must be equal.
     data : TrainingData
     cache : dict, optional
         Label representations shared by trees on the same data.
@@ -60,8 +66,13 @@ def train_trees(
     solver, threads = first.linear_solver(), _core.thread_count(first.n_jobs)
     suffix = "" if len(models) == 1 else f", {len(models)} trees"
     trained: dict[int, TrainedTree] = {}
+    checkpoints = None if first.checkpoint_dir is None else CheckpointFolder(first.checkpoint_dir)
+    if data.engine is not None and checkpoints is None:
+        raise ParameterError("engine requires checkpoint_dir, a folder that all machines share.")
+    data_key = "" if checkpoints is None else _fingerprint_of(data)
     with show_progress(first.verbose) as progress:
-        steps = [_TreeTraining(model, data, threads, progress).steps(cache) for model in models]
+        trainings = [_TreeTraining(model, data, threads, progress, checkpoints, data_key) for model in models]
+        steps = [training.steps(cache) for training in trainings]
         received: dict[int, list[Layer] | None] = dict.fromkeys(range(len(models)))
         while received:
             requested: dict[int, list[LayerProblem]] = {}
@@ -73,9 +84,14 @@ def train_trees(
             problems = [problem for request in requested.values() for problem in request]
             if problems:
                 with progress.stage(f"train {_name_levels(problems)}{suffix}") as report:
-                    solved = solver.train(
-                        data.features, problems, sample_weight=data.sample_weight, threads=threads, report=report
-                    )
+                    shared: dict[str, Any] = {"checkpoints": checkpoints, "data_key": data_key, "threads": threads}
+                    if data.engine is None:
+                        solved = solver.train(
+                            data.features, problems, sample_weight=data.sample_weight, report=report, **shared
+                        )
+                    else:
+                        stored = StoredData(data.features, data.sample_weight)
+                        solved = train_layers(solver, stored, problems, engine=data.engine, report=report, **shared)
             received = {number: [solved.pop(0) for _ in request] for number, request in requested.items()}
     return [trained[number] for number in range(len(models))]
 
@@ -88,8 +104,17 @@ def _name_levels(problems: Sequence[LayerProblem]) -> str:
 class _TreeTraining:
     """The training of one tree."""
 
-    def __init__(self, model: XRLinear, data: TrainingData, threads: int, progress: Progress) -> None:
+    def __init__(
+        self,
+        model: XRLinear,
+        data: TrainingData,
+        threads: int,
+        progress: Progress,
+        checkpoints: CheckpointFolder | None,
+        data_key: str,
+    ) -> None:
         self._model, self._data, self._threads, self._progress = model, data, threads, progress
+        self._checkpoints, self._data_key = checkpoints, data_key
         self._beam_width = model.effective_training_beam_width
         self._costs = RelevanceCosts(model.relevance, model.relevance_norm)
 
@@ -113,7 +138,7 @@ class _TreeTraining:
                 None if shortlist is None else shortlist.merge_columns(to_cluster, n_clusters),
                 depth=tree.depth,
             )
-            matched = self._match(matcher, "match for overlapping clusters")
+            matched = self._match(tree, matcher, "match for overlapping clusters")
             tree, assigned = add_leaves(
                 tree,
                 labels,
@@ -134,7 +159,18 @@ class _TreeTraining:
             if tree.n_labels != data.labels.cols:
                 raise InputError(f"The tree has {tree.n_labels} labels, but Y has {data.labels.cols}.")
             return tree
-        return read_settings(Indexer, model).build(
+        indexer = read_settings(Indexer, model)
+        if self._checkpoints is None:
+            return self._cluster(indexer, cache)
+        inputs = [self._data_key, *(repr(value) for value in dataclasses.astuple(indexer)), model.relevance]
+        arrays = self._checkpoints.get_or_compute(
+            "label-tree", inputs, lambda: _tree_to_arrays(self._cluster(indexer, cache))
+        )
+        return LabelTree([arrays[str(level)] for level in range(len(arrays))])
+
+    def _cluster(self, indexer: Indexer, cache: dict[object, Features] | None) -> LabelTree:
+        model, data = self._model, self._data
+        return indexer.build(
             data.features,
             data.labels if model.relevance != "none" else data.labels.with_values(1),
             data.label_features,
@@ -186,7 +222,7 @@ class _TreeTraining:
                 if pending:
                     layers += yield pending
                     pending = []
-                shortlists.append(self._match(layers, f"match for layer {level}"))
+                shortlists.append(self._match(tree, layers, f"match for layer {level}"))
             combined = union_shortlists(shortlists) if shortlists else None
             layer_targets = targets[level - 1]
             if level == tree.depth and assigned is not None and combined is not None:
@@ -206,12 +242,65 @@ class _TreeTraining:
             )
         return layers + (yield pending)
 
-    def _match(self, layers: Sequence[Layer], stage: str) -> Csr:
+    def _match(self, tree: LabelTree, layers: Sequence[Layer], stage: str) -> Csr:
         """Return the clusters in each training row's beam as a (rows, clusters) matrix."""
+
+        def search() -> Csr:
+            with self._progress.stage(stage) as report:
+                return BeamSearcher(layers).shortlist(
+                    self._data.features, beam_width=self._beam_width, threads=self._threads, report=report
+                )
+
+        if self._checkpoints is None:
+            return search()
+        inputs = [self._data_key, self._beam_width, *(part for layer in layers for part in _parts_of_layer(layer))]
+        if self._data.engine is not None:
+            return self._match_by_engine(tree, layers, stage, fingerprint(inputs))
+        arrays = self._checkpoints.get_or_compute("shortlist", inputs, lambda: _csr_to_arrays(search()))
+        return Csr.of(arrays["indptr"], arrays["indices"], arrays["values"], layers[-1].n_nodes, "The shortlist")
+
+    def _match_by_engine(self, tree: LabelTree, layers: Sequence[Layer], stage: str, key: str) -> Csr:
+        """Return the same matrix as :meth:`_match`, from tasks that match blocks of rows."""
+        data, checkpoints = self._data, self._checkpoints
+        assert checkpoints is not None  # checked in train_trees
+        assert data.engine is not None
+        store_data(checkpoints, self._data_key, StoredData(data.features, data.sample_weight))
+        trained = TrainedTree(LabelTree(tree.parents[: len(layers)]), list(layers), data.features.widths, 0.0)
+        store_matcher(checkpoints, key, trained)
+        tasks = [
+            MatchRows(str(checkpoints.path.absolute()), self._data_key, key, first, self._beam_width)
+            for first in range(0, data.features.rows, ROWS_PER_TASK)
+        ]
         with self._progress.stage(stage) as report:
-            return BeamSearcher(layers).shortlist(
-                self._data.features, beam_width=self._beam_width, threads=self._threads, report=report
-            )
+            data.engine.run([task for task in tasks if not task.is_done()], report)
+        return concatenate_rows([task.result() for task in tasks], layers[-1].n_nodes)
+
+
+def _fingerprint_of(data: TrainingData) -> str:
+    """Return a hash of all training data."""
+    optional = [
+        None if matrix is None else check(matrix, name)
+        for matrix, name, check in (
+            (data.label_features, "label_features", validation.check_features),
+            (data.label_graph, "label_graph", validation.check_labels),
+        )
+    ]
+    return fingerprint([data.features, data.labels, data.sample_weight, *optional])
+
+
+def _tree_to_arrays(tree: LabelTree) -> dict[str, NDArray[Any]]:
+    return {str(level): parents for level, parents in enumerate(tree.parents)}
+
+
+def _csr_to_arrays(matrix: Csr) -> dict[str, NDArray[Any]]:
+    return {"indptr": matrix.indptr, "indices": matrix.indices, "values": matrix.values}
+
+
+def _parts_of_layer(layer: Layer) -> list[object]:
+    """Return everything on which the scores of a layer depend."""
+    weights = layer.weights
+    arrays = (weights.starts, weights.data, weights.scales, layer.dense, layer.biases, layer.chunks, layer.order)
+    return [*arrays, weights.dtype, layer.transform.name]
 
 
 def _check_overlap(model: XRLinear) -> None:

@@ -1,0 +1,118 @@
+"""Measure training on a Ray cluster: time by number of nodes, identity of the results, and failures of nodes.
+
+python benchmarks/ray_training.py FOLDER [--nodes 1,2,4] [--kills 20]   # X.train.npz and Y.train.npz in FOLDER
+
+The nodes are separate processes on this machine, each with one CPU (`ray.cluster_utils.Cluster`). The results are
+written to benchmarks/results/ray.json. Training on this machine with one thread and training by one node alternate; the
+times are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import platform
+import random
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+import scipy.sparse as sp
+from ray.cluster_utils import Cluster
+
+import carya
+
+RESULTS = Path(__file__).parent / "results" / "ray.json"
+MEMORY = 80 * 2**20  # of the object store, through which only names pass
+
+
+def digest(folder: Path) -> str:
+    """Return the hash of a saved model."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def train(X: Any, Y: Any, engine: carya.RayEngine | None = None) -> tuple[float, str]:
+    """Return the seconds of a training without its checkpoints, and the hash of the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        options: dict[str, Any] = {"n_jobs": 1}
+        if engine is not None:
+            options["checkpoint_dir"] = f"{folder}/checkpoints"
+        started = time.perf_counter()
+        model = carya.XRLinear(**options).fit(X, Y, engine=engine)
+        seconds = time.perf_counter() - started
+        model.save(f"{folder}/model")
+        return seconds, digest(Path(folder, "model"))
+
+
+def start_cluster(n_nodes: int) -> Cluster:
+    """Start a cluster of nodes with one CPU each."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": MEMORY})
+    for _ in range(n_nodes - 1):
+        cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+    return cluster
+
+
+def measure_nodes(X: Any, Y: Any, n_nodes: int, runs: int) -> dict[str, Any]:
+    """Return the median times on this machine and on a cluster, and whether all models are identical."""
+    cluster = start_cluster(n_nodes)
+    engine = carya.RayEngine(cluster.address)
+    train(X, Y, engine)  # starts the worker processes
+    results = [(train(X, Y), train(X, Y, engine)) for _ in range(runs)]
+    ray.shutdown()
+    cluster.shutdown()
+    return {
+        "nodes": n_nodes,
+        "seconds_without_ray": round(statistics.median(alone[0] for alone, _ in results), 2),
+        "seconds": round(statistics.median(on_cluster[0] for _, on_cluster in results), 2),
+        "identical": len({run[1] for pair in results for run in pair}) == 1,
+    }
+
+
+def measure_kills(X: Any, Y: Any, kills: int) -> dict[str, int]:
+    """Return the number of correct models from trainings during which a node is killed at a random moment."""
+    cluster = start_cluster(1)
+    engine = carya.RayEngine(cluster.address)
+    seconds, expected = train(X, Y)
+    train(X, Y, engine)
+    correct = 0
+    for number in range(kills):
+        node = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+        kill = functools.partial(cluster.remove_node, node, allow_graceful=False)
+        timer = threading.Timer(random.Random(number).uniform(0, seconds), kill)
+        timer.start()
+        correct += train(X, Y, engine)[1] == expected
+        timer.join()
+    ray.shutdown()
+    cluster.shutdown()
+    return {"runs": kills, "correct": correct}
+
+
+def main() -> None:
+    """Run the measurements and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--nodes", default="1,2,4")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=20)
+    arguments = parser.parse_args()
+    X, Y = (sp.csr_array(sp.load_npz(arguments.folder / f"{name}.train.npz")) for name in ("X", "Y"))
+    results = {
+        "data": arguments.folder.name,
+        "machine": platform.processor() or platform.machine(),
+        "ray": ray.__version__,
+        "nodes": [measure_nodes(X, Y, int(n_nodes), arguments.runs) for n_nodes in arguments.nodes.split(",")],
+        "kills": measure_kills(X, Y, arguments.kills) if arguments.kills else None,
+    }
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

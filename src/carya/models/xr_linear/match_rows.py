@@ -1,0 +1,97 @@
+"""Task that finds the clusters in the beams of a block of training rows, for matcher negatives."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya.core import storage
+from carya.core.matrices import Csr
+from carya.models.xr_linear.serialize import pack, unpack
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder
+from carya.ranking.tasks.solve_part import load_arrays, load_data
+from carya.trees.beam_search import BeamSearcher
+from carya.trees.trained_tree import TrainedTree
+
+ROWS_PER_TASK = 20_000
+
+
+@dataclass(frozen=True)
+class MatchRows:
+    """Search for the best clusters of a block of rows.
+
+    Attributes
+    ----------
+    folder : str
+        The checkpoint folder, which all processes can access.
+    data_key, matcher_key : str
+        The hashes of the training data and of the matcher.
+    first : int
+        The first row of the block.
+    beam_width : int
+    """
+
+    folder: str
+    data_key: str
+    matcher_key: str
+    first: int
+    beam_width: int
+
+    @property
+    def work(self) -> float:
+        """The estimated cost, which is the same for all blocks."""
+        return 1.0
+
+    @property
+    def _key(self) -> str:
+        return f"{self.matcher_key}-{self.first}"
+
+    def is_done(self) -> bool:
+        """Return whether the result is stored."""
+        return CheckpointFolder(self.folder).load("shortlist", self._key) is not None
+
+    def run(self, threads: int) -> None:
+        """Find the clusters and store them, unless another run of this task has done so."""
+        if self.is_done():
+            return
+        features = load_data(self.folder, self.data_key).features
+        rows = features.take(slice(self.first, self.first + ROWS_PER_TASK))
+        matched = _load_matcher(self.folder, self.matcher_key).shortlist(
+            rows, beam_width=self.beam_width, threads=threads
+        )
+        arrays: dict[str, NDArray[Any]] = {
+            "indptr": matched.indptr,
+            "indices": matched.indices,
+            "values": matched.values,
+        }
+        CheckpointFolder(self.folder).store("shortlist", self._key, arrays)
+
+    def result(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return the stored result as the arrays of a CSR matrix."""
+        arrays = load_arrays(self.folder, "shortlist", self._key)
+        return arrays["indptr"], arrays["indices"], arrays["values"]
+
+
+def store_matcher(checkpoints: CheckpointFolder, key: str, trained: TrainedTree) -> None:
+    """Store the layers of a matcher, unless they are stored already."""
+    path = checkpoints.path / f"matcher-{key}"
+    if not path.exists():
+        storage.save(path, pack(trained, {}))
+
+
+def concatenate_rows(blocks: Sequence[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]], cols: int) -> Csr:
+    """Return blocks of consecutive rows as one matrix."""
+    lengths = np.concatenate([np.diff(indptr) for indptr, _, _ in blocks])
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    indices, values = (np.concatenate([block[i] for block in blocks]) for i in (1, 2))
+    return Csr.of(indptr, indices, values, cols, "The shortlist")
+
+
+@functools.lru_cache(maxsize=1)
+def _load_matcher(folder: str, key: str) -> BeamSearcher:
+    return BeamSearcher(unpack(storage.load(CheckpointFolder(folder).path / f"matcher-{key}")).layers)

@@ -1,0 +1,1 @@
+"""Division of a training into tasks, whose results are stored in a folder."""

@@ -1,0 +1,30 @@
+"""Interface of engines, which run the tasks of a training in other processes or on other machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from carya.core.progress import Report
+
+
+class Task(Protocol):
+    """A task that reads its inputs from a checkpoint folder and stores its result there."""
+
+    @property
+    def work(self) -> float:
+        """The estimated cost of the task, in any unit."""
+        ...
+
+    def run(self, threads: int) -> None:
+        """Compute and store the result. A task can be run several times, because the result is always the same."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Runs independent tasks."""
+
+    def run(self, tasks: Sequence[Task], report: Report = None) -> None:
+        """Run all tasks and return when they are finished; raise the error of a task that fails."""
+        ...

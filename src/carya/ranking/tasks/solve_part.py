@@ -1,0 +1,180 @@
+"""Training of layers by an engine: the parts of a layer are tasks, which share a checkpoint folder."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya.core.matrices import Csr, Features
+from carya.core.progress import Report
+from carya.errors import ModelFormatError
+from carya.ranking.linear import LayerProblem, LinearSolver, join_solutions, layer_name, part_key
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, fingerprint
+from carya.ranking.tasks.engine import Engine
+from carya.ranking.tasks.parts import ProblemPart, divide
+from carya.trees.layer import Layer
+from carya.trees.transforms import Transform
+
+
+class StoredData(NamedTuple):
+    """The features and sample weights of the training rows."""
+
+    features: Features
+    sample_weight: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True)
+class SolvePart:
+    """Training of a part of a layer.
+
+    Attributes
+    ----------
+    folder : str
+        The checkpoint folder, which all processes can access.
+    solver : LinearSolver
+    data_key, problem_key, result_key : str
+        The hashes of the training data, of the problem, and of all inputs of the part.
+    level, seed : int
+    part : ProblemPart
+    """
+
+    folder: str
+    solver: LinearSolver
+    data_key: str
+    problem_key: str
+    result_key: str
+    level: int
+    seed: int
+    part: ProblemPart
+
+    @property
+    def work(self) -> float:
+        """The estimated cost."""
+        return self.part.work
+
+    def run(self, threads: int) -> None:
+        """Train the part and store its weights, unless another run of this task has done so."""
+        checkpoints = CheckpointFolder(self.folder)
+        name = layer_name(self.level)
+        if checkpoints.load(name, self.result_key) is not None:
+            return
+        data, (problem, positives) = load_data(self.folder, self.data_key), self._problem()
+        arrays = self.solver.solve_part(
+            data.features, self.part.select(problem), positives, sample_weight=data.sample_weight, threads=threads
+        )
+        checkpoints.store(name, self.result_key, arrays)
+
+    def _problem(self) -> tuple[LayerProblem, Csr]:
+        arrays = load_arrays(self.folder, "problem", self.problem_key)
+        rows = arrays["rows"].item()
+        positives = _csr(arrays, "positives", rows)
+        shortlist = _csr(arrays, "shortlist", rows) if "shortlist.indptr" in arrays else None
+        problem = LayerProblem(
+            level=self.level,
+            seed=self.seed,
+            targets=positives,  # not used, because the transposed targets are stored
+            shortlist=shortlist,
+            order=arrays["order"],
+            chunks=arrays["chunks"],
+            transform=Transform.from_name("noop"),  # not used in training
+        )
+        return problem, positives
+
+
+def train_layers(
+    solver: LinearSolver,
+    data: StoredData,
+    problems: Sequence[LayerProblem],
+    *,
+    engine: Engine,
+    checkpoints: CheckpointFolder,
+    data_key: str,
+    threads: int,
+    report: Report = None,
+) -> list[Layer]:
+    """Train the layers of independent problems with an engine; see :meth:`LinearSolver.train`."""
+    store_data(checkpoints, data_key, data)
+    parts = divide(problems, data.features)
+    solvers = [solver.at_layer(problem.level, problem.depth or problem.level) for problem in problems]
+    keys = [own.problem_key(problem, data_key) for own, problem in zip(solvers, problems, strict=True)]
+    part_keys = [part_key(part, problems[part.number], keys[part.number]) for part in parts]
+    tasks = []
+    for number, problem in enumerate(problems):
+        own_tasks = [
+            SolvePart(
+                str(checkpoints.path.absolute()),
+                solvers[number],
+                data_key,
+                fingerprint([keys[number], problem.shortlist, problem.order, problem.chunks]),
+                key,
+                problem.level,
+                problem.seed,
+                part,
+            )
+            for part, key in zip(parts, part_keys, strict=True)
+            if part.number == number and checkpoints.load(layer_name(problem.level), key) is None
+        ]
+        if own_tasks:
+            store_problem(checkpoints, own_tasks[0].problem_key, problem, problem.targets.transpose())
+        tasks += own_tasks
+    engine.run(tasks, report)
+    solutions: list[list[dict[str, NDArray[Any]]]] = [[] for _ in problems]
+    for part, key in zip(parts, part_keys, strict=True):
+        name = layer_name(problems[part.number].level)
+        solutions[part.number].append(load_arrays(str(checkpoints.path), name, key))
+    return [
+        own.pack(problem, join_solutions(solutions[number]), threads)
+        for number, (own, problem) in enumerate(zip(solvers, problems, strict=True))
+    ]
+
+
+def store_data(checkpoints: CheckpointFolder, key: str, data: StoredData) -> None:
+    """Store the features and sample weights of the training rows, unless they are stored already."""
+    if checkpoints.load("features", key) is None:
+        features = data.features
+        arrays = _csr_arrays("sparse", features.sparse) | {"dense": features.dense}
+        arrays["cols"] = np.array([features.sparse.cols], np.int64)
+        if data.sample_weight is not None:
+            arrays["sample_weight"] = data.sample_weight
+        checkpoints.store("features", key, arrays)
+
+
+def store_problem(checkpoints: CheckpointFolder, key: str, problem: LayerProblem, positives: Csr) -> None:
+    """Store a problem for :class:`SolvePart`, unless it is stored already."""
+    if checkpoints.load("problem", key) is None:
+        arrays = _csr_arrays("positives", positives) | {"order": problem.order, "chunks": problem.chunks}
+        arrays["rows"] = np.array([positives.cols], np.int64)
+        if problem.shortlist is not None:
+            arrays |= _csr_arrays("shortlist", problem.shortlist)
+        checkpoints.store("problem", key, arrays)
+
+
+@functools.lru_cache(maxsize=1)
+def load_data(folder: str, key: str) -> StoredData:
+    """Return memory-mapped training data; a process keeps the latest open."""
+    arrays = load_arrays(folder, "features", key)
+    features = Features.of(_csr(arrays, "sparse", arrays["cols"].item()), arrays["dense"])
+    return StoredData(features, arrays.get("sample_weight"))
+
+
+def load_arrays(folder: str, name: str, key: str) -> dict[str, NDArray[Any]]:
+    """Return a stored result; raise ModelFormatError if there is none."""
+    arrays = CheckpointFolder(folder).load(name, key)
+    if arrays is None:
+        raise ModelFormatError(
+            f"{folder} does not contain {name}-{key}. The checkpoint folder must be shared by all machines."
+        )
+    return arrays
+
+
+def _csr_arrays(name: str, matrix: Csr) -> dict[str, NDArray[Any]]:
+    return {f"{name}.indptr": matrix.indptr, f"{name}.indices": matrix.indices, f"{name}.values": matrix.values}
+
+
+def _csr(arrays: dict[str, NDArray[Any]], name: str, cols: int) -> Csr:
+    return Csr.of(arrays[f"{name}.indptr"], arrays[f"{name}.indices"], arrays[f"{name}.values"], cols, name)

@@ -1,0 +1,20 @@
+"""A small training problem whose tree has three layers, and the content of saved models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import carya
+
+X, Y = carya.data.make_world(1500, 300, seed=0)
+
+
+def tree(**parameters: Any) -> carya.XRLinear:
+    """Return an unfitted model with three layers."""
+    return carya.XRLinear(max_leaf_size=10, branching=6, **parameters)
+
+
+def content(folder: Path) -> list[bytes]:
+    """Return the files of a saved model."""
+    return [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]

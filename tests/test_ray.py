@@ -1,0 +1,156 @@
+"""Tests for training on a Ray cluster with several nodes on this machine."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import carya
+from carya.errors import InputError, ParameterError
+from carya.models.xr_linear import match_rows
+from carya.ranking import NeuralRanker
+from carya.ranking.tasks import parts, solve_part
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder
+
+from command_line import run
+from small_tree import X, Y, content, tree
+from topics import corpus
+
+ray = pytest.importorskip("ray")
+
+from ray.cluster_utils import Cluster  # noqa: E402
+
+MEMORY = 80 * 2**20
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster with two nodes, whose workers import this copy of the package and the tests."""
+    os.environ["RAY_DISABLE_IMPORT_WARNING"] = "1"
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": MEMORY})
+    cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divide the training into many tasks."""
+    monkeypatch.setattr(solve_part, "divide", functools.partial(parts.divide, max_work=3e5))
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    folder = tmp_path_factory.mktemp("local") / "model"
+    tree().fit(X, Y).save(folder)
+    return content(folder)
+
+
+def test_the_result_is_the_same_on_a_cluster(cluster: Cluster, local: list[bytes], tmp_path: Path) -> None:
+    engine = carya.RayEngine(cluster.address)
+    tree(checkpoint_dir=str(tmp_path / "checkpoints")).fit(X, Y, engine=engine).save(tmp_path / "model")
+    assert content(tmp_path / "model") == local
+    names = {path.name.split("-")[0] for path in (tmp_path / "checkpoints").iterdir()}
+    assert names == {"features", "label", "layer", "matcher", "problem", "shortlist"}
+    assert len(list((tmp_path / "checkpoints").glob("layer-3-*"))) > 3
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_failing_node_does_not_change_the_result(
+    cluster: Cluster, local: list[bytes], tmp_path: Path, attempt: int
+) -> None:
+    node = cluster.add_node(num_cpus=2, object_store_memory=MEMORY)
+    delay = random.Random(attempt).uniform(0, 0.5)
+    timer = threading.Timer(delay, functools.partial(cluster.remove_node, node, allow_graceful=False))
+    timer.start()
+    engine = carya.RayEngine(cluster.address)
+    tree(checkpoint_dir=str(tmp_path / "checkpoints")).fit(X, Y, engine=engine).save(tmp_path / "model")
+    timer.join()
+    assert content(tmp_path / "model") == local
+
+
+def test_ensembles_and_rerankers(cluster: Cluster, tmp_path: Path) -> None:
+    texts, labels = corpus(300)
+    weights = np.arange(300) % 2 + 1
+    engine = carya.RayEngine(cluster.address)
+
+    def models(checkpoint_dir: str | None) -> list[Any]:
+        base = tree(checkpoint_dir=checkpoint_dir)
+        return [
+            carya.Ensemble(base, n_trees=2),
+            carya.Ensemble([base, carya.NearestNeighbors()]),
+            carya.Reranked(base, NeuralRanker(epochs=2)),
+            tree(checkpoint_dir=checkpoint_dir, clusters_per_label=2, transform="l3-hinge"),
+        ]
+
+    for on_cluster, alone in zip(models(str(tmp_path / "checkpoints")), models(None), strict=True):
+        fit = functools.partial(carya.TextRanker(carya.Tfidf(min_df=1), on_cluster).fit, texts, labels)
+        fit(sample_weight=weights, engine=engine).save(tmp_path / "a")
+        carya.TextRanker(carya.Tfidf(min_df=1), alone).fit(texts, labels, sample_weight=weights).save(tmp_path / "b")
+        assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_errors_of_tasks_are_raised(cluster: Cluster, tmp_path: Path) -> None:
+    folder = str(tmp_path / "checkpoints")
+    carya.RayEngine(cluster.address).run([])
+    task = match_rows.MatchRows(folder, "no such data", "", 0, 10)
+    with pytest.raises(carya.errors.ModelFormatError, match="must be shared by all machines"):
+        carya.RayEngine(cluster.address).run([task])
+    with pytest.raises(InputError, match="threads_per_task is 2, but no machine of the cluster has more than 1 CPUs"):
+        carya.RayEngine(cluster.address, threads_per_task=2).run([task])
+
+
+def test_invalid_engines_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="engine requires checkpoint_dir, a folder that all machines share"):
+        tree().fit(X, Y, engine=carya.RayEngine())
+    with pytest.raises(InputError, match=r"engine must be an engine such as carya\.RayEngine, or None, got 'ray'"):
+        tree(checkpoint_dir=str(tmp_path)).fit(X, Y, engine="ray")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="threads_per_task must be an integer >= 1, got 0"):
+        carya.RayEngine(threads_per_task=0)
+    with pytest.raises(InputError, match="engine is not used by any of the models"):
+        carya.TextRanker(model=carya.NearestNeighbors()).fit(["a b", "b c"], ["x", "y"], engine=carya.RayEngine())
+
+
+def test_tasks_can_run_twice(tmp_path: Path) -> None:
+    """Another process may have stored the result of a task that is retried."""
+    checkpoints = CheckpointFolder(tmp_path)
+    ran = []
+
+    class Repeat:
+        def run(self, tasks: Any, report: Any = None) -> None:
+            for task in [*tasks, *tasks]:
+                ran.append(task)
+                task.run(1)
+
+    tree(checkpoint_dir=str(checkpoints.path)).fit(X, Y, engine=Repeat()).save(tmp_path / "model")
+    tree().fit(X, Y).save(tmp_path / "expected")
+    assert len(ran) > 10
+    assert content(tmp_path / "model") == content(tmp_path / "expected")
+
+
+def test_command_line(cluster: Cluster, tmp_path: Path) -> None:
+    texts, labels = corpus(300)
+    lines = [f"{text},{';'.join(names)}" for text, names in zip(texts, labels, strict=True)]
+    (tmp_path / "data.csv").write_text("text,labels\n" + "\n".join(lines) + "\n")
+    arguments = ["train", "data.csv", "--max-leaf-size", "5", "--trees", "2"]
+    options = ["--checkpoint", "checkpoints", "--ray", cluster.address]
+    for command in ([*arguments, "-o", "a", *options], [*arguments, "-o", "b"]):
+        result = run(*command, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    for wrong, message in (
+        (["--ray", "auto"], "--ray requires --checkpoint, a folder that all machines share."),
+        (["--ray", "auto", "--model", "xr-transformer"], "--ray requires a model with label trees"),
+    ):
+        result = run("train", "data.csv", "-o", "c", *wrong, cwd=tmp_path)
+        assert result.returncode == 2
+        assert message in result.stderr
