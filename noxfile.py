@@ -1,4 +1,4 @@
-"""Development tasks, one command per job: ``nox -s tests``, ``lint``, ``native``, ``transformer``.
+"""Development tasks, one command per job: ``nox -s tests``, ``lint``, ``native``, ``transformer``, ``ray``.
 
 Sessions run in the active environment and install their dependencies into it; ``.ci/run`` creates a fresh environment
 first.
@@ -52,6 +52,13 @@ def transformer(session: nox.Session) -> None:
     # Install the CPU build of PyTorch and the other packages from the `transformer` extra; Carya is already installed.
     session.run("pip", "install", "torch==2.13.0", "transformers", "safetensors")
     session.run("pytest", "-m", "transformer", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
+def ray(session: nox.Session) -> None:
+    """Run the tests that require Ray; the README's test command skips them."""
+    session.run("pip", "install", "ray>=2.50")
+    session.run("pytest", "tests/test_ray.py", *session.posargs)
 
 
 def _tracked(*patterns: str) -> list[str]:

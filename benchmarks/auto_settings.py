@@ -6,8 +6,8 @@
 The values of `transform="auto"` and `C="auto"` were chosen with this script. FEATURES is a folder with X.train.npz and
 Y.train.npz; a tenth of these rows, in runs of 20 adjacent rows, is held out, and the test part is never read. A model
 is trained for each loss, kind of negatives and value of C, and ranks the held-out rows with each combination of a
-transform for the inner layers and one for the last layer. The results are saved after each model, and models that
---out already contains are skipped.
+transform for the inner layers and one for the last layer. The results are saved after each model, and models whose
+results are already in the --out file are skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COSTS = {
     "hinge": (0.5, 1.0, 2.0, 4.0),
     "logistic": (1.0, 4.0, 8.0, 16.0, 32.0, 64.0),
 }
-#: Transforms of the inner layers; during training, the first one.
+#: Transforms of the inner layers; training uses the first one.
 INNER = {
     "squared-hinge": ("l3-hinge", "l2-hinge", "l4-hinge"),
     "hinge": ("l3-hinge", "l2-hinge", "l4-hinge"),

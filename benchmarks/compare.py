@@ -6,7 +6,7 @@ FEATURES is a folder with X.train.npz, Y.train.npz, X.test.npz and Y.test.npz (S
 virtual environment: libpecos 1.2.8 requires numpy<2 and scipy<1.12 (pip install --no-deps libpecos). Each run is a
 separate process, and the systems alternate, with one run per seed, so that interference affects both. The results are
 printed as a table and, with --out, written as JSON. With --peer-runs, only Carya runs, and the JSON records that the
-times were not measured in one run.
+times come from different comparisons.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def latency(rank: Callable[[int], object], rows: int, count: int = 1500, repeats
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
-    """Return the result of a call, its wall-clock seconds and its CPU seconds, which vary less on a busy machine."""
+    """Return the result of a call, its wall-clock seconds and its CPU seconds; the latter vary less."""
     wall, cpu = time.perf_counter(), time.process_time()
     result = call()
     return result, time.perf_counter() - wall, time.process_time() - cpu

@@ -3,11 +3,11 @@
 libraries   usearch and hnswlib with dense vectors (truncated SVD of the features): build time, recall relative to
             brute force, time per query with one and two threads, reproducibility, size and load time
 sparse      an exact inverted index, and HNSW graphs over projected features with exact rescoring of the candidates
-dense       Carya's exact search and its graph on generated dense vectors, by number of items; without FEATURES
+dense       Carya's exact search and its graph on generated dense vectors, by number of items; requires no FEATURES
 models      P@k and times of the models on the test part or, with --held-out, on a tenth of the training rows
 
 The script requires carya[ann]; the comparison of libraries also requires hnswlib. It prints JSON lines with wall-clock
-times and CPU times, which vary less on a busy machine and have "cpu" in their names.
+times and CPU times. The CPU times, which have "cpu" in their names, vary less on a busy machine.
 """
 
 from __future__ import annotations

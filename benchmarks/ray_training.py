@@ -51,9 +51,9 @@ def train(X: Any, Y: Any, engine: carya.RayEngine | None = None) -> tuple[float,
         return seconds, digest(Path(folder, "model"))
 
 
-def start_cluster(n_nodes: int) -> Cluster:
+def start_cluster(n_nodes: int) -> Any:
     """Start a cluster of nodes with one CPU each."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": MEMORY})
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": MEMORY})
     for _ in range(n_nodes - 1):
         cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
     return cluster

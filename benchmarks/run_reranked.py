@@ -1,8 +1,8 @@
 """Run carya.Reranked once on a text folder: python run_reranked.py DATA [--no-label-texts] [--ranker neural]
 
 The features are computed with carya.Tfidf, as in the other benchmarks; without --words, they also include character
-n-grams, which are compared only with label names. The script prints JSON with the precision after reranking and of the
-trees alone, and with wall-clock and CPU times.
+n-grams, which are compared only with label names. The script prints JSON with the precision of the reranked labels and
+of the trees alone, and with wall-clock and CPU times.
 """
 
 from __future__ import annotations

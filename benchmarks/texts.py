@@ -3,7 +3,7 @@
     python benchmarks/texts.py DATA --peer-python VENV/bin/python [--flags FLAGS] [--vectorizers] [--out FILE]
 
 DATA is a text folder (train.texts.txt.gz, train.labels.npz, …). The systems alternate. The script prints the medians
-and, with --out, writes them and all runs to a JSON file.
+and, with --out, writes the medians and all runs to a JSON file.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ settings.load_profile("carya")
 
 @pytest.fixture(scope="session")
 def world() -> SyntheticData:
-    """Generated data with 1500 rows and 150 labels, which are related by topic."""
+    """Generated data with 1500 rows and 150 labels that are related by topic."""
     return generate_data(1500, 150, labels_per_row=2.5, features_per_row=30, seed=3)
 
 

@@ -17,7 +17,7 @@ def md5(number: int) -> str:
 
 
 def packages(count: int = 60) -> bytes:
-    """Return a package list with three packages per source, each with two of eight libraries and three tags."""
+    """Return a package list with three packages per source; each has three tags and two of eight libraries."""
     return b"\n".join(
         (
             f"Package: tool{i}\nSource: source{i // 3} (1.0-{i})\nVersion: 1\n"

@@ -77,7 +77,7 @@ def files(**contents: str | bytes) -> Callable[[Path], None]:
 
 
 def items(folder: Path) -> None:
-    """Write the label names of PECOS."""
+    """Write a file of label names, as in PECOS."""
     (folder / "output-items.txt").write_text(LABEL_NAMES)
 
 

@@ -1,4 +1,4 @@
-"""Reference beam search in float64, which checks the results of the native search in float32.
+"""Reference beam search in float64, used to check the results of the native search in float32.
 
 Both searches compare nodes by the same quantity: the log score if all layers have hinge transforms, as is the default,
 and the score otherwise. The reference also computes a bound on the rounding error of each native score. Two nodes

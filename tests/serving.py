@@ -25,7 +25,7 @@ CARYA = [sys.executable, "-c", "from carya.cli import main; main()"]
 
 
 def run_carya(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the `carya` command until it exits."""
+    """Run the `carya` command and wait for it to exit."""
     return subprocess.run([*CARYA, *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 

@@ -159,7 +159,7 @@ def test_unknown_parameters_are_rejected_with_a_hint(name: str, advice: str) -> 
         (invalid_csr([1, 1, 2], [0, 1], [1, 1]), Y[:2], "X has row offsets that do not start at 0"),
         (invalid_csr([0, 1, 7], [0, 1], [1, 1]), Y[:2], "X has row offsets, columns and values with inconsistent"),
         (invalid_csr([0, 1, 2], [0, 1], [1]), Y[:2], "inconsistent lengths"),
-        (invalid_csr([0, 1], [0], [1]), Y[:2], "X has 2 row offsets for 2 rows"),
+        (invalid_csr([0, 1], [0], [1]), Y[:2], "X must have 3 row offsets for 2 rows, got 2"),
     ],
 )
 def test_invalid_training_data_is_rejected(features: Any, labels: Any, message: str) -> None:

@@ -113,19 +113,19 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "train.txt",
         b"2 3\n0 1:1",
-        "train.txt is a sparse matrix of features and requires a file of labels. Pass the file of features as the "
-        "path, and the file of labels with labels (--labels).",
+        "train.txt is a sparse matrix of features and requires a label file. Pass the feature file as the "
+        "path, and the label file with labels (--labels).",
     ),
     (
         "trn_X_Xf.txt",
         b"2 3\n0:1",
-        "trn_X_Xf.txt is a sparse matrix of features and requires a file of labels. There is no trn_X_Y.txt in the "
-        "same folder. Pass the file of features as the path, and the file of labels with labels (--labels).",
+        "trn_X_Xf.txt is a sparse matrix of features and requires a label file. There is no trn_X_Y.txt in the "
+        "same folder. Pass the feature file as the path, and the label file with labels (--labels).",
     ),
     (
         "notes.txt",
         b"a red apple",
-        "notes.txt: Texts in a .txt file require a file of labels (labels= or --labels). For another format, pass its "
+        "notes.txt: Texts in a .txt file require a label file (labels= or --labels). For another format, pass its "
         "name: …",
     ),
     ("data.docx", b"", 'data.docx: Unknown file type ".docx". Use .jsonl, …'),

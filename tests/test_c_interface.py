@@ -118,7 +118,7 @@ VECTORIZERS: list[dict[str, Any]] = [
     {"stop_words": ["a", "für", "und \U0001f600"], "min_word_length": 1, "segmenter": None},
     {"tokenizer": "sklearn", "sublinear_tf": False},
 ]
-#: Queries in several languages, among them decomposed accents, an empty text and a text without known terms.
+#: Queries in several languages, including decomposed accents, an empty text and a text without known terms.
 QUERIES = [
     "another web server", "A\u0308rger mit dem Server", "पढ़ना", "學習", "", "xyzzy", "WEB 😀 Mail",
     "বই", "العَرَبِيَّة", "ภาษาง่าย", "Python言語、プロク\u3099ラミンク\u3099",

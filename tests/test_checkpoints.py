@@ -1,4 +1,4 @@
-"""Tests for resuming an interrupted training: the result has the same bytes as without an interruption."""
+"""Tests for resuming interrupted training: the result has the same bytes as that of uninterrupted training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from carya.core import storage
 from carya.core.matrices import Csr, Features
 from carya.errors import ModelFormatError, ParameterError, SaveError
 from carya.ranking import NeuralRanker, linear
-from carya.ranking.tasks import parts
+from carya.ranking.tasks import parts, solve_part
 from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, fingerprint
 
 from command_line import run
@@ -196,6 +196,24 @@ def test_other_models_resume_too(computed: list[str], tmp_path: Path) -> None:
         for number, model in enumerate((ranker, again, expected)):
             model.save(tmp_path / f"model{number}")
         assert content(tmp_path / "model0") == content(tmp_path / "model1") == content(tmp_path / "model2")
+
+
+def test_tasks_can_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may have stored the result of a task that is retried."""
+    monkeypatch.setattr(solve_part, "divide", functools.partial(parts.divide, max_work=3e5))
+    checkpoints = CheckpointFolder(tmp_path)
+    ran = []
+
+    class Repeat:
+        def run(self, tasks: Any, report: Any = None) -> None:
+            for task in [*tasks, *tasks]:
+                ran.append(task)
+                task.run(1)
+
+    tree(checkpoint_dir=str(checkpoints.path)).fit(X, Y, engine=Repeat()).save(tmp_path / "model")
+    tree().fit(X, Y).save(tmp_path / "expected")
+    assert len(ran) > 10
+    assert content(tmp_path / "model") == content(tmp_path / "expected")
 
 
 def test_command_line(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_features_need_training_labels_for_psp(world: SyntheticData, saved_model
 
 
 def test_features_are_matched_by_label_names(world: SyntheticData, tmp_path: Path) -> None:
-    """Columns in another order, with others between them, are those of the model if both have names."""
+    """Columns are matched by label name, even in another order and with other columns between them."""
     names = [f"label {number}" for number in range(world.Y.shape[1])]
     model = carya.XRLinear().fit(world.X, world.Y, label_names=names)
     model.save(tmp_path / "model")

@@ -70,7 +70,7 @@ def test_an_ensemble_of_text_models_has_no_vectorizer(folder: Path, tmp_path: Pa
     carya.TextEnsemble([ranker, ranker]).fit(["a pear", "an oak"] * 5, ["fruit", "tree"] * 5).save(tmp_path / "model")
     result = run("vectorize", str(folder / "data.jsonl"), "-o", "X.npz", "--model", "model", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
-    assert "model contains the model kind TextEnsemble, which has no vectorizer of its own." in result.stderr
+    assert "model contains a model of kind TextEnsemble, which has no vectorizer of its own." in result.stderr
 
 
 def test_a_vectorizer_stores_the_options_of_its_texts(tmp_path: Path) -> None:
@@ -123,7 +123,10 @@ def test_a_vectorizer_stores_the_options_of_its_texts(tmp_path: Path) -> None:
         (["predict", "tfidf", "a text"], "tfidf contains a vectorizer, not a model. Train a model with:"),
         (["evaluate", "tfidf", "data.jsonl"], "tfidf contains a vectorizer, not a model."),
         (["inspect", "tfidf"], "tfidf contains a vectorizer, not a model."),
-        (["explain", "tfidf", "text"], "carya explain requires a text model, but tfidf contains the model kind Tfidf."),
+        (
+            ["explain", "tfidf", "text"],
+            "carya explain requires a text model, but tfidf contains a model of kind Tfidf.",
+        ),
         (["encode", "data.jsonl", "-o", "E.npy"], "Pass either --encoder or --model, a saved transformer model."),
         (
             ["encode", "data.jsonl", "-o", "E.npz", "--encoder", "e"],
@@ -227,4 +230,4 @@ def test_encode_with_a_trained_model(tmp_path: Path) -> None:
     assert "--pooling cannot be combined with --model, which was trained with its own setting." in result.stderr
     carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels).save(tmp_path / "linear")
     result = run("encode", "texts.txt", "-o", "E.npy", "--model", "linear", cwd=tmp_path)
-    assert "linear contains the model kind TextRanker, which has no encoder." in result.stderr
+    assert "linear contains a model of kind TextRanker, which has no encoder." in result.stderr

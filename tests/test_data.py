@@ -1,4 +1,4 @@
-"""Tests for data formats: data is restored after writing, and formats are detected by suffix, content or folder files.
+"""Tests for data formats: written data can be read back unchanged, and formats are detected correctly.
 
 tests/test_formats.py has an example of every format.
 """
@@ -119,7 +119,7 @@ def test_svmlight_is_restored(tmp_path: Path) -> None:
         data = open_data(path)
         assert isinstance(data, Matrices)
         assert are_equal(data, Matrices(X[:2], Y[:2]))
-    with pytest.raises(InputError, match=r"svmlight cannot represent a row without labels and features\."):
+    with pytest.raises(InputError, match=r"svmlight cannot represent a row with neither labels nor features\."):
         write_data(tmp_path / "data.svm", Matrices(X[1:2] * 0, Y[2:]))
 
 
@@ -258,7 +258,7 @@ def error_message(action: Callable[[], object]) -> str:
             "a.parquet: A text or label contains a lone surrogate, which UTF-8 cannot encode.",
         ),
         ("set", ("a\r", []), r"set/train.texts.txt, line 1: 'a\r' ends with '\r', which this format cannot represent."),
-        ("a.txt", ("a", []), "a.txt: Texts in a .txt file require a file of labels"),
+        ("a.txt", ("a", []), "a.txt: Texts in a .txt file require a label file"),
         ("a.xmc", ("a", []), "a.xmc: The format 'xmc' stores features, but examples contains texts."),
         ("a.docx", ("a", []), 'a.docx: Unknown file type ".docx". Use .jsonl, .ndjson, .json, .csv'),
         ("-", ("a", []), "Standard output requires a format: jsonl, json, csv"),

@@ -75,7 +75,7 @@ def test_models_without_names_accept_frames() -> None:
     assert same_matrix(model.predict(pandas.DataFrame(X, columns=names)), model.predict(X))
     model.fit(pandas.DataFrame(X, columns=names), Y)
     assert hasattr(model, "feature_names_in_")
-    model.fit(X, Y)  # training again without names forgets them
+    model.fit(X, Y)  # training again without names removes them
     assert not hasattr(model, "feature_names_in_")
     with pytest.raises(InputError, match="column names that are strings and others that are not, such as 3"):
         model.fit(pandas.DataFrame(X, columns=[*names[:3], 3, *names[4:]]), Y)

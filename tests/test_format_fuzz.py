@@ -90,7 +90,7 @@ def test_damaged_files_are_rejected_or_read_as_other_data(name: str, tmp_path: P
 
 
 def _is_ignored(entry: Path, name: str) -> bool:
-    """Return whether a file is not read, such as another part."""
+    """Return whether a file is not read, for example because it belongs to another part."""
     if name == "huggingface":
         return "validation" in entry.parts
     if name == "huggingface split":
@@ -100,7 +100,7 @@ def _is_ignored(entry: Path, name: str) -> bool:
 
 @pytest.mark.parametrize("name", FORMAT_FILES)
 def test_files_of_another_kind_are_rejected(name: str, tmp_path: Path) -> None:
-    """Noise, an image and an archive in place of a file are rejected in every format."""
+    """In every format, a file that is replaced by noise, an image or an archive is rejected."""
     file = FORMAT_FILES[name]
     file.write(tmp_path)
     path = tmp_path / file.path

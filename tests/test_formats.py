@@ -307,7 +307,7 @@ def test_convert_writes_every_format(tmp_path: Path) -> None:
 
 
 class RecordedProgress(Progress):
-    """Records the stages and their last reports."""
+    """Progress display that records the stages and the last report of each."""
 
     def __init__(self) -> None:
         self.stages: dict[str, tuple[int, int]] = {}

@@ -42,7 +42,7 @@ def tree() -> carya.XRLinear:
     return carya.XRLinear(branching=4, max_leaf_size=6)
 
 
-#: One unfitted model of each kind over features.
+#: One unfitted model of each kind that is trained on features.
 FEATURE_MODELS: dict[str, Callable[[], Any]] = {
     "XRLinear": tree,
     "NearestNeighbors": lambda: carya.NearestNeighbors(n_neighbors=10),

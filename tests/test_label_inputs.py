@@ -82,7 +82,7 @@ def test_inputs_that_no_member_uses_are_refused(world: SyntheticData) -> None:
 
 
 def paths() -> dict[str, str]:
-    """Return the topic of each label as its path."""
+    """Return the path of each label, which is its topic."""
     return {f"{topic}/{word}": topic for topic, words in TOPICS.items() for word in words.split()} | {
         topic: topic for topic in TOPICS
     }
@@ -170,7 +170,7 @@ def test_text_rankers_rank_within_labels(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with texts, matrices and the files of the options."""
+    """A folder with texts, matrices and the files for the command-line options."""
     folder = tmp_path_factory.mktemp("files")
     texts, labels = corpus(120)
     lines = [json.dumps({"text": text, "labels": row}) for text, row in zip(texts, labels, strict=True)]

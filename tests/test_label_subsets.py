@@ -34,7 +34,7 @@ _TREES: dict[str, dict[str, Any]] = {
 
 
 def only(S: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
-    """Return the entries of some labels, renumbered, in the order of the rows."""
+    """Return the entries of the given labels, with renumbered columns; the order within each row does not change."""
     kept = np.flatnonzero(np.isin(S.indices, labels))
     rows = np.repeat(np.arange(S.shape[0]), np.diff(S.indptr))[kept]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=S.shape[0]))])
@@ -109,7 +109,7 @@ def test_labels_at_prediction_in_other_models(name: str, world: SyntheticData) -
     assert S.shape == (40, 150)
     assert S.nnz
     assert set(S.indices) <= set(_LABELS.tolist())
-    if name != "neighbors over rows":  # where only labels with votes have a score
+    if name != "neighbors over rows":  # in this model, only labels with votes have a score
         assert (np.diff(S.indptr) == 4).all()
     for row in range(5):
         labels, scores = model.rank(X[[row]], top_k=4, labels=_LABELS)
@@ -121,7 +121,7 @@ def test_labels_at_prediction_in_other_models(name: str, world: SyntheticData) -
         X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float32), top_k=4, labels=_LABELS
     )
     assert np.array_equal(rows[1], S.indices)
-    if name not in ("neighbors over rows", "reranked"):  # which also find candidates in other ways
+    if name not in ("neighbors over rows", "reranked"):  # these models also find candidates in other ways
         assert same_matrix(model.predict(X, top_k=4, labels=np.arange(150)), model.predict(X, top_k=4, **_FULL))
 
 

@@ -66,7 +66,7 @@ def test_weights_minimize_the_objective(loss: str, seed: int, C: float, columns:
 @pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
 @pytest.mark.parametrize("scale", [0.1, 3.0, 10.0, 100.0])
 def test_rows_with_any_norm_are_solved(loss: str, scale: float) -> None:
-    """Rows with a large norm make suitable steps for the logistic loss difficult to find."""
+    """If rows have a large norm, suitable steps for the logistic loss are difficult to find."""
     X, Y = problem(3, rows=60, columns=40)
     X = (X * scale).astype(np.float32)
     weights = flat_weights(sp.csr_array(X), Y, loss=loss)

@@ -1,4 +1,4 @@
-"""Tests for mistakes that users make on the command line and in Python, and for the messages that they get.
+"""Tests for common mistakes on the command line and in Python, and for the resulting error messages.
 
 Every mistake is rejected with one line that states what is wrong: exit code 2 on the command line, a
 :class:`carya.errors.CaryaError` in Python. Nothing is accepted silently, and no file is written.
@@ -148,7 +148,7 @@ COMMANDS = {
     ),
     "serve missing": "missing is not a saved model: there is no such folder.",
     "serve features": (
-        "Only text models can be served, but features contains a model of type XRLinear. Train one on texts with: "
+        "Only text models can be served, but features contains a model of type XRLinear. Train a text model with: "
         "carya train TEXTS -o MODEL"
     ),
     "serve model --port 99999": "--port must be an integer between 0 and 65535, got 99999.",
@@ -174,7 +174,7 @@ COMMANDS = {
         "archive.npz does not contain a matrix: The file archive.npz does not contain a sparse array or matrix."
     ),
     "explain features 'a text'": (
-        "carya explain requires a text model, but features contains the model kind XRLinear. Train one on texts "
+        "carya explain requires a text model, but features contains a model of kind XRLinear. Train a text model "
         "with: carya train TEXTS -o MODEL"
     ),
     # Ranking and explaining
@@ -211,7 +211,7 @@ COMMANDS = {
         "X.npz contains features only. Pass their labels, too: carya evaluate features X.npz Y.npz"
     ),
     "evaluate features X.npz short.npz": (
-        "X.npz has shape (100, 660), but short.npz has 50 rows. Both must be matrices with the same rows."
+        "X.npz has shape (100, 660), but short.npz has 50 rows. Both must be matrices with the same number of rows."
     ),
     "evaluate features X.npz negative.npy": (
         "negative.npy has negative values. Entries must be positive where a row has a label, and 0 elsewhere."

@@ -21,7 +21,7 @@ TEXT = "telescope galaxy orbit"
 
 
 def write_pair(folder: Path, part: str, X: Any, Y: Any) -> None:
-    """Write two files in the form of the Extreme Classification Repository, without the code under test."""
+    """Write two files in the format of the Extreme Classification Repository, without the code under test."""
     for name, matrix in (("Xf", X), ("Y", Y)):
         rows = sp.csr_array(matrix)
         lines = [f"{rows.shape[0]} {rows.shape[1]}"]
@@ -117,7 +117,7 @@ def test_sparse_matrices_are_rejected_where_texts_are_expected(pairs: Path, tmp_
     features = str(pairs / "tst_X_Xf.txt")
     for arguments, message in (
         (["predict", model, features], "contains features, but"),
-        (["predict", model, features, "--format", "lines"], "pass the file of features, such as trn_X_Xf.txt"),
+        (["predict", model, features, "--format", "lines"], "pass the feature file, such as trn_X_Xf.txt"),
         (["predict", model, "set"], "Expected texts, but the file is a sparse matrix: it begins with '2 3'"),
         (["predict", model, str(complete)], "contains features, but"),
         (["predict", model, str(complete), "--format", "lines"], "with the format 'xmc'"),
@@ -133,7 +133,7 @@ def test_sparse_matrices_are_rejected_where_texts_are_expected(pairs: Path, tmp_
     result = run("predict", model, "-", input=Path(features).read_text(), cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert "standard input contains features, but" in result.stderr
-    texts = "3 4\nrows of numbers\n1:2\n"  # such a first line alone is a text
+    texts = "3 4\nrows of numbers\n1:2\n"  # a header without number:value pairs on the next line is a text
     assert run("predict", model, "-", input=texts, cwd=tmp_path).stdout.count("\n") == 3
 
 

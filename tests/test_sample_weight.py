@@ -125,7 +125,7 @@ def test_label_representations_count_weighted_rows_as_repeated_rows(representati
 
 
 def test_overlapping_clusters_count_weighted_rows_as_repeated_rows() -> None:
-    # Only rows with weight 3 prefer the second cluster, so the mean gain suffices for a leaf only with weights.
+    # Only rows with weight 3 prefer the second cluster, so the mean gain is large enough for a leaf only with weights.
     scores = np.stack([np.full(ROWS, 0.5), 0.5 + 0.12 * (WEIGHTS == 3)], axis=1).astype(np.float32)
     trees = []
     for rows, weights in ((np.arange(ROWS), WEIGHTS.astype(np.float32)), (REPEATED, None), (np.arange(ROWS), None)):
@@ -208,7 +208,7 @@ def test_text_rankers_pass_weights_to_their_model() -> None:
 
 
 def test_models_without_weights_reject_them() -> None:
-    with pytest.raises(InputError, match="sample_weight requires over='labels'; with over='rows', all neighbors"):
+    with pytest.raises(InputError, match="sample_weight requires over='labels'; with over='rows', every neighbor"):
         carya.NearestNeighbors(over="rows").fit(X, Y, sample_weight=WEIGHTS)
     with pytest.raises(InputError, match="sample_weight requires over='labels'"):
         carya.Ensemble([carya.XRLinear(), carya.NearestNeighbors(over="rows")]).fit(X, Y, sample_weight=WEIGHTS)

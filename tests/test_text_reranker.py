@@ -97,6 +97,13 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 class TestCrossEncoder:
     """Cross-encoders with tiny random weights."""
 
+    @pytest.fixture(autouse=True)
+    def without_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Load saved models on the CPU, where they are trained, because scores on a GPU are rounded differently."""
+        torch = pytest.importorskip("torch")
+        distributed = pytest.importorskip("carya.transformer.training.distributed")
+        monkeypatch.setattr(distributed, "local_device", lambda: torch.device("cpu"))
+
     @staticmethod
     def ranker(encoder: str, **changes: Any) -> carya.CrossEncoderRanker:
         parameters: dict[str, Any] = {"max_length": 32, "learning_rate": 5e-3, "epochs": 6, "device": "cpu"}

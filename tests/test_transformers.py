@@ -193,7 +193,7 @@ def test_training_options(bert: Path, changes: dict[str, Any]) -> None:
     model = carya.XRTransformer(**settings(bert, epochs=(1, 2), **changes)).fit(TEXTS[:160], LABELS[:160])
     assert tree_ranker(model, "head").tree_.depth == (2 if "head_mode" in changes else 1)
     precision = carya.metrics.precision(model.label_matrix(LABELS), model.predict(TEXTS, using="head"), k=5)
-    assert precision > 0.06  # five random labels give 1.5 / 24
+    assert precision > 0.06  # the expected value for five random labels is 1.5 / 24
 
 
 def test_embeddings_of_frozen_encoders_are_cached(bert: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@
 
 namespace carya {
 
-// Arrays of shape (rows, k), sorted by descending value; ties are broken by the lower column. Rows with fewer than k
-// entries are padded.
+// Arrays of shape (rows, k), sorted by descending value; ties are broken in favor of the lower column. Rows with fewer
+// than k entries are padded.
 struct TopK {
     std::vector<std::int32_t> columns;  // padded with -1
     std::vector<float> values;          // padded with 0

@@ -10,8 +10,8 @@
  *     }
  *     carya_close(model);
  *
- * XRLinear models, and TextRanker models with an XRLinear, are supported, except those with a stemmer or the ICU
- * segmenter.
+ * XRLinear models and TextRanker models that contain an XRLinear are supported, except for models with a stemmer or
+ * the ICU segmenter.
  *
  * Models are memory-mapped: opening a model takes milliseconds regardless of its size, and processes share one copy.
  * Any number of threads can use the same model concurrently. No function throws an exception, prints anything or
@@ -80,7 +80,7 @@ CARYA_API double carya_probability(const carya_model *model, float score);
 /* Returns the default search options of a model. */
 CARYA_API carya_options carya_defaults(const carya_model *model);
 
-/* Ranks labels for one query, best first. Ties are broken by the lower label.
+/* Ranks labels for one query, best first. Ties are broken in favor of the lower label.
  *
  * features, values   indices and values of the `count` nonzero sparse features; indices start at 0 and must be strictly
  *                    increasing

@@ -18,8 +18,8 @@ struct GroupEntries {
     std::int64_t width = 0;  // number of features
 };
 
-// A subgroup shares the entries of its parent group until it has few entries per feature. Copying takes as long as
-// several k-means iterations and saves little before that point. The dense block is never copied.
+// A subgroup shares the entries of its parent group until the subgroup has few entries per feature. Copying takes as
+// long as several k-means iterations and saves little before that point. The dense block is never copied.
 struct LabelGroup {
     struct Row {
         std::int64_t begin;

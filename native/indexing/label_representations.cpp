@@ -46,7 +46,7 @@ public:
     }
 
     // Keeps the `max_features` columns with the largest absolute sums (all columns if 0) and returns them in ascending
-    // order. Ties are broken by the lower column.
+    // order. Ties are broken in favor of the lower column.
     const std::vector<std::int32_t>& select(std::int64_t max_features) {
         if (max_features > 0 && static_cast<std::int64_t>(touched_.size()) > max_features) {
             const float* sums = sums_.data();

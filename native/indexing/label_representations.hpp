@@ -16,7 +16,7 @@ struct LabelRepresentations {
 
 // Returns label representations. Row l is the sum of value(l, i) * x_i over the positives i of label l, normalized to
 // norm 1; it is zero if the label has no positives. If max_features > 0, only the max_features largest sparse entries
-// of each label are kept; ties are broken by the lower feature.
+// of each label are kept; ties are broken in favor of the lower feature.
 LabelRepresentations aggregate_positives(const Features& features, const CsrView& positives, std::int64_t max_features,
                                          int threads, Monitor& monitor);
 

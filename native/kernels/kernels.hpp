@@ -31,8 +31,8 @@ struct DualProblem {
     const float* squared_norms;  // per row, over all features except the bias
     const float* single_norms;   // contribution of features that occur in no other row
 
-    // Labels: bit l of positives[r] is set if row r is a positive of lane l; bit l of included[r] is set if lane l is
-    // trained on row r. If `included` is null, all lanes are trained on all rows.
+    // Labels: bit l of positives[r] is set if row r is a positive example for lane l; bit l of included[r] is set if
+    // lane l is trained on row r. If `included` is null, all lanes are trained on all rows.
     const std::uint16_t* positives;
     const std::uint16_t* included;
     const float* row_costs;  // rows x lanes; if null, positive_cost and negative_cost apply

@@ -1,4 +1,4 @@
-// Beam search over the layers of a model, which returns the top-ranked labels of a query and their scores.
+// Beam search over the layers of a model, which returns the top-ranked labels for a query and their scores.
 #pragma once
 
 #include <cstdint>
@@ -65,8 +65,8 @@ public:
         std::vector<float> scores;
     };
 
-    // Returns the top-ranked labels, best first; ties are broken by the lower label. The result for a query without
-    // features is empty. Throws std::invalid_argument if the options are invalid.
+    // Returns the top-ranked labels, best first; ties are broken in favor of the lower label. The result for a query
+    // without features is empty. Throws std::invalid_argument if the options are invalid.
     std::span<const ScoredNode> rank(const Query& query, const SearchOptions& options, Workspace& workspace) const;
 
     // Calls body(workspace) with a workspace from the pool. Thread-safe.
@@ -118,7 +118,7 @@ private:
     std::vector<std::unique_ptr<Layout>> layouts_;
     // Per layer, whether no label below a node can have a higher score than the node.
     std::vector<bool> never_increases_;
-    // Whether logarithms are added instead of multiplying scores. True if all transforms are `hinge`, because the
+    // Whether logarithms are added instead of scores being multiplied. True if all transforms are `hinge`, because the
     // products could underflow.
     bool log_space_ = false;
 

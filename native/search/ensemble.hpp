@@ -28,7 +28,7 @@ public:
     void clear() { votes_.clear(); }
     // Adds the ranking of one member, best label first.
     void add(std::size_t member, std::span<const ScoredNode> ranking);
-    // Returns the top `top_k` labels, best first; ties are broken by the lower label.
+    // Returns the top `top_k` labels, best first; ties are broken in favor of the lower label.
     std::span<const ScoredNode> top(std::int64_t top_k);
 
 private:

@@ -213,7 +213,7 @@ void BlockSolver::collect_weights(const LabelBlock& block, std::vector<WeightEnt
     if (options_.max_weights > 0) keep_largest(weights, from);
 }
 
-// Keeps the `max_weights` largest weights of each label in the block; ties are broken by the lower feature.
+// Keeps the `max_weights` largest weights of each label in the block; ties are broken in favor of the lower feature.
 void BlockSolver::keep_largest(std::vector<WeightEntry>& weights, std::size_t from) {
     const auto begin = weights.begin() + static_cast<std::ptrdiff_t>(from);
     std::sort(begin, weights.end(), [](const WeightEntry& a, const WeightEntry& b) {

@@ -42,8 +42,8 @@ struct LabelBlock {
     std::span<const float> sample_weights;     // multiplies the cost of each training row; empty means 1
     std::span<const std::int32_t> labels;      // at most 16
     std::span<const std::uint32_t> positions;  // positions of these labels in the layer
-    // 1 for rows that are included only as positives of some labels; other labels are not trained on these rows. May be
-    // empty.
+    // 1 for rows that are included only as positive examples for some labels; other labels are not trained on these
+    // rows. May be empty.
     std::span<const std::uint8_t> positive_only;
     std::uint64_t seed = 0;
     // Determines the order of the rows, together with the seed. All blocks of a parent have the same stream.

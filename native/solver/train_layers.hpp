@@ -14,7 +14,7 @@ namespace carya {
 struct LayerProblem {
     std::int64_t level = 0;  // level in the tree; determines the order of rows together with the seed and the parent
     std::uint64_t seed = 0;
-    std::int64_t first_parent = 0;  // number of the first parent in the level, if the problem is a part of a layer
+    std::int64_t first_parent = 0;  // index of the first parent in the level, if the problem is a part of a layer
     CsrView positives;              // labels x training rows; values are costs
     // Labels grouped by parent: the children of parent p are order[chunks[p]] … order[chunks[p + 1] - 1]. The index of
     // a label in `order` is its position; positions are the columns of the weights.

@@ -17,7 +17,7 @@ public:
     // Scales the threshold of each feature, because the effect of a weight on a score is proportional to the values of
     // its feature. The threshold is multiplied by m / r, where r is the root mean square of the feature's values and m
     // is the median of r over all entries of x: if the values are half as large as usual, the threshold is twice as
-    // high. The median is robust to a few extreme values. Entries count as often as the sample weight of their row; if
+    // high. The median is robust to a few extreme values. Each entry is weighted by the sample weight of its row; if
     // `sample_weights` is empty, all weights are 1.
     static WeightThresholds by_effect(const CsrView& x, std::span<const float> sample_weights, float threshold);
 

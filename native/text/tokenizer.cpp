@@ -142,7 +142,7 @@ bool Tokenizer::add_unit(const Word& word) {
     return true;
 }
 
-// Replaces the last word in the buffer by its stem, which can be longer than the word.
+// Replaces the last word in the buffer with its stem, which can be longer than the word.
 void Tokenizer::replace_by_stem(std::size_t begin) {
     const std::string* stem = options_.stems->find({buffer_.data() + begin, size_ - begin});
     if (!stem) return;

@@ -39,7 +39,7 @@ struct AnalyzerOptions {
     const Vocabulary* stop_words = nullptr;  // words to drop
     TokenizerKind tokenizer = TokenizerKind::unicode;
     Segmenter segmenter = Segmenter::characters;
-    const StemTable* stems = nullptr;  // words in this table are replaced by their stems
+    const StemTable* stems = nullptr;  // words in this table are replaced with their stems
 };
 
 // An analyzer of a vectorizer. It has one feature per term or, with hash buckets, one feature per bucket. Its features

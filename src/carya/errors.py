@@ -74,7 +74,7 @@ class CaryaWarning(UserWarning):
 
 
 class FewTermsWarning(CaryaWarning):
-    """Issued when a vectorizer is fitted on texts most of which have hardly any terms."""
+    """Issued when a vectorizer is fitted on texts, most of which have hardly any terms."""
 
 
 class UnknownTextWarning(CaryaWarning):
@@ -83,7 +83,7 @@ class UnknownTextWarning(CaryaWarning):
     Attributes
     ----------
     rows : list of int
-        The numbers of these texts, starting at 0.
+        The indices of these texts, starting at 0.
     """
 
     def __init__(self, message: str, rows: list[int]) -> None:

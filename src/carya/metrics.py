@@ -7,8 +7,8 @@ Propensity-scored metrics can exceed 1 only because of rounding.
 
 Precision, recall and F1 are averaged as in scikit-learn:
 
-* ``"samples"``: the mean over rows. P@k is divided by k even if a row has fewer scores; R@k and F1@k ignore rows
-  without relevant labels.
+* ``"samples"``: the mean over rows. The denominator of P@k is k even if a row has fewer than k scores; R@k and
+  F1@k ignore rows without relevant labels.
 * ``"micro"``: computed from the total numbers of correct, suggested and relevant labels.
 * ``"macro"``: the mean over the labels that occur in `Y_true`. A rare label has the same weight as a common one.
 
@@ -89,12 +89,12 @@ class LabelReport:
 
     @property
     def precision(self) -> _Floats:
-        """The fraction of the suggestions of each label that are correct; 0 without suggestions."""
+        """For each label, the fraction of its suggestions that are correct; 0 if it is never suggested."""
         return _ratio(self.correct, self.suggested)
 
     @property
     def recall(self) -> _Floats:
-        """The fraction of the rows of each label for which it is suggested; 0 without rows."""
+        """For each label, the fraction of its rows for which it is suggested; 0 if it has no rows."""
         return _ratio(self.correct, self.support)
 
     @property
@@ -152,7 +152,8 @@ def recall(Y_true: Any, S: Any, k: int = 5, *, average: str = "samples") -> floa
 def f1(Y_true: Any, S: Any, k: int = 5, *, average: str = "samples") -> float:
     """Compute F1 at k (F1@k): the harmonic mean of the precision and recall of the top k labels.
 
-    Rows without relevant labels are ignored. Only labels with a score count as suggested, which can be fewer than k.
+    Rows without relevant labels are ignored. Only labels with a score count as suggested, so a row can have fewer than
+    k suggestions.
 
     Parameters
     ----------
@@ -382,8 +383,7 @@ def _is_label_lists(labels: Any) -> bool:
 def report(
     Y_true: Any, S: Any, k: int | Iterable[int] = (1, 3, 5), *, propensity: ArrayLike | None = None
 ) -> dict[str, float]:
-    """Compute all metrics for one or more values of k; the prefixes ``micro-`` and ``macro-`` denote the other
-    averages.
+    """Compute all metrics for one or more values of k; the prefixes ``micro-`` and ``macro-`` denote averages.
 
     Parameters
     ----------
@@ -416,7 +416,7 @@ def report(
 
 
 def mean_precision(Y_true: Any, S: Any) -> float:
-    """Compute the mean of P@1, P@3 and P@5, the objective of all choices that models make on held-out rows."""
+    """Compute the mean of P@1, P@3 and P@5, the criterion for all settings that models choose on held-out rows."""
     values = report(Y_true, S, k=(1, 3, 5))
     return (values["P@1"] + values["P@3"] + values["P@5"]) / 3
 

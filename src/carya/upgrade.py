@@ -1,4 +1,4 @@
-"""Upgrade opened models from earlier versions: replace former names and defaults before any class reads them.
+"""Upgrade models saved by earlier versions: replace former names and defaults before any class reads them.
 
 docs/format.md lists the names. Only built-in kinds and rankers are changed; the contents of user-defined rankers are
 unknown.
@@ -87,7 +87,7 @@ _RERANKED_PARTS = {
     "words": "name_words",
     "company": "cooccurrence",
 }
-#: The first parts of the names of features.
+#: Former and current prefixes of feature names.
 _RERANKED_FEATURES = {
     "neighbours": "neighbors",
     "centre": "centroid",
@@ -96,13 +96,13 @@ _RERANKED_FEATURES = {
     "company": "cooccurrence",
 }
 _TRANSFORMER_RANKERS = {"neighbours": "neighbors"}
-#: The last parts of the names of features.
+#: Former and current suffixes of feature names.
 _MIXTURE_FEATURES = {"share": "relative", "place": "rank"}
 _TEXT_ARRAYS = {"calibration.chances": "calibration.probabilities"}
 
 
 def upgrade(saved: SavedModel) -> SavedModel:
-    """Return the contents of a model with current names; unknown kinds are returned unchanged.
+    """Return the contents of a model with former names replaced; models of unknown kinds are returned unchanged.
 
     Raises
     ------

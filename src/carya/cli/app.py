@@ -53,16 +53,16 @@ app = LazyGroup(
     help="Extreme multi-label ranking: the few relevant labels out of millions.",
     epilog=(
         "\b\n"
-        "Shell completion, for ~/.bashrc (zsh and fish: zsh_source and fish_source):\n"
+        "To enable shell completion, add this line to ~/.bashrc (zsh_source and fish_source for zsh and fish):\n"
         '  eval "$(_CARYA_COMPLETE=bash_source carya)"'
     ),
 )
 
 
 def main() -> None:
-    """Run the command; errors print one message and exit with 2 (invalid input), 1 (system error) or 130 (Ctrl-C).
+    """Run the command; on error, print one message and exit with 2 (invalid input), 1 (system) or 130 (Ctrl-C).
 
-    Each warning from Carya prints one line on standard error.
+    Each warning from Carya is printed as one line on standard error.
     """
     warnings.showwarning = _show_warning
     try:
@@ -90,7 +90,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning: in one line if it is a CaryaWarning, which concerns the user's data, or in Python's format."""
+    """Print a warning: on one line if it is a CaryaWarning (about the user's data), otherwise in Python's format."""
     text = f"carya: warning: {message}\n"
     if not issubclass(category, CaryaWarning):
         text = warnings.formatwarning(message, category, filename, lineno, line)
@@ -103,7 +103,7 @@ def _fail(message: str, exit_code: int) -> None:
 
 
 def _usage_message(error: click.UsageError) -> str:
-    """Return a one-line error message that suggests the closest option or the command that lists the options."""
+    """Return a one-line error message that suggests the closest option, or else the command that lists all options."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption):
         message = f"Unknown option {error.option_name!r}."

@@ -50,8 +50,7 @@ def calibrate(
     """Learn the probability at each score from held-out texts.
 
     The probabilities are saved with the model; `carya predict` and the explorer of `carya serve` show them next to the
-    scores. The model
-    must not have been trained on these texts, because its scores for training texts are too high.
+    scores. The model must not have been trained on these texts, because its scores for training texts are too high.
     """
     ranker = load_text_ranker(model, "carya calibrate")
     target = model if out is None else out
@@ -75,11 +74,11 @@ def calibrate(
 def _measure(
     ranker: BaseTextRanker[Any], texts: list[str], labels: list[tuple[str, ...]], top_k: int
 ) -> dict[str, Any]:
-    """Return the learned probabilities, and the error of a calibration learned from every other text."""
+    """Return the learned probabilities, and the error of a calibration learned from one half of the texts."""
     from carya.text.calibration import Calibration, expected_calibration_error
 
     calibration = ranker.calibration_
-    assert calibration is not None  # it was learned above
+    assert calibration is not None  # set by ranker.calibrate
     count = calibration.scores.size
     knots = sorted({round(i * (count - 1) / (_TABLE_ROWS - 1)) for i in range(_TABLE_ROWS)})
     (scores, correct), (test_scores, test_correct) = (
@@ -112,6 +111,6 @@ def _print(result: dict[str, Any]) -> None:
         click.echo(f"{knot['score']:12.4g}  {knot['probability']:11.1%}")
     if result["calibration_error"] is not None:
         click.echo(
-            f"expected calibration error on held-out texts: {result['calibration_error']:.1%}; "
-            f"of the uncalibrated scores: {result['uncalibrated_error']:.1%}"
+            f"expected calibration error on held-out texts: {result['calibration_error']:.1%} "
+            f"(without calibration: {result['uncalibrated_error']:.1%})"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 _LAST_HEADINGS = ("Output", "Options")  # listed after all others, in this order
-_MIN_OPTIONS = 7  # fewer options are listed without headings
+_MIN_OPTIONS = 7  # commands with fewer options list them without headings
 
 
 class Option(click.Option):
@@ -59,10 +59,10 @@ class Command(click.Command):
         return super().get_params(ctx)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write nothing, because `format_options` lists the arguments; click itself does so only since version 8.5."""
+        """Write nothing, because `format_options` lists the arguments; click lists them itself from version 8.5 on."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the arguments, then the options by heading."""
+        """Write the arguments, then the options grouped by heading."""
         arguments = []
         options: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):

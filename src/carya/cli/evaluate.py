@@ -107,7 +107,7 @@ _BATCH = 8192  # rows ranked at a time
     type=PATH,
     metavar="FILE",
     heading="Output",
-    help="Write support, precision, recall and F1 of each label: .csv, .tsv or .jsonl.",
+    help="Write the support, precision, recall and F1 of each label: .csv, .tsv or .jsonl.",
 )
 @option(
     "--per-label-k",
@@ -130,8 +130,8 @@ _BATCH = 8192  # rows ranked at a time
     "--weight-dtypes",
     is_flag=True,
     heading="Output",
-    help="Compare the data types in which the weights can be stored, from that of the model to smaller ones; requires "
-    "a single tree. int8, the default of `carya train`, is the smallest.",
+    help="Compare the data type of the weights with all smaller ones; requires a single tree. "
+    "int8, the default of `carya train`, is the smallest.",
 )
 @quiet_option
 @json_option
@@ -276,7 +276,7 @@ def _read_matrices(
         if block.ndim != 2 or block.shape[0] != checked.shape[0]:
             raise InputError(
                 f"{name} has shape {block.shape}, but {label_matrix or data.name} has {checked.shape[0]} rows. Both "
-                "must be matrices with the same rows."
+                "must be matrices with the same number of rows."
             )
     X = X.tocsr() if sp.issparse(X) else X  # for slices
     return X if dense is None else (X, blocks[1]), EvaluatedRows(checked, labels.all_ids())
@@ -285,7 +285,7 @@ def _read_matrices(
 def _match_columns(
     model: Any, Y: Csr, vocabulary: Vocabulary | None, source: str, known: Sequence[str] | None = None
 ) -> CoercedLabels:
-    """Return labels with the columns of a model over features, matched by name if both have names.
+    """Return the labels with the columns of a feature model, matched by name if both have names.
 
     Parameters
     ----------
@@ -399,7 +399,7 @@ def _measure(
 
 
 def _smaller_weight_dtypes(model: XRLinear) -> Iterator[tuple[str, int, XRLinear]]:
-    """Yield each weight type up to the model's own, the size of the weights in bytes, and the converted model."""
+    """Yield the model's weight type and all smaller ones, each with the size in bytes and the converted model."""
     from carya.trees.layer import WEIGHT_DTYPES
 
     largest = min(WEIGHT_DTYPES.index(layer.weights.dtype) for layer in model.layers_)
@@ -424,7 +424,7 @@ def _print(model: Path, result: dict[str, Any]) -> None:
         return
     first = next(iter(result["weight_dtypes"].values()))
     keys = ("P@1", "P@3", "P@5")
-    table = Table("weights", "bytes", *keys, "µs per row", title="Data types of the weights, and the change of P@k")
+    table = Table("weights", "bytes", *keys, "µs per row", title="Data types of the weights, and the change in P@k")
     for dtype, measured in result["weight_dtypes"].items():
         table.add_row(
             dtype,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from carya.text.explore.views import ClusterView
 
 _NAMES_PER_CLUSTER = 3
-_MAX_EXPONENT = 700.0  # math.exp overflows beyond
+_MAX_EXPONENT = 700.0  # math.exp overflows for larger values
 
 
 @command(
@@ -40,7 +40,7 @@ _MAX_EXPONENT = 700.0  # math.exp overflows beyond
     "--tree",
     type=RuleType(Integer(1)),
     metavar="INTEGER",
-    help="For models with several trees: number of the tree whose score is explained, from 1.",
+    help="For models with several trees: number of the tree whose score is explained, starting at 1.",
 )
 @option(
     "--terms",
@@ -143,5 +143,5 @@ def _describe(cluster: ClusterView) -> str:
 
 
 def _format(contribution: float, log_scale: bool) -> str:
-    """Format a contribution to a score, or as a factor if contributions add up to the logarithm of the score."""
+    """Format a contribution to a score, as a factor if contributions add up to the logarithm of the score."""
     return f"×{math.exp(min(contribution, _MAX_EXPONENT)):.3g}" if log_scale else f"{contribution:+.4f}"

@@ -95,7 +95,7 @@ class _RankedRow(NamedTuple):
     type=RuleType(Choice(*_FORMATS)),
     metavar=f"[{'|'.join(_FORMATS)}]",
     heading="Output",
-    help="Format to write; that of the suffix of --out by default, or else jsonl.",
+    help="Format to write; by default, determined by the suffix of --out, or else jsonl.",
 )
 @quiet_option
 def predict(
@@ -112,9 +112,9 @@ def predict(
     """Rank labels for texts.
 
     Reads texts from standard input, one per line, unless DATA or texts are given, and ranks labels for each line as it
-    arrives. JSON lines, tables with a header, and formats that begin with labels are recognized; `--format lines`
-    disables this. An argument that exists as a file or folder is DATA. For a model trained on features, DATA contains
-    features, and labels without names are column numbers.
+    arrives. JSON lines, tables with a header, and formats whose lines begin with labels are recognized; --format=lines
+    disables this. An argument that is the path of an existing file or folder is treated as DATA. For a model trained on
+    features, DATA must contain features, and labels without names are written as column numbers.
 
     The output has one line of JSON per text: {"row": …, "labels": [{"label": …, "score": …}, …]}, best first. Rows are
     numbered from 1. "id" is added if the data has ids, "name" for labels whose name differs from their id, and
@@ -204,7 +204,7 @@ def _rank_texts(
 def _suggest(
     ranker: BaseTextRanker[Any], texts: list[str], limits: dict[str, Any]
 ) -> tuple[list[list[Suggestion]], list[int]]:
-    """Return the suggestions for each text and the numbers of the texts without known terms."""
+    """Return the suggestions for each text, and the indices of the texts without known terms."""
     unknown: list[int] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnknownTextWarning)
@@ -293,7 +293,7 @@ def _read_features(model: Any, path: Path, data: DataOptions) -> Any:
 
 
 def _format_lines(batches: Iterable[list[_RankedRow]], form: str) -> Iterator[str]:
-    """Yield the lines of each batch, the first of which includes the header of a table."""
+    """Yield the lines of each batch; those of the first batch begin with the header if the format is a table."""
     if form == "jsonl":
         for batch in batches:
             yield "".join(json.dumps(_to_object(row), ensure_ascii=False) + "\n" for row in batch)
@@ -322,7 +322,7 @@ def _to_object(row: _RankedRow) -> dict[str, Any]:
 
 
 def _to_fields(row: _RankedRow) -> Iterator[tuple[str, ...]]:
-    """Yield the fields of the lines of a row, one line per label."""
+    """Yield the fields of each output line for a row; there is one line per label."""
     for rank, label in enumerate(row.labels, 1):
         probability = "" if label.probability is None else str(round(label.probability, _DIGITS))
         name = str(label.label) if label.name is None else label.name

@@ -63,6 +63,15 @@ def _generate_options() -> list[Option]:
     for generated in linear:
         if generated.name == "analyzer" and generated.help:  # see `default_vectorizer`
             generated.help = generated.help.replace("[default: word]", "[default: auto]")
+    linear.append(
+        Option(
+            ["--ray"],
+            metavar="ADDRESS",
+            heading="Training",
+            help="Train on a Ray cluster: auto for the cluster of this machine, or HOST:PORT. Requires "
+            "--checkpoint, a folder that all machines share.",
+        )
+    )
     names = {generated.name for generated in linear}
     transformer = parameter_options([_transformer_parameters()], {"other": "Transformer"})
     return [*linear, *(generated for generated in transformer if generated.name not in names)]
@@ -131,13 +140,6 @@ class _TrainCommand(Command):
     "by commas; those of the paper by default.",
 )
 @option(
-    "--ray",
-    metavar="ADDRESS",
-    heading="Training",
-    help="Train on a Ray cluster: auto for the cluster of this machine, or HOST:PORT. Requires --checkpoint, a folder "
-    "that all machines share.",
-)
-@option(
     "--out", "-o", type=PATH, required=True, metavar="FOLDER", heading="Output", help="Folder to save the model to."
 )
 @force_option
@@ -163,7 +165,7 @@ def train(
 ) -> None:
     """Train a model on texts or feature matrices, and save it.
 
-    DATA is a folder, a file of texts or features in any format of docs/data.md, or a text file with --labels. The model
+    DATA is a folder, a text file or features in any format of docs/data.md, or a text file with --labels. The model
     stores the options used to read the data; `carya predict` and `carya evaluate` use them by default.
     """
     from carya.core.parameters import set_in_all
@@ -219,7 +221,7 @@ def train(
 
 
 def _build_text_ranker(context: click.Context, preset: str | None, trees: int | None, *, verbose: bool) -> Any:
-    """Return an unfitted TextRanker: its model is a tree, an ensemble, or a preset."""
+    """Return an unfitted TextRanker whose model is a tree, an ensemble or a preset."""
     from carya.models import presets
     from carya.models.xr_linear.model import XRLinear
     from carya.text.default_vectorizer import default_vectorizer
@@ -277,9 +279,11 @@ def _given_transformer_parameters(context: click.Context, *, verbose: bool) -> d
     """Return the parameters of a transformer model, including its parts, from the command line."""
     import carya
 
+    linear = given_parameters(context, carya.XRLinear)
+    linear.pop("checkpoint_dir", None)  # the folder is for checkpoints of the encoder
     return {
         "vectorizer": carya.Tfidf(**given_parameters(context, carya.Tfidf)),
-        "ranker": carya.XRLinear(**given_parameters(context, carya.XRLinear)),
+        "ranker": carya.XRLinear(**linear),
         "verbose": verbose,
         **given_parameters(context, _transformer_parameters()),
     }
@@ -370,9 +374,9 @@ def _fit_matrices(
 
 
 def _stream(corpus: Corpus) -> tuple[Iterator[str], list[tuple[str, ...]] | LabelRows]:
-    """Return an iterator over the texts, which are read while terms are counted, and the labels.
+    """Return an iterator over the texts, and the labels.
 
-    The list of labels is complete only after all texts have been read.
+    The texts are read while their terms are counted; the list of labels is complete only after all have been read.
     """
     if corpus.matrix is not None and corpus.vocabulary is not None:
         from carya.text.labels import LabelRows

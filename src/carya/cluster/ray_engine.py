@@ -1,4 +1,4 @@
-"""Engine that runs the tasks of a training on a Ray cluster."""
+"""Engine that runs training tasks on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from carya.ranking.tasks.engine import Task
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Runs the tasks of a training on a Ray cluster (``pip install 'carya[ray]'``).
+    """Runs training tasks on a Ray cluster (``pip install 'carya[ray]'``).
 
     Tasks read their inputs from the model's `checkpoint_dir`, which must be on storage that all machines share, and
-    store their results there. They are retried if a machine fails, and the result has the same bytes as that of a
-    training on one machine.
+    store their results there. They are retried if a machine fails, and the trained model has the same bytes as one
+    trained on a single machine.
 
     Parameters
     ----------
@@ -42,14 +42,14 @@ class RayEngine:
         check("threads_per_task", self.threads_per_task, Integer(1))
 
     def run(self, tasks: Sequence[Task], report: Report = None) -> None:
-        """Run all tasks, the largest first."""
+        """Run all tasks, largest first."""
         if not tasks:
             return
         ray = self._connect()
         cpus = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
         if cpus < self.threads_per_task:
             raise InputError(
-                f"threads_per_task is {self.threads_per_task}, but no machine of the cluster has more than {cpus:g} "
+                f"threads_per_task is {self.threads_per_task}, but no machine in the cluster has more than {cpus:g} "
                 "CPUs."
             )
         remote = ray.remote(num_cpus=self.threads_per_task, max_retries=-1)(_run)

@@ -37,24 +37,24 @@ class LabelIndex:
         self._names = ids if names is None else names
 
     def find(self, label: str) -> int | None:
-        """Return the number of the label with this id or, failing that, of the first label with this name, or None."""
+        """Return the index of the label with this id or, failing that, of the first label with this name."""
         number = self.find_id(label)
         return self.find_name(label) if number is None else number
 
     def find_id(self, label_id: str) -> int | None:
-        """Return the number of the label with this id, or None."""
+        """Return the index of the label with this id, or None."""
         return self._by_id.find(label_id)
 
     def find_name(self, name: str) -> int | None:
-        """Return the number of the first label with this name, or None."""
+        """Return the index of the first label with this name, or None."""
         return self._by_name.find(name)
 
     def with_prefix(self, prefix: str) -> NDArray[np.int32]:
-        """Return the numbers of the labels whose ids start with a prefix, in ascending order."""
+        """Return the indices of the labels whose ids start with a prefix, in ascending order."""
         return np.sort(self._by_id.with_prefix(prefix))
 
     def search(self, prefix: str) -> NDArray[np.int32]:
-        """Return the numbers of the labels whose name or id starts with a prefix, name matches first; ignore case."""
+        """Return the indices of the labels whose name or id starts with a prefix, name matches first; ignore case."""
         folded = prefix.casefold()
         by_name = self._by_folded_name.with_prefix(folded)
         if self._names is self._ids:

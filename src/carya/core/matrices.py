@@ -1,6 +1,7 @@
 """Matrix types that the kernels accept: validated once, then shared without copying.
 
-:mod:`carya.core.validation` converts user input to these types; indexing, matching and ranking exchange only them.
+:mod:`carya.core.validation` converts user input to these types; indexing, matching and ranking exchange only these
+types.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def set_in_all(estimator: object, **values: Any) -> None:
 
 
 def _nested_estimators(value: object, seen: set[int]) -> Iterator[Parameterized]:
-    """Yield an estimator and the estimators in its attributes, including lists, dictionaries and dataclasses."""
+    """Yield an estimator and the estimators in its attributes, also in lists, dictionaries and dataclasses."""
     if id(value) in seen:
         return
     seen.add(id(value))

@@ -47,7 +47,7 @@ class Progress:
 
 
 def show_progress(verbose: bool = True) -> Progress:
-    """Return progress bars if standard error is a terminal, otherwise a log; a silent object unless `verbose`."""
+    """Return progress bars for a terminal, or a log for other output; return a silent object unless `verbose`."""
     stream = sys.stderr
     if not verbose or stream is None:  # stream is None in a program without a console
         return Progress()

@@ -129,7 +129,7 @@ def fast_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays | None:
 
 
 def check_labels(Y: LabelsLike, name: str = "Y") -> Csr:
-    """Validate a label matrix of shape (rows, labels), which has positive values where a row has a label.
+    """Validate a label matrix of shape (rows, labels), whose values are positive where a row has a label.
 
     Explicit zeros are removed; negative values are rejected.
     """
@@ -205,7 +205,7 @@ def check_sparse_rows(
 
 
 def check_no_dense(widths: tuple[int, int], name: str) -> None:
-    """Raise InputError if the model has dense features, because the argument has none."""
+    """Raise InputError if the model has dense features, which the argument lacks."""
     if widths[1]:
         raise InputError(f"The model was trained with {widths[1]} dense features, but {name} has none.")
 
@@ -320,7 +320,7 @@ def _check_sparse(X: Any, name: str) -> Csr:
     indices = np.ascontiguousarray(X.indices, np.int32)
     values = _to_float32(X.data, name)
     if indptr.size != X.shape[0] + 1:
-        raise InputError(f"{name} has {indptr.size} row offsets for {X.shape[0]} rows.")
+        raise InputError(f"{name} must have {X.shape[0] + 1} row offsets for {X.shape[0]} rows, got {indptr.size}.")
     try:  # checked before other code relies on the row offsets and column indices
         _core.Csr(indptr, indices, values, X.shape[1], name, sorted=False)
     except ValueError as error:

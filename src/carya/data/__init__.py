@@ -1,4 +1,4 @@
-"""Data sets: read and write files, build one from a Debian package index, or generate synthetic data.
+"""Data sets: read and write files, build a data set from a Debian package index, or generate synthetic data.
 
 Each name is imported on first use, so commands that need none of them start quickly.
 """

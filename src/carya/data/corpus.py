@@ -24,7 +24,7 @@ class Example:
     labels : tuple of str
         Label ids, in the order of the file.
     id : str, optional
-        The id of the text, if the data has one: a key or column ``id``, or the name of its file.
+        The id of the text, if the data has ids: the value of the key or column ``id``, or the name of the text's file.
 
     Examples
     --------
@@ -49,11 +49,11 @@ class Corpus:
     vocabulary : Vocabulary, optional
         The known labels, if the source lists them.
     single_pass : bool
-        Whether the corpus can be iterated only once, such as standard input.
+        Whether the corpus can be iterated over only once, which is the case for standard input.
     texts : callable, optional
         Returns an iterator over the texts alone, for callers that take the labels from `matrix`.
     matrix : Csr, optional
-        The labels of all texts, texts x labels of the vocabulary, if the source stores them as a matrix.
+        The labels of all texts, with one column per label of the vocabulary, if the source stores them as a matrix.
 
     Examples
     --------

@@ -57,13 +57,13 @@ def open_data(
     labels : path, optional
         A file with one line of labels per line of `path`, or a label matrix.
     text_column : str, optional
-        The column or key of the text, ``text`` by default. The texts of several columns, separated by commas, are
-        joined by spaces.
+        The column or key of the text, ``text`` by default, or several, separated by commas, whose texts are joined by
+        spaces.
     label_column : str or None
         The column or key of the labels, ``labels`` by default; None to read texts without labels.
     label_separator : str, optional
-        The separator of labels in a string. Default: ``;`` in CSV and TSV, a TAB in files of labels; in other tables,
-        strings are not split without it.
+        The separator of labels in a string. Default: ``;`` in CSV and TSV, a TAB in label files; in other tables,
+        strings are not split unless a separator is given.
     zero_based : bool, optional
         Whether the features of an svmlight file are numbered from 0, not 1. By default, they are if feature 0 occurs.
     vocabulary : Vocabulary or path, optional
@@ -71,12 +71,13 @@ def open_data(
     defaults : mapping, optional
         Values of `text_column`, `label_column`, `label_separator` and `zero_based` that replace the defaults if the
         format supports them, and the `format` of files whose format cannot be detected; for example, the
-        `data_options_` of a model. `label_separator` is only used for tables if `format` is a table, and vice versa.
+        `data_options_` of a model. `label_separator` is used only if both the data and `format` are tables, or neither
+        is.
 
     Returns
     -------
     Corpus or Matrices
-        A corpus reads its files while it is iterated; errors in them are raised then.
+        A corpus reads its files, and raises errors in them, during iteration.
 
     Examples
     --------
@@ -112,7 +113,7 @@ def open_data(
     form = check_format(name, path, options)
     defaults = {option: value for option, value in defaults.items() if option in form.options - options.keys()}
     if trained_on is not None and form.is_table != FORMATS[trained_on].is_table:
-        defaults.pop("label_separator", None)  # cells of a table and files of labels have different separators
+        defaults.pop("label_separator", None)  # table cells and label files use different separators
     options |= defaults
     if label_column is None and "label_column" in form.options:  # formats without label columns ignore None
         options["label_column"] = None

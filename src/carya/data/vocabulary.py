@@ -52,7 +52,7 @@ class Vocabulary:
         return LabelIndex(self.ids, self.names)
 
     def number(self, label_id: str) -> int:
-        """Return the number of the label with this id, starting at 0; raise InputError if the id is unknown."""
+        """Return the index of the label with this id; raise InputError if the id is unknown."""
         number = self.index.find_id(label_id)
         if number is None:
             raise InputError(f"{self.source}: Unknown label {label_id!r}.")

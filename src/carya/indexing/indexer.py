@@ -168,7 +168,7 @@ class Indexer:
         return edges
 
     def _check_label_features(self, label_features: FeaturesLike | None, n_labels: int) -> Features | None:
-        """Return the label features if the representation uses them; raise InputError if missing or not used."""
+        """Return the label features if the representation uses them; raise InputError if they are missing or unused."""
         used = "lf" in self.representation.replace("-", "+").split("+")
         if label_features is None:
             if used:

@@ -185,7 +185,7 @@ def cooccurrence_graph(labels: Csr, sample_weight: NDArray[np.float32] | None = 
 
 
 def _fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fix the arbitrary signs of singular vectors, so that the same data always produce the same tree."""
+    """Fix the arbitrary signs of singular vectors, so that the same data always produces the same tree."""
     largest = np.abs(vectors).argmax(axis=1)
     fixed: NDArray[np.float64] = vectors * np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
     return fixed

@@ -35,7 +35,7 @@ from carya.trees.label_tree import LabelTree
 StateT = TypeVar("StateT", bound=ModelState)
 
 _MAX_VARIANTS = 8
-#: Copies of each fitted state with other transforms, by transform.
+#: The copies of each fitted state with different transforms, keyed by transform.
 _VARIANTS: WeakKeyDictionary[Any, tuple[Any, dict[Any, Any]]] = WeakKeyDictionary()
 
 
@@ -49,11 +49,11 @@ def check_tree(tree: object) -> LabelTree | None:
 class BaseModel(Fitted[StateT]):
     """Methods shared by all models.
 
-    A model implements `_rank_batch`, optionally `_rank_one`, and `to_saved`. All of a method's steps use one fitted
-    state, because another thread may replace it.
+    A model implements `_rank_batch`, optionally `_rank_one`, and `to_saved`. All steps of a method use the same fitted
+    state, because another thread may replace the model's state in the meantime.
     """
 
-    #: The columns of the data frame on which the model was trained; as in scikit-learn, missing for other input.
+    #: The column names of the data frame on which the model was trained; as in scikit-learn, not set for other inputs.
     feature_names_in_: NDArray[np.object_]
 
     #: Whether `_rank_batch` and `_rank_one` respect the option `labels`.
@@ -104,7 +104,7 @@ class BaseModel(Fitted[StateT]):
 
     @property
     def labels_(self) -> Sequence[str]:
-        """The labels in the column order of the predictions; the numbers of the columns if they have no names."""
+        """The labels in the column order of the predictions, or the column indices if the labels have no names."""
         self._check_fitted()
         return NumberStrings(self.n_labels_) if self._label_ids is None else self._label_ids
 
@@ -134,8 +134,8 @@ class BaseModel(Fitted[StateT]):
     ) -> Any:
         """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
-        Ties are broken in favor of the lower label. Trees compare log scores, which can differ even if scores near 0
-        or 1 are equal. Rows without features are assigned no labels.
+        Ties are broken in favor of the lower label number. Trees compare log scores, which can differ even if the
+        scores are close to 0 or 1 and rounded to the same value. Rows without features are assigned no labels.
 
         Parameters
         ----------
@@ -143,13 +143,13 @@ class BaseModel(Fitted[StateT]):
         top_k : int
             Number of labels per row.
         beam_width : int, optional
-            Number of nodes kept per level; the model's own by default. For nearest neighbor models, the number of
-            neighbors.
+            Number of nodes kept per level; by default, the model's own beam width. For nearest-neighbor models, the
+            number of neighbors.
         min_score : float, optional
             Labels with lower scores are omitted.
         transform : str or sequence of str, optional
-            How level scores are combined, instead of the model's own transform. Weights do not depend on it, except
-            for those that were trained on the negatives of a matcher.
+            How level scores are combined; replaces the model's own transform. The weights do not depend on the
+            transform unless they were trained with matcher negatives.
         labels : array_like of int or str, optional
             Restrict the ranking to these labels, given by number or name. Trees score all of them, regardless of the
             beam width; to rank within the same labels many times, :meth:`subset` is faster.
@@ -172,7 +172,7 @@ class BaseModel(Fitted[StateT]):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> list[Suggestion]:
-        """Return the best labels of one query with their names, best first; see :meth:`rank`."""
+        """Return the best labels for one query with their names, best first; see :meth:`rank`."""
         ranked, scores = self.rank(
             x, top_k=top_k, beam_width=beam_width, min_score=min_score, transform=transform, labels=labels
         )
@@ -189,12 +189,12 @@ class BaseModel(Fitted[StateT]):
         labels: ArrayLike | None = None,
         as_frame: bool = False,
     ) -> Any:
-        """Return the best labels of every row as lists of suggestions, or as a DataFrame; see :meth:`predict`."""
+        """Return the best labels for every row as lists of suggestions, or as a DataFrame; see :meth:`predict`."""
         rankings = self._rank_inputs(X, top_k, beam_width, min_score, transform, labels)
         return to_frame(rankings, self.labels_) if as_frame else to_suggestions(rankings, self.labels_)
 
     def explain(self, x: FeaturesLike, label: int | str, *, tree: int | None = None) -> Any:
-        """Explain the score of a label for one query by one tree: the contribution of every feature at every level.
+        """Explain one tree's score of a label for a query: the contribution of every feature at every level.
 
         Raises InputError for models without label trees.
 
@@ -222,7 +222,7 @@ class BaseModel(Fitted[StateT]):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the best `top_k` labels for one query and their scores, best first. Thread-safe.
+        """Return the `top_k` best labels for one query and their scores, best first. Thread-safe.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class BaseModel(Fitted[StateT]):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the same as :meth:`rank`, but take the ascending features of the query and their finite values."""
+        """Return the same as :meth:`rank`, but take ascending feature indices and their finite values."""
         if transform is not None:
             return self.with_transform(transform).rank_sparse(
                 features, values, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
@@ -307,7 +307,7 @@ class BaseModel(Fitted[StateT]):
     def subset(self, labels: ArrayLike) -> Self:
         """Return a smaller model for some of the labels; label i of the result is the i-th smallest of `labels`.
 
-        If the beam includes all clusters, it ranks as this model does with ``labels=labels``.
+        If the beam includes all clusters, the result ranks labels as this model does with ``labels=labels``.
 
         Parameters
         ----------
@@ -402,17 +402,17 @@ class BaseModel(Fitted[StateT]):
         return RankOptions.of(top_k, beam_width, min_score, self._label_numbers(labels), state.n_labels)
 
     def _label_numbers(self, labels: Any) -> Any:
-        """Return a list of labels with numbers instead of names; anything else is returned unchanged."""
+        """Replace the names in a list of labels with label numbers; anything else is returned unchanged."""
         if self._label_ids is None or isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
             return labels
         return [self._label_number(label) if isinstance(label, str) else label for label in labels]
 
     def _rank_batch(self, state: StateT, queries: Features, options: RankOptions) -> Rankings:
-        """Return the rankings of validated queries; all labels are ranked unless `_restricts_labels` is set."""
+        """Return the rankings of validated queries; `options.labels` is None unless `_restricts_labels` is set."""
         raise NotImplementedError
 
     def _copy_with_transform(self, state: StateT, transform: str | Sequence[str]) -> Self:
-        """Return the same model with a different transform, which may be invalid."""
+        """Return the same model with a different transform, which is not validated yet."""
         raise InputError(
             f"The transform of {type(self).__name__} models cannot be changed, because their rankers were trained on "
             "its scores."
@@ -536,7 +536,7 @@ def select_tree(kind: str, trees: Sequence[Any], number: int | None, *, is_singl
         The class name of the model.
     trees : sequence
     number : int or None
-        The index of a tree; None means the only one.
+        The index of a tree; None means the only tree.
     is_single : bool
         Whether the scores of the model are those of its only tree.
     """

@@ -33,7 +33,7 @@ class ModelState(Protocol):
 class RankOptions(NamedTuple):
     """Validated options of a ranking request; a beam width of None means the model's default.
 
-    `labels` are the numbers of the labels to rank, in ascending order; None means all labels.
+    `labels` contains the label numbers to rank, in ascending order; None means all labels.
     """
 
     top_k: int

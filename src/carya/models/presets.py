@@ -20,7 +20,7 @@ class Preset:
     description : str
         Its source and its characteristics.
     settings : dict
-        Parameters of its trees, or of its nearest neighbor model.
+        Parameters of its trees, or of its nearest-neighbor model.
     trees : int
         The number of trees.
     kind : {"trees", "neighbors", "reranked"}
@@ -35,7 +35,7 @@ class Preset:
 #: Which preset to use, one line per purpose.
 ADVICE = (
     ("no preset", "one XRLinear tree: start here"),
-    ("fast, small", "shorter training, or smaller models, at up to one point lower precision"),
+    ("fast, small", "shorter training or smaller models, with a precision up to one point lower"),
     (
         "accurate",
         "the highest precision without a GPU, in milliseconds per row; with a GPU, use xr-transformer",
@@ -45,7 +45,7 @@ ADVICE = (
 )
 
 _HINGE = {"negatives": "teacher", "transform": "l2-hinge"}
-_BEAM_WIDTH = round(10 / BEAM_SHARE)  # each tree of an ensemble then searches with 10, as in these systems
+_BEAM_WIDTH = round(10 / BEAM_SHARE)  # gives each tree of an ensemble a beam width of 10, as in these systems
 
 #: All presets, by name.
 PRESETS: dict[str, Preset] = {
@@ -105,7 +105,7 @@ PRESETS: dict[str, Preset] = {
         kind="neighbors",
     ),
     "fast": Preset(
-        "trains up to twice as fast as the default, at up to one point lower precision",
+        "trains up to twice as fast as the default, with a precision up to one point lower",
         {"training_beam_width": 3, "transform": "l4-hinge", "tol": 0.01, "threshold": 0.07},
     ),
     "small": Preset("half the size of the default", {"threshold": 0.2}),
@@ -127,7 +127,7 @@ def preset(name: str, **changes: Any) -> Any:
         One of ``carya.models.presets.PRESETS``: parabel, bonsai, dismec, plt, xr-linear, slice, annexml, fast, small,
         accurate.
     changes
-        Parameters of the trees (of the nearest neighbor model for ``slice`` and ``annexml``) that override the preset.
+        Parameters of the trees (of the nearest-neighbor model for ``slice`` and ``annexml``) that override the preset.
 
     Examples
     --------

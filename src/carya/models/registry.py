@@ -29,7 +29,7 @@ TEXT_MODEL_CLASSES = {
 }
 #: All model kinds, and vectorizers.
 ALL_CLASSES = MODEL_CLASSES | TEXT_MODEL_CLASSES | {"tfidf": ("carya.text.tfidf", "Tfidf")}
-#: The arrays with the names of the labels of a model over feature matrices, if there are any.
+#: The arrays that store the label names of a model over feature matrices, if it has any.
 LABEL_IDS = "labels.ids"
 
 
@@ -51,7 +51,7 @@ def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL
 
 
 def load_model(path: str | os.PathLike[str], model_class: type | None = None) -> Any:
-    """Load a saved model; raise ModelFormatError if its class is not `model_class`, if given."""
+    """Load a saved model; if `model_class` is given, raise ModelFormatError for models of other classes."""
     saved = storage.load(path, lazy=storage.LAZY_ARRAYS)
     try:
         model = open_model(upgrade(saved), ALL_CLASSES)
@@ -68,6 +68,6 @@ def load_model(path: str | os.PathLike[str], model_class: type | None = None) ->
 
 
 def kind_of(model: Any) -> str:
-    """Return the kind of a model or of a subclass, as in saved files."""
+    """Return the kind of a model, as in saved files; a subclass has the kind of its base class."""
     names = [cls.__name__ for cls in type(model).__mro__]
     return next(kind for kind, (_, name) in ALL_CLASSES.items() if name in names)

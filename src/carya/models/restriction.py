@@ -1,4 +1,4 @@
-"""Rank within a set of labels, without missing labels of the set because others rank higher."""
+"""Rank within a set of labels, without missing any of them because labels outside the set rank higher."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PairScorer = Callable[[Features, Csr], NDArray[np.float32]]
 
 
 def check_label_subset(labels: ArrayLike, n_labels: int, name: str = "labels") -> NDArray[np.int32]:
-    """Return distinct label numbers in ascending order; raise InputError if there are none or if one is invalid."""
+    """Return distinct label numbers in ascending order; raise InputError if there are none or any is invalid."""
     try:
         numbers = np.asarray(labels)
     except ValueError:  # a ragged list

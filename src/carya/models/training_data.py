@@ -143,7 +143,7 @@ def split_data(X: Any, Y: Any) -> tuple[Any, Any]:
 
 
 def coerce_labels_of_rows(Y: LabelsLike, label_names: LabelNames | None = None) -> CoercedLabels:
-    """Convert the labels of feature rows unless they are already converted; nested lists of numbers are a matrix."""
+    """Convert the labels of feature rows unless they are already converted; nested lists of numbers form a matrix."""
     if isinstance(Y, CoercedLabels):
         return Y
     return coerce_labels(Y, "Y", label_names=label_names, nested_is_matrix=True)

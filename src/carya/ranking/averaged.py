@@ -62,12 +62,12 @@ class AveragedRanker(Fitted[Sequence[Ranker]], Parameterized):
 
     @property
     def needs_texts(self) -> bool:
-        """Whether a ranker reads the texts of the pairs."""
+        """Whether any ranker reads the texts of the pairs."""
         return any(getattr(ranker, "needs_texts", False) for ranker in self.rankers or ())
 
     @property
     def has_files(self) -> bool:
-        """Whether a fitted ranker has files that are saved with the model."""
+        """Whether any fitted ranker has files that are saved with the model."""
         return any(getattr(ranker, "has_files", False) for ranker in self._check_fitted())
 
     def save_files(self, folder: Path) -> None:

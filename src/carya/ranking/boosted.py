@@ -121,7 +121,7 @@ class BoostedRanker(Fitted[_BoostedState], Parameterized):
         cuts, ends, masks, leaves = (arrays[name] for name in ("cuts", "ends", "masks", "leaves"))
         dtypes = [str(array.dtype) for array in (cuts, ends, masks, leaves)]
         if dtypes != ["float32", "int64", "int32", "float32"] or len(arrays) != 4:
-            raise InputError("The arrays of the ranker are not the arrays of a forest.")
+            raise InputError("The arrays of the ranker do not form a forest.")
         forest = Forest(cuts, ends, masks.view(np.uint32), leaves)
         names = tuple(str(name) for name in parameters["names"])
         if len(names) != forest.n_features:

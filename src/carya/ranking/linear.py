@@ -49,7 +49,7 @@ class LayerProblem:
     depth : int, optional
         The number of layers in the tree, used to expand per-layer settings; by default, this is the last layer.
     first_parent : int
-        The number of the first parent in its level; not 0 for parts of a layer.
+        The index of the first parent within its level; 0 unless the problem is part of a layer.
     """
 
     level: int
@@ -86,7 +86,7 @@ class LinearSolver:
     use_target_costs: bool = False
 
     def at_layer(self, level: int, depth: int) -> LinearSolver:
-        """Return the solver of one layer, 1 … `depth`, whose settings are single values."""
+        """Return the solver for one layer (1 … `depth`), whose settings are single values."""
         settings = {name: expand_per_layer(getattr(self, name), depth, name)[level - 1] for name in PER_LAYER_SETTINGS}
         return dataclasses.replace(self, **settings)
 
@@ -140,7 +140,7 @@ class LinearSolver:
         report: Report,
         positives: Csr | None = None,
     ) -> list[Solution]:
-        """Solve problems in one pool of tasks; `positives` are the transposed targets, if they are the same for all."""
+        """Solve problems in one pool of tasks; `positives` are the transposed targets, if all problems share them."""
         C, tol, max_iter, threshold, max_weights = (self._single(name) for name in PER_LAYER_SETTINGS)
         solutions: list[Solution] = _core.train_layers(
             features.native,

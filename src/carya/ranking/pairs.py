@@ -23,7 +23,7 @@ class PairTexts:
     label_texts : sequence of str
         The name or description of each label.
     labels : ndarray of int32, shape (pairs,)
-        The number of the label of each pair.
+        The index of each pair's label.
     """
 
     queries: Sequence[str]
@@ -42,7 +42,7 @@ class Pairs:
     names : tuple of str
         The name of each feature.
     offsets : ndarray of int64, shape (queries + 1,)
-        The pairs of query q are ``offsets[q]`` to ``offsets[q + 1]``.
+        The pairs of query q are those from ``offsets[q]`` to ``offsets[q + 1] - 1``.
     texts : PairTexts or None
         The texts of the pairs; None if the queries are feature rows.
 

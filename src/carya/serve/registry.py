@@ -200,7 +200,7 @@ def _load(name: str, folder: Path) -> ServedModel:
         if not isinstance(ranker, BaseTextRanker):
             raise InputError(
                 f"Only text models can be served, but {folder} contains a model of type {type(ranker).__name__}. Train "
-                "one on texts with: carya train TEXTS -o MODEL"
+                "a text model with: carya train TEXTS -o MODEL"
             )
         if ranker.needs_features:
             raise InputError(

@@ -64,7 +64,8 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
     """Base class of all text models.
 
     Subclasses implement `_predict`, `to_saved` and `_set_calibration`, and override the methods for which they have a
-    faster implementation. All of a method's steps use one fitted state, because another thread may replace it.
+    faster implementation. All steps of a method use the same fitted state, because another thread may replace the
+    model's state in the meantime.
     """
 
     def predict(
@@ -144,7 +145,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         )
 
     def subset(self, labels: Iterable[str]) -> Self:
-        """Return a smaller model of some of the labels; raise InputError for models that have none.
+        """Return a smaller model for some of the labels; raise InputError if the model does not support this.
 
         Parameters
         ----------
@@ -164,7 +165,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the numbers of the best labels for a text and their scores, best first.
+        """Return the label numbers and the scores of the best labels for a text, best first.
 
         The numbers are positions in `labels_`, as in the models over feature matrices; :meth:`suggest` returns names.
         For the options, see :meth:`predict`.
@@ -236,7 +237,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         min_score: float | None = None,
         labels: ArrayLike | None = None,
     ) -> list[RankedLabels]:
-        """Return the numbers and scores of the best labels for each text, best first.
+        """Return the label numbers and scores of the best labels for each text, best first.
 
         If `labels` is given, only the labels with these numbers are ranked.
         """
@@ -270,11 +271,14 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return False
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return whether the model ranks labels for each text; a text without known terms may have none."""
+        """Return, for each text, whether the model ranks any labels; it may rank none if there are no known terms."""
         return np.ones(len(texts), bool)
 
     def explain(self, text: str, label: str, *, tree: int | None = None) -> TextExplanation:
         """Return the exact contribution of each term to a label's score, level by level.
+
+        If the vectorizer combines words with character n-grams (``char_wb``), the contributions of the n-grams are
+        added to those of the words in which they occur.
 
         Parameters
         ----------
@@ -314,7 +318,8 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         """Return the scores of all suggestions for the texts, and whether each suggestion is correct."""
         self._check_fitted()
         texts, labels, _ = split_corpus(texts, labels)
-        S = self.predict(texts, top_k=top_k)  # before the labels, which a corpus provides while its texts are read
+        # Read the texts first, because a corpus provides its labels while its texts are read.
+        S = self.predict(texts, top_k=top_k)
         return self._check_suggestions(S, labels)
 
     def _check_suggestions(self, S: sp.csr_array, labels: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -369,7 +374,8 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         """
         self._check_fitted()
         texts, labels, _ = split_corpus(texts, labels)
-        S = self.predict(texts, top_k=1)  # before the labels, which a corpus provides while its texts are read
+        # Read the texts first, because a corpus provides its labels while its texts are read.
+        S = self.predict(texts, top_k=1)
         return metrics.precision(self.label_matrix(labels), S, k=1)
 
     @property

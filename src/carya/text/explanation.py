@@ -86,7 +86,7 @@ class TextExplanation:
 
     @classmethod
     def of(cls, explanation: Explanation, occurrences: Sequence[Term], label: str, name: str) -> TextExplanation:
-        """Convert an explanation in terms of features to one in terms of the text's terms.
+        """Convert an explanation based on features into one based on the terms of the text.
 
         The contribution of a feature is divided equally among its occurrences.
         """

@@ -47,7 +47,7 @@ def list_of_texts(texts: TextsLike) -> Sequence[str]:
 
 
 def checked_list_of_texts(texts: TextsLike, name: str = "texts") -> list[str]:
-    """Return texts as a list; raise InputError if an item is not a string, as the native core otherwise does."""
+    """Return texts as a list; raise InputError, as the native core does, if an item is not a string."""
     checked = list(texts_of(texts, name))
     for row, text in enumerate(checked):
         if not isinstance(text, str):
@@ -56,7 +56,7 @@ def checked_list_of_texts(texts: TextsLike, name: str = "texts") -> list[str]:
 
 
 def split_corpus(texts: TextsLike, labels: Any = None) -> TextsAndLabels:
-    """Return texts and labels; without `labels`, both are taken from a corpus, which is read once, or a table."""
+    """Return texts and labels; without `labels`, both are taken from a corpus, which is read once, or from a table."""
     if labels is not None:
         return TextsAndLabels(texts_of(texts), labels)
     if is_table(texts):

@@ -1,4 +1,4 @@
-"""Exact ranking within a subset of the labels, which misses no label because others rank higher."""
+"""Exact ranking within a subset of the labels: none of them is missed because other labels rank higher."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TextModel(Protocol):
     def rank_texts(
         self, texts: Sequence[str], *, top_k: int, beam_width: int | None, min_score: float | None
     ) -> list[RankedLabels]:
-        """Return the numbers and scores of the best labels for each text, best first."""
+        """Return the label numbers and scores of the best labels for each text, best first."""
         ...
 
     def predict_selected(self, texts: Iterable[str], candidates: LabelsLike) -> Any:
@@ -45,7 +45,7 @@ class TextModel(Protocol):
         ...
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return whether the model ranks labels for each text."""
+        """Return, for each text, whether the model ranks labels for it."""
         ...
 
 
@@ -56,10 +56,10 @@ class LabelRestriction:
     Attributes
     ----------
     allowed : ndarray of int32 or None
-        The numbers of the allowed labels, in ascending order; None allows all labels. All allowed labels are scored,
+        The allowed label numbers, in ascending order; None allows all labels. All allowed labels are scored,
         including labels that the beam search would not reach.
     excluded : ndarray of int32
-        The numbers of the excluded labels, in ascending order.
+        The excluded label numbers, in ascending order.
     """
 
     allowed: NDArray[np.int32] | None

@@ -144,8 +144,8 @@ def label_matrix(
 ) -> tuple[sp.csr_array, list[str]]:
     """Return the matrix of shape (rows, labels) for labels in any form, and the labels of its columns.
 
-    The columns are the known labels or, by default, all labels that occur, in sorted order; integers are the numbers of
-    columns. Unknown labels are ignored or, with `keep_unknown`, appended after the known ones.
+    The columns are the known labels or, by default, all labels that occur, in sorted order; integers are column
+    indices. Unknown labels are ignored or, with `keep_unknown`, appended after the known ones.
 
     >>> Y, ids = label_matrix([["b", "a"], [], ["b"]])
     >>> ids, Y.toarray().tolist()

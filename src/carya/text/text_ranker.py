@@ -141,12 +141,12 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             The labels of the columns of a matrix or of the class numbers, such as ``classes_`` of a
             MultiLabelBinarizer.
         sample_weight : array_like of shape (texts,), optional
-            Weights >= 0 of the texts, which are passed to the model (see :meth:`XRLinear.fit`). They do not change the
+            Non-negative weights of the texts, passed to the model (see :meth:`XRLinear.fit`). They do not change the
             features: document frequencies count every text once.
         label_graph : list of (label, label) or (label, label, weight), optional
             Related labels, for representations with ``graph``, such as the edges of a thesaurus.
         shortlist : list of list of str, optional
-            For ``negatives`` with ``given``: the labels whose clusters each text is a negative for.
+            For ``negatives`` with ``given``: for each text, the labels whose clusters the text is a negative for.
         tree : LabelTree or mapping of str to str, optional
             The label tree: a LabelTree of the labels in sorted order, or a mapping from labels to paths of clusters, as
             in ``{"cat": "animals/mammals"}``.
@@ -268,7 +268,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the numbers of the best labels for a text and their scores, best first.
+        """Return the label numbers and the scores of the best labels for a text, best first.
 
         The numbers are positions in `labels_`, as in the models over feature matrices; :meth:`suggest` returns names.
         For the options, see :meth:`suggest`.
@@ -291,7 +291,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         min_score: float | None = None,
         labels: ArrayLike | None = None,
     ) -> list[RankedLabels]:
-        """Return the numbers and scores of the best labels for each text, best first; never issue warnings.
+        """Return the label numbers and scores of the best labels for each text, best first; never issue warnings.
 
         If `labels` is given, only the labels with these numbers are ranked.
         """
@@ -366,9 +366,6 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         """Return the scores of the given (text, label) pairs, including labels that a search would not find.
 
         Raises InputError if the model cannot score them (see `scores_any_label`).
-
-        If the vectorizer combines words with character n-grams (``char_wb``), the contributions of the n-grams are
-        added to those of the words in which they occur.
 
         Parameters
         ----------

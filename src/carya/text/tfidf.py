@@ -159,7 +159,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         "word",
         _Analyzers(),
         "unit of the n-grams: word, char (characters), char_wb (characters within words), a list of these, or auto: "
-        "words, and 4 characters within words if the first 1,000 texts have at most 500 characters on average",
+        "words, and 4-grams of characters within words if the first 1,000 texts have at most 500 characters on average",
         group="text features",
     )
     ngram_range: Any = parameter(
@@ -527,7 +527,8 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         """Return the texts, and the analyzers suited to the length of the texts.
 
         On held-out rows of three data sets, character n-grams in addition to words improve the ranking of texts with
-        100 to 400 characters on average, and do not improve it for 700 characters or more (docs/design-notes.md).
+        100 to 400 characters on average, but not the ranking of texts with 700 characters or more
+        (docs/design-notes.md).
         """
         texts = texts_of(texts)
         if isinstance(texts, Sequence):

@@ -70,7 +70,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @classmethod
     def recipe(cls, encoders: Sequence[str] | None = None, *, n_trees: int = 1, **parameters: Any) -> TextEnsemble:
-        """Return the unfitted ensemble of the paper: one model for each combination of encoder and label tree.
+        """Return the ensemble from the paper, unfitted: one model for each combination of encoder and label tree.
 
         The ensemble is trained, saved and loaded as one model. Its scores are the mean scores of the members.
 
@@ -136,9 +136,10 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         labels : list of list of str, or other labels of each text, as for :meth:`carya.TextRanker.fit`
             Class i and column i of a matrix become the label ``str(i)``. Can be omitted for a Corpus.
         validation_data : pair (texts, labels), or array of int, optional
-            Separate texts with their labels, or the numbers of the training texts to hold out. Validation texts
+            Separate texts with their labels, or the indices of the training texts to hold out. Validation texts
             determine the number of epochs and the combination of the rankers. By default, a random fraction of the
-            texts is held out (`validation_fraction`). With `features`, a triple (texts, labels, features).
+            texts is held out (`validation_fraction`). If `features` is given, separate texts must be a triple (texts,
+            labels, features).
         names : mapping of str to str, optional
             Human-readable names of the labels.
         label_texts : mapping of str to str, optional
@@ -384,7 +385,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         labels: Iterable[str] | None = None,
         features: FeaturesLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the numbers of the best labels for a text and their scores, best first.
+        """Return the label numbers and the scores of the best labels for a text, best first.
 
         The numbers are positions in `labels_`; :meth:`suggest` returns names. `features` is a matrix with one row.
         For the other options, see :meth:`predict`.
@@ -452,7 +453,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         labels: ArrayLike | None = None,
         features: FeaturesLike | None = None,
     ) -> list[RankedLabels]:
-        """Return the numbers and scores of the best labels for each text, best first.
+        """Return the label numbers and scores of the best labels for each text, best first.
 
         If `labels` is given, only the labels with these numbers are ranked. For the other options, see :meth:`predict`.
         """
@@ -493,7 +494,8 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         """Return the scores of all suggestions for the texts, and whether each suggestion is correct."""
         self._check_fitted()
         texts, labels, _ = split_corpus(texts, labels)
-        S = self.predict(texts, top_k=top_k, features=features)  # before the labels of a corpus, read with its texts
+        # Read the texts first, because a corpus provides its labels while its texts are read.
+        S = self.predict(texts, top_k=top_k, features=features)
         return self._check_suggestions(S, labels)
 
     def score(self, texts: TextsLike, labels: Any = None, *, features: FeaturesLike | None = None) -> float:
@@ -503,11 +505,12 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         """
         self._check_fitted()
         texts, labels, _ = split_corpus(texts, labels)
-        S = self.predict(texts, top_k=1, features=features)  # before the labels of a corpus, read with its texts
+        # Read the texts first, because a corpus provides its labels while its texts are read.
+        S = self.predict(texts, top_k=1, features=features)
         return metrics.precision(self.label_matrix(labels), S, k=1)
 
     def subset(self, labels: Iterable[str]) -> Self:
-        """Return a smaller model of some of the labels, with the same encoder, vocabulary and calibration.
+        """Return a smaller model for some of the labels, with the same encoder, vocabulary and calibration.
 
         The scores of a weighted sum are the same as those of the complete model with ``labels=labels``. A learned
         mixture compares the labels of a text with one another, so its scores differ.
@@ -554,7 +557,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def text_trees_(self) -> tuple[TextTree, ...]:
-        """The linear ranker on TF-IDF features; empty if the model was trained with user-supplied features."""
+        """The linear ranker on TF-IDF features; models trained with user-supplied features have no text trees."""
         state = self._check_fitted()
         tree = state.rankers.models.get("linear")
         if state.vectorizer is None or not isinstance(tree, XRLinear) or any(state.feature_widths):
@@ -587,7 +590,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def has_files(self) -> bool:
-        """Whether a saved model has additional files: always, because of the encoder."""
+        """Whether a saved model has additional files; always true, because of the encoder."""
         return True
 
     def save_files(self, folder: Path) -> None:

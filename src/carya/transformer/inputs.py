@@ -171,7 +171,7 @@ def check_labeled_texts(
 def check_validation_data(
     validation_data: Any, ids: Sequence[str], training: LabeledTexts
 ) -> LabeledTexts | NDArray[np.int64] | None:
-    """Validate the validation texts and their labels, or the numbers of the training texts to hold out."""
+    """Check the validation texts and their labels, or the indices of the training texts to hold out."""
     if validation_data is None:
         return None
     if isinstance(validation_data, np.ndarray):
@@ -205,7 +205,7 @@ def check_validation_data(
 
 
 def _check_held_out_rows(rows: NDArray[Any], n_texts: int) -> NDArray[np.int64]:
-    """Return the numbers of the held-out texts in ascending order."""
+    """Return the indices of the held-out texts in ascending order."""
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         raise InputError("validation_data must be a pair (texts, labels) or a one-dimensional array of integers.")
     unique: NDArray[np.int64] = np.unique(rows).astype(np.int64)

@@ -65,7 +65,7 @@ class XTransformer(TransformerRanker):
 
     @classmethod
     def recipe(cls, encoders: Sequence[str] | None = None, *, n_trees: int = 3, **parameters: Any) -> TextEnsemble:
-        """Return the unfitted ensemble of the paper: three encoders with three label trees each.
+        """Return the ensemble from the paper, unfitted: three encoders with three label trees each.
 
         See :meth:`carya.XRTransformer.recipe`.
         """

@@ -225,7 +225,7 @@ class LabelTree:
         Parameters
         ----------
         labels : ndarray of int32
-            At least one label; the numbers must be distinct and in ascending order.
+            At least one label; labels must be distinct and in ascending order.
 
         Examples
         --------

@@ -82,6 +82,8 @@ def choose_layout(layer: Layer, *, beam_width: int, query_features: float = TYPI
             reason = f"fastest; {other} would take {costs[other] / max(costs[best], 1e-9):.1f} times as long"
         else:
             speedup = costs["packed"] / costs[other]
-            reason = f"{other} would be {speedup:.1f} times as fast, but building it pays off at {_MIN_SPEEDUP:g} times"
+            reason = (
+                f"{other} would be {speedup:.1f} times as fast, but must be {_MIN_SPEEDUP:g} times as fast to pay off"
+            )
         return LayoutChoice("packed", f"{reason} ({details})", costs)
     return LayoutChoice(best, f"{costs['packed'] / costs[best]:.1f} times as fast as packed ({details})", costs)

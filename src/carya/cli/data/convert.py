@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     metavar="TARGET",
     help="File or folder to write; - for standard output.",
 )
-@option("--to", "to_format", metavar="NAME", heading="Output", help="Format to write; that of the suffix by default.")
+@option("--to", "to_format", metavar="NAME", heading="Output", help="Format to write; by default, that of the suffix.")
 @option(
     "--to-labels",
     type=PATH,

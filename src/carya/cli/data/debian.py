@@ -95,7 +95,7 @@ def _find_index(lists: Path | None) -> PackageIndex:
     index = find_index(lists)
     if index is None or index.installed_only:
         raise InputError(
-            f"{lists or APT_LISTS} contains no package lists. Use --download, or fetch them for --lists with:\n"
+            f"{lists or APT_LISTS} contains no package lists. Use --download, or run this and pass --lists lists:\n"
             f"  {FETCH_COMMAND}"
         )
     return index
@@ -113,12 +113,13 @@ def _warn(message: str) -> None:
 
 
 def _readme(summary: dict[str, Any]) -> str:
-    labels = "the packages it depends on or recommends" if summary["what"] == "deps" else "its debtags"
+    dependencies = "the packages it depends on or recommends (the first of several alternatives)"
+    labels = dependencies if summary["what"] == "deps" else "its debtags"
     suites = "\n".join(f"* {suite}" for suite in summary["suites"])
     return f"""# Debian packages: description to {summary["what"]}
 
-A text is the description of a package; its labels are {labels}. Only the first of several alternatives is used.
-{describe_sizes(summary)}. All packages of a source package are in the same part.
+A text is the description of a package; its labels are {labels}.
+{describe_sizes(summary)}. All packages built from the same source package are in the same part.
 
 Created by `carya data debian` on {time.strftime("%Y-%m-%d", time.gmtime())} from
 
@@ -126,6 +127,6 @@ Created by `carya data debian` on {time.strftime("%Y-%m-%d", time.gmtime())} fro
 
 `*.texts.txt.gz` contains one text per line, `*.labels.txt.gz` the labels of each text, separated by TABs.
 
-The descriptions were written by the maintainers of the packages, and are under the licenses of the packages. Debtags
+The descriptions were written by the maintainers of the packages and are covered by the packages' licenses. Debtags
 are maintained by the debtags project.
 """

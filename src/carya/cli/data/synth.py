@@ -71,7 +71,7 @@ def synth(out: Path | None, like: str, scale: float, seed: int, texts: bool, as_
 def _readme(summary: dict[str, Any]) -> str:
     return f"""# Generated data with the size of {summary["like"]}
 
-The data are generated at random, for measuring time, memory and file sizes.
+The data is generated at random and is intended for measuring time, memory and file sizes.
 {describe_sizes(summary)}.
 
 Created by `carya data synth --like {summary["like"]} --scale {summary["scale"]:g} --seed {summary["seed"]}`.

@@ -93,8 +93,8 @@ def encode(
 ) -> None:
     """Convert texts to embeddings.
 
-    The matrix has one float32 row of norm 1 per text, in the order of DATA, in NumPy's format. Texts are read, encoded
-    and written in blocks. Requires pip install 'carya[transformer]'.
+    The output is a float32 matrix in NumPy's format, with one row of norm 1 per text. The rows are in the same order as
+    the texts in DATA. Texts are read, encoded and written in blocks. Requires pip install 'carya[transformer]'.
     """
     import carya
 
@@ -158,7 +158,7 @@ def _encoder_of(loaded: Any, path: Path, max_length: int | None, pooling: str | 
             raise ParameterError(f"{name} cannot be combined with --model, which was trained with its own setting.")
     if not isinstance(loaded, TransformerRanker):
         raise InputError(
-            f"{path} contains the model kind {type(loaded).__name__}, which has no encoder. Pass an XRTransformer or "
+            f"{path} contains a model of kind {type(loaded).__name__}, which has no encoder. Pass an XRTransformer or "
             "XTransformer, or use --encoder."
         )
     move_to_device(loaded, device)

@@ -77,8 +77,9 @@ def vectorize(
 ) -> None:
     """Convert texts to a matrix of TF-IDF features.
 
-    The matrix has one row per text, in the order of DATA, and one column per term. It is a sparse float32 matrix in
-    SciPy's format. DATA is read twice to learn a vocabulary, or once with --model; only a block of rows is in memory.
+    The output is a sparse float32 matrix in SciPy's format, with one row per text and one column per term. The rows are
+    in the same order as the texts in DATA. DATA is read twice to learn a vocabulary, or once with --model; only one
+    block of rows is in memory at a time.
     """
     import carya
     from carya.data.io.csr_writer import CsrWriter
@@ -162,7 +163,7 @@ def _vectorizer_of(loaded: Any, path: Path) -> Tfidf:
     vectorizer = loaded if isinstance(loaded, Tfidf) else getattr(loaded, "vectorizer_", None)
     if not isinstance(vectorizer, Tfidf) and ranks_texts(loaded):
         raise InputError(
-            f"{path} contains the model kind {type(loaded).__name__}, which has no vectorizer of its own. Pass a "
+            f"{path} contains a model of kind {type(loaded).__name__}, which has no vectorizer of its own. Pass a "
             "TextRanker, or a saved vectorizer."
         )
     if not isinstance(vectorizer, Tfidf):

@@ -1,4 +1,4 @@
-"""Arguments and options shared by several commands, and the saved model that they open."""
+"""Arguments and options shared by several commands, and functions that they share for opening models."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def load_text_ranker(path: Path, command: str) -> BaseTextRanker[Any]:
     model: BaseTextRanker[Any] = carya.load(path)
     if not ranks_texts(model):
         raise InputError(
-            f"{command} requires a text model, but {path} contains the model kind {type(model).__name__}. "
-            "Train one on texts with: carya train TEXTS -o MODEL"
+            f"{command} requires a text model, but {path} contains a model of kind {type(model).__name__}. "
+            "Train a text model with: carya train TEXTS -o MODEL"
         )
     return model
 

@@ -37,13 +37,13 @@ class DataOptions:
     part : str
         The part of a folder: train, test or dev.
     format : str or None
-        None means to detect it.
+        None means that the format is detected.
     labels : Path or None
         A file with the labels, one line per text, or a label matrix.
     text_column, label_column, label_separator : str or None
-        None means the value of `defaults`, or else the default of `open_data`.
+        None means the value in `defaults`, or else the default of `open_data`.
     zero_based : bool or None
-        Whether the features of svmlight files are numbered from 0; None means the value of `defaults`, or to guess.
+        Whether the features of svmlight files are numbered from 0; None means the value in `defaults`, or else a guess.
     vocabulary : Path or None
         A file that lists the labels.
     language : str
@@ -68,7 +68,7 @@ class DataOptions:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def with_model(self, model: Any) -> DataOptions:
-        """Return the same options, with the options of the model's training data as defaults."""
+        """Return a copy of these options whose defaults are those of the model's training data."""
         return replace(self, defaults=model.data_options_)
 
     def to_store(self, data: Corpus | Matrices | None = None) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def data_options(
     part : str
         The default part of a folder.
     source : str, optional
-        The default source; the argument is required without it.
+        The default source; without a default, the argument is required.
     labels : bool
         Whether the command reads labels.
     format_flag : str
@@ -206,7 +206,8 @@ def data_options(
         _option(
             "--text-column",
             metavar="NAMES",
-            help=f"Column or key of the text; several, as in title,abstract, are joined. {_default('text', stored)}",
+            help="Column or key of the text; several columns, as in title,abstract, are joined. "
+            f"{_default('text', stored)}",
         ),
     ]
     if features:

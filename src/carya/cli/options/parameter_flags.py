@@ -37,7 +37,7 @@ def parameter_options(estimators: Iterable[type[Parameterized]], headings: Mappi
     ----------
     estimators : iterable of type
     headings : mapping of str to str
-        The headings of parameter groups, in the order of the help; the heading of other groups is their name.
+        The headings of parameter groups, in the order of the help; the names of other groups are used as headings.
     """
     fields: dict[str, tuple[dataclasses.Field[Any], type[Parameterized]]] = {}
     for estimator in estimators:

@@ -22,7 +22,7 @@ class RuleType(click.ParamType):  # type: ignore[type-arg]  # generic from click
     Parameters
     ----------
     rule : Rule
-        Also gives the error message, as in ``--beam-width must be an integer >= 1, got 0.``
+        Also provides the error message, as in ``--beam-width must be an integer >= 1, got 0.``
     """
 
     name = "value"

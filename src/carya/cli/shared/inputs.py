@@ -1,4 +1,4 @@
-"""Models and texts that several commands read: texts from a data set, from standard input, or from arguments."""
+"""Read models, and texts from data sets, standard input or arguments, for several commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TextBatch:
     Attributes
     ----------
     first : int
-        The number of the first text in its source, from 1.
+        The number of the first text in its source, starting at 1.
     texts : list of str
     ids : list of (str or None)
         The id of each text, if the source has one.
@@ -72,7 +72,7 @@ def argument_batches(texts: Sequence[str]) -> Iterator[TextBatch]:
 
 
 def are_texts(arguments: Sequence[str], model: Path) -> bool:
-    """Return whether the arguments of a command are texts; otherwise, there is a single argument, a file or folder.
+    """Return whether the arguments of a command are texts; if not, the only argument is a file or folder.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def check_common_labels(ranker: Any, labels: Iterable[Iterable[str]], source: st
 
 @contextmanager
 def naming_input(source: str) -> Iterator[None]:
-    """Add the name of the input file to errors about a matrix, which is called X in Python."""
+    """Add the name of the input file to error messages, which call the matrix X."""
     try:
         yield
     except InputError as error:

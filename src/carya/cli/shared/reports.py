@@ -58,7 +58,7 @@ def check_table_path(path: Path) -> None:
 
 
 def write_label_report(path: Path, rows: EvaluatedRows, S: Any, k: int, counts: NDArray[np.int64] | None) -> int:
-    """Write support, precision, recall and F1 at k of each label; return the number of labels.
+    """Write the support, precision, recall and F1 at k for each label; return the number of labels.
 
     Labels that are neither relevant nor suggested for any row are left out. The most frequent labels come first.
     """

@@ -1,7 +1,7 @@
 """Columns and tables of other libraries: pandas, polars, pyarrow, datasets and PyTorch.
 
-A library is recognized by the type of the object, so none of them is imported: an object of a library can exist only if
-the library has already been imported.
+Libraries are recognized by the types of objects and are never imported here: an object can exist only if its library
+has already been imported.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def is_missing(value: object) -> bool:
 
 
 def table_column(table: Any, name: str) -> Any:
-    """Return a column of a table; raise InputError if the table has no column, or several, with this name."""
+    """Return a column of a table; raise InputError unless exactly one column has this name."""
     is_lazy = type(table).__name__ == "LazyFrame"
     if library_of(table) == "datasets":
         names = table.column_names
@@ -134,7 +134,7 @@ def tensor_to_numpy(tensor: Any, name: str) -> NDArray[Any]:
 
 
 def _find(value: object, classes: Mapping[str, Collection[str]]) -> str | None:
-    """Return the library of the first given class of which a value is an instance."""
+    """Return the library of the first of the given classes that a value is an instance of."""
     if isinstance(value, (list, np.ndarray)):
         return None
     for cls in type(value).__mro__:

@@ -27,7 +27,7 @@ def coerce_matrix(X: Any, name: str) -> Any:
     Frames of sparse columns (pandas) and sparse tensors become sparse matrices. A column of numbers becomes a vector,
     and a column of vectors becomes a matrix with one row per item.
     """
-    if isinstance(X, np.ndarray) or sp.issparse(X):  # first: the checks below take as long as a search
+    if isinstance(X, np.ndarray) or sp.issparse(X):  # checked first, because the checks below take as long as a search
         return X
     if is_table(X):
         return _table_to_matrix(X, name)

@@ -24,7 +24,7 @@ _ACCEPTED = (
     "contain one label or one list of labels per row, where labels are strings or integers, or be a matrix with one "
     "column per label"
 )
-#: Above this number, a sufficient fraction of the class numbers must be used.
+#: If there are more class numbers than this, a sufficient fraction of them must be used.
 _MAX_SPARSE_CLASSES = 1_000_000
 _MIN_SHARE = 1 / 1000
 

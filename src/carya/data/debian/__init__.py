@@ -31,7 +31,7 @@ __all__ = [
     "read_packages",
 ]
 
-_TEST_SHARE = 5  # one of this many source packages is in the test set
+_TEST_SHARE = 5  # one in this many source packages is in the test set
 
 
 def read_dataset(
@@ -47,12 +47,12 @@ def read_dataset(
     Parameters
     ----------
     kind : {"deps", "tags"}
-        The labels of a package: the packages that it depends on or recommends (the first of alternatives), or its
-        debtags.
+        The labels of a package: the packages that it depends on or recommends (the first of several alternatives), or
+        its debtags.
     index : PackageIndex, optional
         The result of :func:`find_index` by default.
     min_rows : int
-        Labels of fewer packages are omitted, and so are packages without labels.
+        The minimum number of packages per label; other labels are omitted, and so are packages without labels.
     skipped : list of SkippedStanza, optional
         A list to which skipped stanzas are appended.
     progress : Progress, optional

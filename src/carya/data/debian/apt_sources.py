@@ -45,7 +45,7 @@ class AptSource:
 def read_sources(folder: Path = APT_CONFIGURATION) -> list[AptSource]:
     """Return the configured suites of binary packages for this machine.
 
-    Archives without components and archives that are not accessed by HTTP or HTTPS are omitted.
+    Archives without components and archives that are not accessed over HTTP or HTTPS are omitted.
 
     >>> read_sources(Path("/nonexistent"))
     []
@@ -113,7 +113,7 @@ def parse_apt_conf(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_text(path: Path) -> str:
-    """Return the contents of a file, or nothing if only root may read it, as is usual for files with passwords."""
+    """Return the contents of a file; an empty string if access is denied, as is usual for files with passwords."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except PermissionError:

@@ -24,14 +24,14 @@ _MAX_LIST_BYTES = 1 << 30
 
 
 def download(folder: Path, *, apt: Path = APT_CONFIGURATION, progress: Progress | None = None) -> list[str]:
-    """Download package lists and their English descriptions to a folder, with the file names that apt uses.
+    """Download package lists and their English descriptions to a folder, under the file names that apt uses.
 
     Parameters
     ----------
     folder : Path
         An existing folder.
     apt : Path
-        The configuration of apt.
+        The folder with apt's configuration.
     progress : Progress, optional
 
     Returns
@@ -49,11 +49,11 @@ def download(folder: Path, *, apt: Path = APT_CONFIGURATION, progress: Progress 
     >>> download(Path("/tmp"), apt=Path("/nonexistent"))
     Traceback (most recent call last):
         ...
-    carya.errors.InputError: /nonexistent configures no archive from which package lists can be downloaded by HTTP(S).
+    carya.errors.InputError: /nonexistent configures no archive from which package lists can be downloaded over HTTP(S).
     """
     sources = read_sources(apt)
     if not sources:
-        raise InputError(f"{apt} configures no archive from which package lists can be downloaded by HTTP(S).")
+        raise InputError(f"{apt} configures no archive from which package lists can be downloaded over HTTP(S).")
     fetcher = _Fetcher(read_proxies(apt))
     warnings: list[str] = []
     n_lists = 0
@@ -71,7 +71,7 @@ def download(folder: Path, *, apt: Path = APT_CONFIGURATION, progress: Progress 
 
 
 class _Fetcher:
-    """Downloader that uses the proxies configured in apt or, by default, in the environment."""
+    """Downloader that uses the proxies configured in apt or, if there are none, in the environment."""
 
     def __init__(self, proxies: dict[str, str]) -> None:
         self._proxies = proxies

@@ -40,7 +40,7 @@ class PackageIndex:
     packages : tuple of Path
         Package lists.
     translations : tuple of Path
-        Long descriptions; without them, packages have only their short ones.
+        Long descriptions; without them, packages have only short descriptions.
     installed_only : bool
         Whether this is dpkg's list of installed packages: a few hundred, without debtags.
 
@@ -76,7 +76,7 @@ class Package:
     text : str
         The description, on one line.
     depends : tuple of str
-        The packages that it depends on or recommends; the first of alternatives.
+        The packages that it depends on or recommends; only the first of several alternatives.
     tags : tuple of str
         Its debtags.
 
@@ -112,8 +112,8 @@ def find_index(lists: str | os.PathLike[str] | None = None) -> PackageIndex | No
     Parameters
     ----------
     lists : path, optional
-        A folder of ``*_Packages`` and ``*_Translation-en`` files, named as by apt. Default: the lists of apt or, if
-        there are none, as in many containers, dpkg's list of installed packages.
+        A folder of ``*_Packages`` and ``*_Translation-en`` files, with the names that apt uses. By default, apt's own
+        lists or, if there are none, as in many containers, dpkg's list of installed packages.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def read_packages(
 
 
 def _find_lists(folder: Path, kind: str) -> tuple[Path, ...]:
-    """Return the lists of one kind; if a list exists in several compression formats, the first readable one."""
+    """Return the lists of one kind; if a list exists in several compression formats, use the first readable one."""
     lists: dict[str, Path] = {}
     for suffix in SUFFIXES:
         for path in sorted(folder.glob(f"*_{kind}{suffix}")):

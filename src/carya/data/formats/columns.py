@@ -9,7 +9,7 @@ from typing import Any
 from carya.data.corpus import Example
 from carya.errors import InputError
 
-#: The column or key of the ids of texts, which no format requires.
+#: The column or key that contains the ids of texts; no format requires it.
 ID_COLUMN = "id"
 
 #: Separates fields in formats without quotes.
@@ -19,7 +19,7 @@ _MAX_REPR = 60
 
 
 class OptionError(InputError):
-    """Raised for data that a different value of an option of `open_data` could fit."""
+    """Raised if the data does not match an option of `open_data`, so a different value might work."""
 
     def __init__(self, message: str, option: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class Columns:
     Attributes
     ----------
     text : str
-        The column of the text, or several, separated by commas.
+        The column of the text, or several columns, separated by commas.
     labels : str or None
         The column of the labels; None to read texts without labels.
     separator : str or None
@@ -134,7 +134,7 @@ def parse_labels(value: Any, column: str, separator: str | None, location: str) 
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether a value is an integer that can number a label."""
+    """Return whether a value is an integer that can be a label number."""
     return type(value) is int and value >= 0
 
 

@@ -45,7 +45,7 @@ def first_lines(path: PathLike) -> list[str]:
 
 
 def guess_format(lines: Sequence[str]) -> str | None:
-    """Return the name of the format that begins with these lines, or None if they can be any text."""
+    """Return the name of the format of a file that begins with these lines, or None if they can be any text."""
     rows = [line for line in lines if line.strip()]
     if not rows:
         return None
@@ -60,7 +60,7 @@ def guess_format(lines: Sequence[str]) -> str | None:
 
 
 def sparse_format(rows: Sequence[str]) -> str | None:
-    """Return the name of the sparse-matrix format of the first rows that are not blank; None for other texts."""
+    """Return the name of the sparse-matrix format of the first rows that are not blank; None for other lines."""
     if not _HEADER.fullmatch(rows[0]):
         return "svmlight" if len(rows) > 1 and all(map(_LABELED_ROW.fullmatch, rows)) else None
     has_pairs = [_SPARSE_ROW.fullmatch(row) or _LABELED_ROW.fullmatch(row) for row in rows[1:]]
@@ -81,7 +81,7 @@ def is_label_matrix(path: PathLike) -> bool:
 
 
 def text_lines(path: PathLike) -> Iterator[str]:
-    """Yield the lines of a file of texts; raise InputError, before any line, if it is a sparse matrix."""
+    """Yield the lines of a text file; raise InputError, before any line, if it is a sparse matrix."""
     lines = read_lines(path)
     begin: list[str] = []
     for line in lines:
@@ -94,7 +94,7 @@ def text_lines(path: PathLike) -> Iterator[str]:
 
 
 def check_not_sparse(path: PathLike, lines: Sequence[str]) -> None:
-    """Raise InputError if a file of texts begins like a sparse matrix; the message states how to read it."""
+    """Raise InputError if a text file begins like a sparse matrix; the message states how to read it."""
     rows = [line for line in lines if line.strip()]
     form = sparse_format(rows) if rows else None
     if form is None:
@@ -108,7 +108,7 @@ def check_not_sparse(path: PathLike, lines: Sequence[str]) -> None:
             "other files, with the format 'xmc'."
         )
     raise InputError(
-        f"{begins}, followed by number:value pairs. To read features and labels, pass the file of features, such as "
+        f"{begins}, followed by number:value pairs. To read features and labels, pass the feature file, such as "
         "trn_X_Xf.txt, with the format 'xmc-pair'; its labels are read from trn_X_Y.txt in the same folder, or from "
         "the file in labels (--labels)."
     )

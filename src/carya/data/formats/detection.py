@@ -39,10 +39,10 @@ def detect_format(
     needs_labels : bool
         Whether labels are required. Otherwise, a file of lines is read as texts.
     default : str, optional
-        The format of files whose suffix and first lines do not determine it. Because any line can be a text without
-        labels, it is used only for features if labels are not required.
+        The format to assume if the suffix and the first lines of a file do not determine it. If labels are not
+        required, any line can be a text, so the default is used only if it is a format for features.
     text_column : str
-        The column of the text, by which the header of a table on standard input is recognized.
+        The column of the text, which is used to recognize the header of a table on standard input.
     """
     if not is_stdio(path) and Path(path).is_dir():
         return _detect_folder_format(Path(path), part)
@@ -78,7 +78,7 @@ def _choose_between(path: PathLike, suffix: str, content: str | None) -> str:
 
 
 def _is_file_format(name: str | None, *, features: bool) -> bool:
-    """Return whether a name is that of a format for files and, if `features`, for features."""
+    """Return whether a name is that of a file format and, if `features`, of a format for features."""
     return name is not None and not FORMATS[name].is_folder and not (features and FORMATS[name].content == "texts")
 
 
@@ -153,7 +153,7 @@ def _format_of_suffix(path: PathLike, suffix: str, *, write: bool = False) -> st
     if suffix == ".txt":
         flag = "--to-labels" if write else "--labels"
         raise InputError(
-            f"{path}: Texts in a .txt file require a file of labels (labels= or {flag}). For another format, pass its "
+            f"{path}: Texts in a .txt file require a label file (labels= or {flag}). For another format, pass its "
             f"name: {_names(writable=write)}."
         )
     if suffix not in FORMAT_BY_SUFFIX:

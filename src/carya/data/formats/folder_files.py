@@ -43,7 +43,7 @@ def require_file(folder: Path, names: Iterable[str]) -> Path:
 def read_numbered_names(file: Path) -> Vocabulary:
     """Return the labels listed in a file, one per line, in the order of their numbers.
 
-    If lines are repeated, the numbers are the ids and the lines are the names.
+    If lines are repeated, label numbers are used as ids and the lines as names.
     """
     lines = list(read_lines(file))
     ids = lines if all(lines) and len(set(lines)) == len(lines) else [str(number) for number in range(len(lines))]
@@ -51,7 +51,7 @@ def read_numbered_names(file: Path) -> Vocabulary:
 
 
 def check_no_conflict(folder: Path, name: str, *, replaced: str = "") -> None:
-    """Raise InputError if a folder contains a file that would be mistaken for, or read with, a file to be written.
+    """Raise InputError if a folder contains a file that would be confused, or read together, with a file to be written.
 
     Parameters
     ----------

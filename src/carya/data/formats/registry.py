@@ -26,7 +26,7 @@ class Format:
     module : str
         The module of its functions, below ``carya.data.formats``.
     read : str
-        The function that reads the format. For a file of texts, it returns an iterator over examples and is called
+        The function that reads the format. For a text file, it returns an iterator over examples and is called
         again for every iteration of the corpus; otherwise, or if `opens_corpus`, it returns a Corpus or Matrices.
     write : str
         The function that writes the format and returns the number of rows; empty if the format can only be read.
@@ -35,15 +35,15 @@ class Format:
     folder_file : str
         A file that `detect` searches for, with ``{part}`` or ``{short_part}``, for error messages.
     suffixes : tuple of str
-        The file name suffixes that identify it.
+        The file name suffixes that identify the format.
     options : frozenset of str
         The options of `open_data` that `read` accepts.
     write_options : frozenset of str
         The options of `write_data` that `write` accepts.
     opens_corpus : bool
-        Whether `read` returns a Corpus although the format is a file of texts.
+        Whether `read` returns a Corpus although the format is a text file.
     extra : str
-        The required extra of the package, if any.
+        The extra of Carya that the format requires, if any.
     """
 
     description: str
@@ -164,7 +164,7 @@ FORMATS: dict[str, Format] = {
         "read_text_lines",
     ),
     "fasttext": Format(
-        "fastText's lines of `__label__x` words and a text; also `.txt` that begins with such lines",
+        "lines of `__label__x` words and a text, as in fastText; also `.txt` files that begin with such lines",
         "texts",
         "texts.fasttext",
         "read_fasttext",
@@ -172,7 +172,7 @@ FORMATS: dict[str, Format] = {
         suffixes=(".ft",),
     ),
     "text2text": Format(
-        "PECOS's lines of label numbers, a TAB and a text; also `.txt` and `.tsv` that begin with such lines",
+        "lines of label numbers, a TAB and a text, as in PECOS; also `.txt` or `.tsv` files that begin with such lines",
         "texts",
         "texts.text2text",
         "read_text2text",
@@ -181,14 +181,14 @@ FORMATS: dict[str, Format] = {
         opens_corpus=True,
     ),
     "annif": Format(
-        "Annif's TSV of texts and URIs; also `.tsv` that begins with such a line",
+        "Annif's TSV of texts and URIs; also `.tsv` files that begin with such a line",
         "texts",
         "texts.annif",
         "read_annif",
         "write_annif",
     ),
     "xmc-json": Format(
-        "the Extreme Classification Repository's raw texts; also `.json` that contains `target_ind`",
+        "the Extreme Classification Repository's raw texts; also `.json` files that contain `target_ind`",
         "texts",
         "tables.xmc_json",
         "read_xmc_json",
@@ -196,7 +196,7 @@ FORMATS: dict[str, Format] = {
         opens_corpus=True,
     ),
     "xmc": Format(
-        "the Extreme Classification Repository's format; also `.txt` that begins with three numbers",
+        "the Extreme Classification Repository's format; also `.txt` files that begin with three numbers",
         "features",
         "matrices.xmc",
         "read_xmc",
@@ -205,7 +205,7 @@ FORMATS: dict[str, Format] = {
         options=_VOCABULARY,
     ),
     "xmc-pair": Format(
-        "the repository's `…_Xf.txt` and `…_Y.txt`; also `.txt` that begins with two numbers, then pairs",
+        "the repository's `…_Xf.txt` and `…_Y.txt`; also `.txt` files that begin with two numbers, then pairs",
         "features",
         "matrices.xmc_pair",
         "read_xmc_pair",
@@ -223,7 +223,7 @@ FORMATS: dict[str, Format] = {
         options=_VOCABULARY | {"zero_based"},
     ),
     "npz": Format(
-        "matrices of SciPy or NumPy: a file of features and one of labels",
+        "matrices of SciPy or NumPy: a feature file and a label file",
         "features",
         "matrices.matrix_pair",
         "read_matrix_pair",

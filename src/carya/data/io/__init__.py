@@ -1,1 +1,1 @@
-"""Files: compressed text, matrices, and folders that are written atomically."""
+"""File input and output: compressed text, matrices, and atomically written folders."""

@@ -14,7 +14,7 @@ class ArrayWriter:
     Parameters
     ----------
     stream : binary stream
-        A seekable stream, because the number of rows is written at the beginning.
+        The stream must be seekable, because the number of rows is written at the beginning.
     n_columns : int
 
     Examples

@@ -1,4 +1,4 @@
-"""Write data folders atomically, without replacing folders that contain anything else."""
+"""Write data folders atomically, without replacing folders that contain other files."""
 
 from __future__ import annotations
 

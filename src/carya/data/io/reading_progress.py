@@ -37,7 +37,7 @@ def showing_progress(progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def open_counted(path: str | os.PathLike[str], buffer_size: int) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes, whose progress is reported within :func:`showing_progress`."""
+    """Open a file for reading bytes; its progress is reported within :func:`showing_progress`."""
     progress = _progress.get()
     with open(path, "rb", buffering=buffer_size) as file:  # noqa: PTH123  (the path may be a string)
         total = os.fstat(file.fileno()).st_size

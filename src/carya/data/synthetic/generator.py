@@ -30,7 +30,7 @@ class SyntheticData:
         TF-IDF features; every row has Euclidean norm 1.
     Y : csr_array, rows x labels
     topics : ndarray of int, shape (labels,)
-        The topic of each label, which a label tree should recover.
+        The topic of each label; a label tree should recover these topics.
     label_words : ndarray of int, shape (labels, 12)
         The words that indicate each label.
 

@@ -1,6 +1,6 @@
 """Sizes of the paper's six published data sets, and synthetic data with these sizes.
 
-The published data cannot be redistributed. Synthetic data of the same size has similar training times, memory
+The published data cannot be redistributed. Synthetic data of the same size results in similar training times, memory
 requirements and file sizes.
 """
 
@@ -67,7 +67,7 @@ PUBLISHED_SIZES: dict[str, DatasetSize] = {
 def scaled_size(like: str, scale: float = 1.0) -> DatasetSize:
     """Return the size of a published data set with rows, features and labels multiplied by `scale`.
 
-    Labels and features per row do not change, as long as there are enough of them.
+    The numbers of labels and features per row do not change as long as the data set has enough labels and features.
 
     Examples
     --------

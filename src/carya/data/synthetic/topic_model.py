@@ -37,7 +37,7 @@ class TopicModel:
     ----------
     n_train, n_test, n_features, n_labels : int
     labels_per_row, features_per_row : float
-        Mean numbers of distinct labels and features, met within a few percent.
+        Mean numbers of distinct labels and features, accurate to within a few percent.
     exponent, offset : float
         The label of rank r occurs in proportion to ``(r + offset) ** -exponent``.
     signal : float
@@ -80,7 +80,7 @@ class TopicModel:
         self._calibrate(min(_PILOT_ROWS, n_train), labels_per_row, features_per_row)
 
     def n_rows(self, part: str) -> int:
-        """Return the number of rows of ``"train"`` or ``"test"``."""
+        """Return the number of rows in ``"train"`` or ``"test"``."""
         return self._n_rows[part]
 
     def blocks(self, part: str) -> Iterator[tuple[sp.csr_array, sp.csr_array]]:

@@ -41,8 +41,8 @@ from carya.ranking.tasks.engine import Engine
 from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
-BEAM_SHARE = 1 / 2  # of a tree's beam width if scores are averaged: another tree finds labels that one tree misses
-_TRAINING_BEAM_SHARE = 3 / 4  # the same in training, which takes less time; precision on held-out rows is the same
+BEAM_SHARE = 1 / 2  # fraction of a tree's beam width if scores are averaged: other trees find the labels it misses
+_TRAINING_BEAM_SHARE = 3 / 4  # in training; this takes less time, and precision on held-out rows is the same
 _DEFAULT_TREES = 3
 _SAVED_PARAMETERS = ("combine", "pool_size", "n_jobs", "seed")
 
@@ -111,13 +111,15 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         None, MemberWeights(), "weight of each member; learned chooses them on held-out rows; None means equal weights"
     )
     validation_fraction: float = parameter(
-        0.1, Real(0, 0.9, open_low=True), "fraction of held-out rows, used to learn the weights"
+        0.1, Real(0, 0.9, open_low=True), "fraction of the rows held out to learn the weights"
     )
     pool_size: int | None = parameter(
-        None, Either(Integer(1), Choice(None)), "labels considered per member; None means twice top_k, at least 20"
+        None,
+        Either(Integer(1), Choice(None)),
+        "number of labels considered per member; None means twice top_k, at least 20",
     )
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
-    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed of the held-out rows")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed for choosing the held-out rows")
     verbose: bool = parameter(False, Choice(True, False), "show the progress bars of all members on standard error")
 
     def check_parameters(self) -> None:
@@ -164,7 +166,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         label_features, label_graph, shortlist : optional
             See :meth:`XRLinear.fit`; passed to the members that use them.
         tree : LabelTree, optional
-            The label tree of all members that are XRLinear models without a `tree`.
+            The label tree for all members that are XRLinear models without their own `tree`.
         engine : RayEngine, optional
             The engine that trains the members that are XRLinear models; see :meth:`XRLinear.fit`.
         """
@@ -280,7 +282,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return sp.csr_array((mean, pairs.indices, pairs.indptr), shape=(pairs.rows, pairs.cols))
 
     def explain(self, x: FeaturesLike | list[FeaturesLike], label: int | str, *, tree: int | None = None) -> Any:
-        """Explain the score of a label for one query by one tree; see :meth:`XRLinear.explain`.
+        """Explain one tree's score of a label for a query; see :meth:`XRLinear.explain`.
 
         Parameters
         ----------
@@ -307,7 +309,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the best `top_k` labels for one query and their scores, best first."""
+        """Return the `top_k` best labels for one query and their scores, best first."""
         if transform is not None:
             return self.with_transform(transform).rank(
                 x, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
@@ -340,14 +342,14 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return self._combine_one(state, rankings, options)
 
     def _member_limits(self, members: Sequence[Any], options: RankOptions) -> list[dict[str, Any]]:
-        """Return the number of labels, the beam width and the labels to rank for each member."""
+        """Return the options for each member: the number of labels, the beam width and the labels to rank."""
         limits: dict[str, Any] = {"top_k": self._pool(options)}
         if options.labels is not None:
             limits["labels"] = options.labels
         return [limits | {"beam_width": width} for width in self._beam_widths(members, options)]
 
     def _common_beam_width(self, members: Sequence[Any], options: RankOptions) -> int | None:
-        """Return the beam width of one native search in all members, or None unless they are trees of the same kind."""
+        """Return the beam width for one native search in all trees, or None if the members do not support it."""
         if options.labels is not None or not all(isinstance(member, XRLinear) for member in members):
             return None
         widths = self._beam_widths(members, options)
@@ -356,7 +358,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return validation.check_positive_int(widths[0], "beam_width")
 
     def _beam_widths(self, members: Sequence[Any], options: RankOptions) -> list[int | None]:
-        """Return the beam width of each member: the requested one, its own, or a fraction of its own (averaged trees).
+        """Return the beam width of each member: the requested one, its own or, if averaged, part of its own.
 
         Other combinations require the full beam width, because a label that a tree misses is treated as irrelevant.
         """
@@ -446,27 +448,27 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features, because a member requires them."""
+        """Whether `fit` fails without label_features, which is the case if any member requires them."""
         return any(member.needs_label_features for member in self._member_list())
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features, because a member does."""
+        """Whether `fit` accepts label_features, which is the case if any member does."""
         return any(member.uses_label_features for member in self._member_list())
 
     @property
     def uses_label_graph(self) -> bool:
-        """Whether `fit` accepts label_graph, because a member does."""
+        """Whether `fit` accepts label_graph, which is the case if any member does."""
         return any(member.uses_label_graph for member in self._member_list())
 
     @property
     def uses_shortlist(self) -> bool:
-        """Whether `fit` accepts shortlist, because a member does."""
+        """Whether `fit` accepts shortlist, which is the case if any member does."""
         return any(member.uses_shortlist for member in self._member_list())
 
     @property
     def uses_tree(self) -> bool:
-        """Whether `fit` accepts a tree, because a member does."""
+        """Whether `fit` accepts a tree, which is the case if any member does."""
         return any(member.uses_tree for member in self._member_list())
 
     @property

@@ -95,20 +95,22 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     index_features: int | None = parameter(
         384,
         Either(Integer(1), Choice(None)),
-        "number of sparse features per label in pifa, the largest ones; None means all",
+        "maximum number of sparse features per label in pifa; the largest are kept; None means all",
     )
     search: str = parameter(
         "auto",
         Choice("auto", "exact", "graph"),
-        "search algorithm: exact; graph, HNSW for dense features (requires carya[ann]); auto, graph for dense "
-        f"features of {MIN_GRAPH_ITEMS:,} items or more",
+        "search algorithm: exact; graph, HNSW for dense features (requires carya[ann]); auto, graph if "
+        f"{MIN_GRAPH_ITEMS:,} or more items have dense features",
     )
-    connectivity: int = parameter(16, Integer(2, 512), "HNSW: links per node; twice as many on the lowest level")
-    ef_construction: int = parameter(128, Integer(1), "HNSW: candidates for the links of a new node")
+    connectivity: int = parameter(
+        16, Integer(2, 512), "HNSW: number of links per node; twice as many on the lowest level"
+    )
+    ef_construction: int = parameter(128, Integer(1), "HNSW: number of candidates for the links of a new node")
     ef_search: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
-        "HNSW: candidates kept during a search; None means twice the number of neighbors",
+        "HNSW: number of candidates kept during a search; None means twice the number of neighbors",
     )
 
     # Phase 3: ranking.
@@ -119,8 +121,9 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         None,
         Either(Real(0, open_low=True), Choice("learned", None)),
         "weight of the similarity relative to the ranker: over labels, scores are multiplied by "
-        "exp(-similarity_weight · (1 - cosine)); over rows, by the share of votes to this power; learned chooses it "
-        "on a tenth of the rows, which doubles the training time; None means learned over labels, 0.5 over rows",
+        "exp(-similarity_weight · (1 - cosine)); over rows, by the share of votes raised to this power; learned "
+        "chooses it on a tenth of the rows, which doubles the training time; None means learned over labels and 0.5 "
+        "over rows",
     )
     loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "loss function")
     C: float | str = parameter(
@@ -132,14 +135,16 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     negative_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for negative rows")
     bias: float = parameter(1.0, Real(0), "value of the constant feature; 0 disables the bias")
     tol: float = parameter(
-        0.005, Real(0), "stopping tolerance: relative gain of the objective per pass below which a label is solved"
+        0.005,
+        Real(0),
+        "stopping tolerance: relative gain of the objective per pass below which a label is considered solved",
     )
     max_iter: int = parameter(20, Integer(1), "maximum number of passes over the rows of a label")
     threshold: float = parameter(0.1, Real(0), "drop smaller weights of sparse features")
     max_weights: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
-        "maximum number of weights of sparse features per label, the largest ones",
+        "maximum number of weights of sparse features per label; the largest are kept",
     )
     weight_dtype: str = parameter(
         "int8",
@@ -171,7 +176,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         ----------
         X : sparse matrix, array_like or frame of shape (n, d), a pair (sparse, dense), or Matrices
             Rows are scaled to unit norm, because neighbors are found by cosine similarity.
-        Y : sparse matrix, array_like or frame of shape (n, labels), or labels of each row
+        Y : sparse matrix, array_like or frame of shape (n, labels), or the labels of each row
             As for :meth:`XRLinear.fit`.
         label_names : list of str, optional
             The labels of the columns of Y.
@@ -191,7 +196,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         self.check_parameters()
         label_vectors = self._check_label_vectors(data)
         if data.sample_weight is not None and self.over == "rows":
-            raise InputError("sample_weight requires over='labels'; with over='rows', all neighbors have one vote.")
+            raise InputError("sample_weight requires over='labels'; with over='rows', every neighbor has one vote.")
         if data.sample_weight is not None and self.ranker is None and label_vectors is not None:
             raise InputError("sample_weight is not used by representation='lf' with ranker=None. Omit it.")
         with show_progress(self.verbose) as progress:
@@ -261,7 +266,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that are not neighbors; true only over labels."""
+        """Whether `predict_selected` can score labels that are not neighbors; true only with over='labels'."""
         return self._state.scores_any_label if self.__sklearn_is_fitted__() else self.over == "labels"
 
     @property

@@ -27,7 +27,7 @@ _BLOCK = 8192  # number of rows whose neighbors and votes are kept in memory at 
 
 @dataclass(frozen=True, eq=False)
 class TrainedNeighbors:
-    """The result of training a nearest neighbor model.
+    """The result of training a nearest-neighbor model.
 
     Attributes
     ----------
@@ -67,7 +67,10 @@ class TrainedNeighbors:
         return replace(self, ranker=replace(self.ranker, transform=Transform.from_name(transform)))
 
     def subset(self, labels: NDArray[np.int32], *, threads: int = 1) -> TrainedNeighbors:
-        """Return a model for some labels, in ascending order; rows without them remain neighbors, but have no votes."""
+        """Return a model for the given labels, which must be in ascending order.
+
+        Rows without any of these labels remain neighbors, but cast no votes.
+        """
         order = np.arange(labels.size, dtype=np.int32)
         ranker = None
         if self.ranker is not None:  # each ranker is the only child of its label
@@ -99,7 +102,7 @@ class NeighborQuery:
 
 
 class NeighborRanker:
-    """Ranker for single and batch queries, which give the same results for any number of threads."""
+    """Ranker for single queries and batches; both give the same results, with any number of threads."""
 
     def __init__(self, trained: TrainedNeighbors, *, n_neighbors: int) -> None:
         self.trained = trained
@@ -126,7 +129,7 @@ class NeighborRanker:
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether the score of a label does not depend on votes."""
+        """Whether the score of a label is independent of votes."""
         return self.trained.labels is None
 
     def predict(self, queries: Features, query: NeighborQuery, *, threads: int, report: Report = None) -> Rankings:
@@ -181,7 +184,7 @@ def constant_layer(n_labels: int, widths: tuple[int, int]) -> Layer:
 
 
 def row_blocks(features: Features) -> Iterator[tuple[int, Features]]:
-    """Yield blocks of rows, each with the number of its first row."""
+    """Yield blocks of rows, each with the index of its first row."""
     if features.rows <= _BLOCK:
         yield 0, features
         return

@@ -1,4 +1,4 @@
-"""Serialize nearest neighbor models. docs/format.md specifies the arrays."""
+"""Serialize nearest-neighbor models. docs/format.md specifies the arrays."""
 
 from __future__ import annotations
 
@@ -82,7 +82,10 @@ def unpack(saved: SavedModel) -> TrainedNeighbors:
 
 
 def _trees(trained: TrainedNeighbors) -> dict[str, TrainedTree]:
-    """Return the layers as trees: labels with their rankers below, or rows, and labels with their rankers."""
+    """Return the layers as trees.
+
+    If labels are indexed, the rankers are the layer below the index; if rows are indexed, they form a second tree.
+    """
     widths, row_features = trained.widths, trained.row_features
     flat = LabelTree.flat(trained.index.n_nodes)
     if trained.ranker is None:

@@ -1,4 +1,4 @@
-"""Training of nearest neighbor models: index labels or rows, shortlist labels, and train one ranker per label."""
+"""Train nearest-neighbor models: index labels or rows, shortlist labels, and train one ranker per label."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _WeightedRows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborTrainer:
-    """Trainer of nearest neighbor models; its attributes are the parameters of :class:`carya.NearestNeighbors`."""
+    """Trainer of nearest-neighbor models; its attributes are the parameters of :class:`carya.NearestNeighbors`."""
 
     over: str
     n_neighbors: int
@@ -178,7 +178,7 @@ class NeighborTrainer:
         return best
 
     def _shortlist(self, neighbors: NeighborSearcher, features: Features, labels: Csr, report: Report) -> Csr:
-        """Return the rows for which each label is suggested or correct as (labels, rows); no row votes for itself."""
+        """Return, as (labels, rows), the rows for which each label is suggested or correct; no row votes for itself."""
         suggestions = []
         over_rows = self.over == "rows"
         for first, block in row_blocks(features):

@@ -1,1 +1,1 @@
-"""Candidate generation followed by a reranker."""
+"""Two-stage models: candidate generation followed by reranking."""

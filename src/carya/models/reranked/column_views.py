@@ -55,7 +55,7 @@ def column_views(features: Features, n_columns: int) -> ColumnViews:
 
 
 def first_columns(features: Features, n_columns: int) -> Features:
-    """Return the first `n_columns` sparse columns with unit norm, or the features unchanged if there are no others."""
+    """Return the first `n_columns` sparse columns with unit norm, or the features unchanged if they have no others."""
     if features.widths[0] == n_columns:
         return features
     return normalize(Features.of(Csr.of_scipy(features.sparse.to_scipy()[:, :n_columns]), features.dense))

@@ -32,7 +32,7 @@ _LEADERS = 8  # number of top candidates whose co-occurring labels are counted
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """How candidates are found.
+    """Settings for finding candidates.
 
     Attributes
     ----------
@@ -43,9 +43,9 @@ class CandidateSettings:
     extra_candidates : int
         Number of candidates added by each of the votes, the centroids and the label names.
     beam_width : int, optional
-        The beam width of the trees; the largest of their own by default.
+        The beam width of the trees; by default, the largest of their own beam widths.
     labels : ndarray of int32, optional
-        Labels from which each tree adds its best `pool_size`.
+        If given, each tree adds the `pool_size` labels that it ranks highest among these labels.
     """
 
     pool_size: int
@@ -70,10 +70,10 @@ class CandidateFeatures:
     centroids : XRLinear
         The centroids of the labels' rows as a similarity model.
     cooccurrence : Csr, labels x labels
-        The fraction of a label's rows that also have another label; the largest values per label.
+        For each label, the fraction of its rows that also have another label; only the largest values are stored.
     names, name_words : XRLinear, optional
-        The features of the labels' names as similarity models: as they are, and with equal weights. They can have
-        columns after those of the other parts.
+        The features of the label names as similarity models: with their own weights, and with equal weights. They can
+        have additional columns after those of the other parts.
     """
 
     members: Sequence[XRLinear]
@@ -142,7 +142,7 @@ class CandidateFeatures:
         ]
 
     def compute(self, queries: Features, settings: CandidateSettings, *, threads: int) -> tuple[Pairs, Candidates]:
-        """Return the candidates for a batch of queries and the features of all pairs; empty queries have none."""
+        """Return the candidates for a batch of queries and the features of all pairs; empty queries have no pairs."""
         queries, normalized, name_queries = column_views(queries, self.rows.widths_[0])
         indptr, rows, cosines = self.rows.searcher.predict(
             normalized, top_k=settings.n_neighbors, beam_width=1, threads=threads
@@ -184,7 +184,7 @@ class CandidateFeatures:
     def _best_of_labels(
         self, member: XRLinear, queries: Features, settings: CandidateSettings, threads: int
     ) -> NDArray[np.int64]:
-        """Return the keys of the best of the given labels in one tree."""
+        """Return the keys of those given labels that one tree ranks highest."""
         assert settings.labels is not None
         score = partial(member.searcher.score_pairs, threads=threads)
         offsets, labels, _ = score_labels(

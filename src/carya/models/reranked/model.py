@@ -39,7 +39,7 @@ from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
 _DEFAULT_TREES = 2
-_RUN = 20  # adjacent rows that are held out together, and the minimum number of such runs
+_RUN = 20  # number of adjacent rows that are held out together, and the minimum number of such runs
 _BLOCK = 1024  # number of queries whose pairs are kept in memory at a time
 
 
@@ -104,22 +104,22 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         None, _Base(), "models that find candidates: a tree, an ensemble of trees or a list; None means two trees"
     )
     ranker: Any = parameter(None, _Reranker(), "the reranker; None means AveragedRanker(), which requires LightGBM")
-    pool_size: int = parameter(40, Integer(1), "candidates per query from the trees")
-    n_neighbors: int = parameter(50, Integer(1), "nearest training rows that vote for their labels")
+    pool_size: int = parameter(40, Integer(1), "number of candidates per query from the trees")
+    n_neighbors: int = parameter(50, Integer(1), "number of nearest training rows that vote for their labels")
     extra_candidates: int = parameter(
         15,
         Integer(0),
         "number of additional candidates from each of the votes, the label centroids and the label names",
     )
     validation_fraction: float = parameter(
-        0.2, Real(0, 0.9, open_low=True), "fraction of held-out rows per round, used to train the reranker"
+        0.2, Real(0, 0.9, open_low=True), "fraction of the rows held out per round to train the reranker"
     )
     n_rounds: int = parameter(
         1, Integer(1), "number of rounds with different held-out rows; each one trains all models"
     )
     max_ranker_rows: int = parameter(10_000, Integer(1), "maximum number of rows on which the reranker is trained")
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
-    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed of the held-out rows")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed for choosing the held-out rows")
     verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 
     def check_parameters(self) -> None:
@@ -163,8 +163,8 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         ----------
         X, Y, label_names : as in :meth:`XRLinear.fit`
         sample_weight : array_like of shape (n,), optional
-            Weights of the rows in the base models, as in :meth:`XRLinear.fit`. The held-out rows on which the reranker
-            is trained and the votes of neighbors have equal weights; rows with weight 0 are removed.
+            Weights of the rows in the base models, as in :meth:`XRLinear.fit`. The held-out rows, on which the reranker
+            is trained, have equal weights, and so do the votes of neighbors. Rows with weight 0 are removed.
         label_features : like X, of shape (labels, ...), optional
             Features of the labels' names or descriptions. If they have the same columns as X, the similarity between
             names and queries becomes a feature of the reranker.
@@ -175,8 +175,8 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             be trained with neighbors that a new query does not have. By default, runs of up to 20 adjacent rows are
             held out together, because rows of one source are often adjacent.
         name_columns : int, optional
-            Number of sparse columns at the end of X that are compared with label_features only, such as character
-            n-grams, which find a name within a longer word. Trees and neighbors use the columns before them.
+            Number of sparse columns at the end of X that are used only for comparisons with label_features, such as
+            character n-grams, which find a name within a longer word. Trees and neighbors use only the other columns.
         """
         self.check_parameters()
         return self._fit_labeled(
@@ -266,27 +266,27 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features, because a base model requires them."""
+        """Whether `fit` fails without label_features, which is the case if any base model requires them."""
         return any(model.needs_label_features for model in self._base_models())
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features; always, because the reranker compares them with queries."""
+        """Whether `fit` accepts label_features; always true, because the reranker compares them with queries."""
         return True
 
     @property
     def uses_label_graph(self) -> bool:
-        """Whether `fit` accepts label_graph, because a base model does."""
+        """Whether `fit` accepts label_graph, which is the case if any base model does."""
         return any(model.uses_label_graph for model in self._base_models())
 
     @property
     def uses_shortlist(self) -> bool:
-        """Whether `fit` accepts shortlist, because a base model does."""
+        """Whether `fit` accepts shortlist, which is the case if any base model does."""
         return any(model.uses_shortlist for model in self._base_models())
 
     @property
     def uses_tree(self) -> bool:
-        """Whether `fit` accepts a tree, because a base model does."""
+        """Whether `fit` accepts a tree, which is the case if any base model does."""
         return self.base is None or any(model.uses_tree for model in self._base_models())
 
     @property
@@ -353,7 +353,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     def _compute_blocks(
         self, features: CandidateFeatures, queries: Features, settings: CandidateSettings, report: Report
     ) -> Iterator[tuple[int, Pairs, Candidates]]:
-        """Yield the first query, the pairs and the candidates of each block of queries."""
+        """Yield the index of the first query, the pairs and the candidates of each block of queries."""
         threads = _core.thread_count(self.n_jobs)
         for begin in range(0, queries.rows, _BLOCK):
             block = queries.take(slice(begin, begin + _BLOCK)) if queries.rows > _BLOCK else queries
@@ -387,7 +387,7 @@ def _check_name_columns(name_columns: object, width: int, comparable: bool) -> i
     if count >= width:
         raise InputError(f"name_columns must be less than the {width} sparse columns of X, got {count}.")
     if not comparable:
-        raise InputError("name_columns requires label_features with the columns of X.")
+        raise InputError("name_columns requires label_features with the same columns as X.")
     return count
 
 

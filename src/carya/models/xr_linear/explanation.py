@@ -105,7 +105,7 @@ def explain(
 
 
 def is_additive(layers: Sequence[Layer]) -> bool:
-    """Return whether contributions add up to the scores of a model, or to their logarithms."""
+    """Return whether contributions add up to a model's scores or to the logarithms of its scores."""
     kinds = {layer.transform.kind for layer in layers}
     return _is_multiplicative(layers) or kinds <= set(_ADDED) or kinds == {"noop"}
 

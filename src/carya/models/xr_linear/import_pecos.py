@@ -20,7 +20,7 @@ from carya.trees.transforms import Transform
 
 
 def import_pecos(path: str | os.PathLike[str]) -> XRLinear:
-    """Read an XR-Linear model saved by libpecos; it returns the same rankings.
+    """Read an XR-Linear model saved by libpecos; the result gives the same rankings.
 
     Raises
     ------

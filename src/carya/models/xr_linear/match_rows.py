@@ -23,7 +23,7 @@ ROWS_PER_TASK = 20_000
 
 @dataclass(frozen=True)
 class MatchRows:
-    """Search for the best clusters of a block of rows.
+    """Task that finds the best clusters for each row of a block.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ from carya.trees.layouts import choose_layout
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import TRANSFORM_NAMES, Transform
 
-#: The tree is saved as arrays, and checkpoints belong to the machine.
+#: Parameters that are not saved: the tree is saved as arrays, and the checkpoint folder depends on the machine.
 _NOT_SAVED = ("tree", "checkpoint_dir")
 
 
@@ -120,8 +120,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     index_features: int | None = parameter(
         384,
         Either(Integer(1), Choice(None)),
-        "number of features, the largest ones, that represent a label in clustering; None means all, as in the "
-        "paper's definition of PIFA",
+        "maximum number of features that represent a label in clustering; the largest are kept; None means all, as in "
+        "the paper's definition of PIFA",
         group="tree",
     )
     embedding_dimensions: int | None = parameter(
@@ -147,8 +147,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     clusters_per_label: int = parameter(
         1,
         Integer(1),
-        "maximum number of clusters per label; above 1, labels are also placed in clusters that the matcher assigns to "
-        "their rows",
+        "maximum number of clusters per label; above 1, labels are also placed in the clusters that the matcher "
+        "assigns to their rows",
         group="tree",
     )
 
@@ -165,7 +165,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     training_beam_width: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
-        "beam width of the matcher during training; smaller values train faster; None means beam_width",
+        "beam width of the matcher during training; smaller values make training faster; None means beam_width",
         group="negatives",
     )
 
@@ -190,8 +190,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     relevance: str = parameter(
         "none",
         Choice("none", "induce", "leaf"),
-        "use of the values of Y: none, ignored; induce, costs of the positives, summed up the tree; leaf, costs of the "
-        "positives in the last layer only",
+        "how the values of Y are used: none, ignored; induce, as costs of the positives, which are summed for each "
+        "cluster; leaf, as costs of the positives in the last layer only",
         group="training",
     )
     relevance_norm: str = parameter(
@@ -204,7 +204,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     tol: float | Sequence[float] = parameter(
         0.005,
         PerLayer(Real(0)),
-        "stopping tolerance: relative gain of the objective per pass below which a label is solved",
+        "stopping tolerance: relative gain of the objective per pass below which a label is considered solved",
         group="training",
     )
     max_iter: int | Sequence[int] = parameter(
@@ -217,14 +217,14 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         "weight",
         Choice("weight", "effect"),
         "quantity compared with the threshold: weight, the absolute weight; effect, the weight times the typical "
-        "size of the feature's values, which keeps fewer weights of common words, makes long texts faster, and needs "
-        "a higher threshold",
+        "size of the feature's values, which keeps fewer weights of common words, speeds up ranking for long texts, "
+        "and needs a higher threshold",
         group="training",
     )
     max_weights: int | Sequence[int | None] | None = parameter(
         None,
         PerLayer(Either(Integer(1), Choice(None))),
-        "maximum number of weights of sparse features per label, the largest ones",
+        "maximum number of weights of sparse features per label; the largest are kept",
         group="training",
     )
     weight_dtype: str = parameter(
@@ -246,7 +246,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     checkpoint_dir: str | None = parameter(
         None,
         Either(Instance((str,), "a path"), Choice(None)),
-        "folder for the results of completed training steps; a training that was interrupted resumes from them",
+        "folder for the results of completed training steps; interrupted training resumes from them",
     )
     verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 
@@ -269,23 +269,23 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         X : sparse matrix, array_like, frame or tensor of shape (n, d), a pair (sparse, dense), or Matrices
             Rows should have about unit norm, like TF-IDF rows, because `C` and `threshold` assume it. Rows without
             features train only the bias. Matrices, as returned by :func:`carya.data.open_data`, also contain Y.
-        Y : sparse matrix, array_like or frame of shape (n, labels), or labels of each row
-            A matrix is positive where a row has a label; nested lists of numbers are a matrix. Otherwise, Y contains
-            one label or one list or set of labels per row: strings, whose names the model stores in `labels_`, or class
-            numbers. Labels without rows are ranked last.
+        Y : sparse matrix, array_like or frame of shape (n, labels), or the labels of each row
+            A matrix is positive where a row has a label; nested lists of numbers form a matrix. Otherwise, Y contains
+            one label, or one list or set of labels, per row. Labels are strings, which the model stores in `labels_`,
+            or class numbers. Labels without rows are ranked last.
         label_names : list of str, optional
             The labels of the columns of Y, such as ``classes_`` of a MultiLabelBinarizer.
         sample_weight : array_like of shape (n,), optional
-            Weights >= 0 of the rows. A weight multiplies `C` for its row and also applies to the label representations
-            used for clustering. An integer weight has the same effect as repeating the row; rows with weight 0 are
-            removed.
+            Non-negative weights of the rows. A weight multiplies `C` for its row and also applies to the label
+            representations used for clustering. An integer weight has the same effect as repeating the row; rows with
+            weight 0 are removed.
         label_features : like X, of shape (labels, ...), optional
             Features of the labels, for representations with ``lf``.
         label_graph : sparse matrix of shape (labels, labels), optional
             Edge weights between labels, such as those of a thesaurus, for representations with ``graph``; the
             co-occurrence graph by default.
         shortlist : sparse matrix of shape (n, labels), optional
-            For ``negatives`` with ``given``: the labels whose clusters each row is a negative for.
+            For ``negatives`` with ``given``: for each row, the labels whose clusters the row is a negative for.
         engine : RayEngine, optional
             The engine that trains the layers on other machines; requires `checkpoint_dir`, a folder that all machines
             share.
@@ -339,7 +339,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the best `top_k` labels for one query and their scores, best first.
+        """Return the `top_k` best labels for one query and their scores, best first.
 
         Thread-safe; takes tens of microseconds.
 
@@ -398,7 +398,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         label : int or str
             The number or the name of a label.
         tree : int, optional
-            Accepted for compatibility with models that have several trees; 0 or None.
+            Accepted for compatibility with models that have several trees; must be 0 or None.
 
         Examples
         --------
@@ -430,7 +430,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         Parameters
         ----------
         weight_dtype : {"float32", "float16", "int8"}
-            Fewer bits need less memory and are slightly less accurate.
+            Types with fewer bits need less memory, but are slightly less accurate.
         """
         trained = self._check_fitted().trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
         model = self.from_trained_tree(trained, **(self._parameters_to_save() | {"weight_dtype": weight_dtype}))
@@ -498,7 +498,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     @property
     def uses_engine(self) -> bool:
-        """Whether an engine can train the model on other machines; always."""
+        """Whether an engine can train the model on other machines; always true."""
         return True
 
     @property

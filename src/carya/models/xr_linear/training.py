@@ -195,7 +195,7 @@ class _TreeTraining:
         shortlist : Csr, rows x labels, or None
             The user's shortlist, for the negatives that use it.
         assigned : Csr, rows x leaves, or None
-            If clusters overlap, the leaf at which each row is to find each of its labels; None means all leaves.
+            If clusters overlap, the leaf at which each row should find each of its labels; None means all leaves.
         depth : int
             The depth of the complete tree, by which per-layer parameters are expanded.
         """
@@ -215,8 +215,8 @@ class _TreeTraining:
                 shortlists.append(targets[level - 2])
             if level > 1 and "given" in sources and shortlist_targets is not None:
                 shortlists.append(shortlist_targets[level - 2])
-            # If the beam contained every cluster, every row would become a negative; the other source is then better
-            # alone.
+            # If the beam contained every cluster, every row would become a negative; in this case, the other source
+            # alone is better.
             is_selective = not shortlists or tree.level_sizes[level - 1] > self._beam_width
             if level > 1 and "matcher" in sources and is_selective:
                 if pending:

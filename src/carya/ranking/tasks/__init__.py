@@ -1,1 +1,1 @@
-"""Division of a training into tasks, whose results are stored in a folder."""
+"""Division of training into tasks, whose results are stored in a folder."""

@@ -1,4 +1,4 @@
-"""Folder with the results of completed training steps, which a restarted training reads instead of computing them."""
+"""Folder with the results of completed training steps, which are not computed again when training is resumed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _HASH_BYTES = 16
 class CheckpointFolder:
     """Results of training steps, stored by the hash of their inputs.
 
-    Every result is a sealed folder: it is written to a temporary folder, flushed to disk and renamed, so a training
-    that is killed leaves complete results or none. A result is used only if all of its inputs are the same, so that a
-    resumed training has the same result as one that was never interrupted.
+    Every result is a sealed folder: it is written to a temporary folder, flushed to disk and renamed, so a training run
+    that is killed leaves complete results or none. A result is used only if all of its inputs are the same, so a
+    resumed training run produces the same model as one that was never interrupted.
 
     Parameters
     ----------

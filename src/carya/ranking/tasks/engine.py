@@ -1,4 +1,4 @@
-"""Interface of engines, which run the tasks of a training in other processes or on other machines."""
+"""Interface of engines, which run training tasks in other processes or on other machines."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class Engine(Protocol):
     """Runs independent tasks."""
 
     def run(self, tasks: Sequence[Task], report: Report = None) -> None:
-        """Run all tasks and return when they are finished; raise the error of a task that fails."""
+        """Run all tasks and return when they are finished; if a task fails, raise its error."""
         ...

@@ -15,7 +15,7 @@ from carya.core.matrices import Csr, Features
 if TYPE_CHECKING:
     from carya.ranking.linear import LayerProblem
 
-#: Work of a part: (nonzeros of the rows of a parent) x (children), summed over parents. This takes about ten seconds on
+#: Work per part: (nonzeros of the rows of a parent) x (children), summed over parents. This takes about ten seconds on
 #: two cores. It is constant, because the parts must not depend on the number of threads.
 MAX_WORK = 2 * 10**10
 _ROW_WORK = 8  # work of a row in addition to its nonzeros
@@ -39,7 +39,7 @@ class ProblemPart:
     work: float
 
     def select(self, problem: LayerProblem) -> LayerProblem:
-        """Return the part of the problem, which has the same solution as in the complete problem."""
+        """Return this part as a problem of its own, whose solution is the same as in the complete problem."""
         begin, end = problem.chunks[self.first], problem.chunks[self.last]
         return replace(
             problem,

@@ -156,7 +156,7 @@ def store_problem(checkpoints: CheckpointFolder, key: str, problem: LayerProblem
 
 @functools.lru_cache(maxsize=1)
 def load_data(folder: str, key: str) -> StoredData:
-    """Return memory-mapped training data; a process keeps the latest open."""
+    """Return memory-mapped training data; each process keeps the most recent data open."""
     arrays = load_arrays(folder, "features", key)
     features = Features.of(_csr(arrays, "sparse", arrays["cols"].item()), arrays["dense"])
     return StoredData(features, arrays.get("sample_weight"))

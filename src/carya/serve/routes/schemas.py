@@ -127,7 +127,7 @@ class ModelInfo(Struct):
     ]
     beam_width: int | None
     is_explainable: Annotated[
-        bool, Meta(description="Whether /v1/explain supports the model's own scores, because it is a single tree.")
+        bool, Meta(description="Whether /v1/explain can explain the model's own scores, which requires a single tree.")
     ]
     n_trees: Annotated[int, Meta(description="Number of label trees whose scores /v1/explain can explain.")]
     is_calibrated: Annotated[bool, Meta(description="Whether suggestions include probabilities.")]

@@ -92,12 +92,14 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         0.1, Real(0, 0.9, open_low=True), "fraction of the texts held out to learn the weights"
     )
     pool_size: int | None = parameter(
-        None, Either(Integer(1), Choice(None)), "labels considered per member; None means twice top_k, at least 20"
+        None,
+        Either(Integer(1), Choice(None)),
+        "number of labels considered per member; None means twice top_k, at least 20",
     )
     n_jobs: int = parameter(
         -1, Either(Choice(-1), Integer(1)), "number of threads to combine rankings; -1 means all cores"
     )
-    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed of the held-out texts")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed for choosing the held-out texts")
     verbose: bool = parameter(False, Choice(True, False), "show the progress bars of all members on standard error")
 
     def check_parameters(self) -> None:
@@ -143,7 +145,8 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         label_texts : mapping of str to str, optional
             Descriptions of the labels, passed to all members.
         sample_weight : array_like of shape (texts,), optional
-            Weights >= 0 of the texts, passed to all members. Raises InputError if a member does not support weights.
+            Non-negative weights of the texts, passed to all members. Raises InputError if a member does not support
+            weights.
         """
         self.check_parameters()
         self.check_dependencies()
@@ -200,7 +203,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
     def with_transform(self, transform: str | Sequence[str]) -> Self:
         """Return the same ensemble with another transform in all members; weights are shared.
 
-        The copy is not calibrated. Raises InputError if a member does not allow it.
+        The copy is not calibrated. Raises InputError if a member does not support this.
 
         Parameters
         ----------
@@ -212,7 +215,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         return self._copy_with_state(state._replace(members=members, calibration=None))
 
     def subset(self, labels: Iterable[str]) -> Self:
-        """Return a smaller ensemble of some of the labels; raise InputError if a member does not support subset.
+        """Return a smaller ensemble for some of the labels; raise InputError if a member does not support subset.
 
         Parameters
         ----------
@@ -253,7 +256,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         return self.combine == "mean" and all(member.scores_any_label for member in members)
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return whether a member ranks labels for each text."""
+        """Return, for each text, whether any member ranks labels for it."""
         rankable = [member.is_rankable(texts) for member in self._check_fitted().members]
         return np.asarray(np.any(rankable, axis=0), bool)
 

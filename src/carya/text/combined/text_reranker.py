@@ -66,9 +66,9 @@ class _TextRerankerState(NamedTuple):
 class TextReranker(BaseTextRanker[_TextRerankerState]):
     """A two-stage model: a text model finds candidates, and a reranker orders them.
 
-    The reranker gets the text and the label name of each pair, so it can be a :class:`carya.CrossEncoderRanker`, and
-    the score, the rank and the frequency of the label as features. It is trained on held-out texts, so it learns how
-    reliable the scores of the first stage are. Scores are a softmax over the candidates for a text.
+    The reranker receives the text and the label name of each pair, and the score, the rank and the frequency of the
+    label as features; it can therefore be a :class:`carya.CrossEncoderRanker`. It is trained on held-out texts, so it
+    learns how reliable the scores of the first stage are. Scores are a softmax over the candidates for a text.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         Either(Choice(-1, None), Integer(1)),
         "number of threads of the base model; -1 means all cores, None means its own n_jobs",
     )
-    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed of the held-out texts")
+    seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed for choosing the held-out texts")
     verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
 
     def check_parameters(self) -> None:
@@ -140,7 +140,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         label_texts : mapping of str to str, optional
             Descriptions of the labels, passed to the base model. The reranker reads them instead of the names.
         sample_weight : array_like of shape (texts,), optional
-            Weights >= 0 of the texts, passed to the base model.
+            Non-negative weights of the texts, passed to the base model.
         groups : array_like of int, shape (n_texts,), optional
             Texts in the same group, such as near-duplicates, are held out together. By default, runs of up to 20
             adjacent texts are held out together.
@@ -187,7 +187,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         return sp.csr_array(sp.vstack(parts, format="csr")) if len(parts) > 1 else parts[0]
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return whether the base model ranks labels for each text."""
+        """Return, for each text, whether the base model ranks labels for it."""
         return self._check_fitted().base.is_rankable(texts)
 
     @property
@@ -263,7 +263,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         self._set_fitted(self._check_fitted()._replace(calibration=calibration))
 
     def _held_out_rows(self, rows: int, groups: ArrayLike | None) -> NDArray[np.int64]:
-        """Return the numbers of the held-out texts; texts in the same group stay together."""
+        """Return the indices of the held-out texts; texts in the same group stay together."""
         count = max(1, min(int(rows * self.validation_fraction), int(self.max_ranker_rows)))
         if groups is None:
             group = np.arange(rows) // min(_RUN, max(1, count // _RUN))

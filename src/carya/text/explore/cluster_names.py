@@ -1,4 +1,4 @@
-"""Descriptions of clusters, which have no names, by their most frequent labels and strongest terms."""
+"""Descriptions of clusters, which have no names, based on their most frequent labels and strongest terms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_UNPACKED = 1 << 22  # maximum number of weights unpacked at a time
 class ClusterNamer:
     """Descriptive labels and terms for the nodes of a tree.
 
-    The labels of all clusters at a level are computed on first use and cached, which takes a few integers per cluster.
+    The labels of all clusters at a level are computed on first use and cached as a few integers per cluster.
     Terms are computed only for the requested nodes.
 
     Parameters

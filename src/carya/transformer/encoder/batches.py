@@ -64,7 +64,7 @@ class Batch:
     Attributes
     ----------
     rows : ndarray of int64
-        The numbers of the texts, in the order of their embeddings.
+        The indices of the texts, in the order of their embeddings.
     ids : tensor of shape (1, tokens) if packed, otherwise (texts, longest)
     n_tokens : int
         Number of tokens without padding.
@@ -105,7 +105,7 @@ class Batch:
 def shuffled_batches(
     lengths: NDArray[np.int64], layout: BatchLayout, *, seed: Sequence[int]
 ) -> list[NDArray[np.int64]]:
-    """Return the text numbers in each batch of an epoch; every text occurs once, in random order."""
+    """Return the text indices in each batch of an epoch; every text occurs once, in random order."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(lengths.size)
     if layout.packed:

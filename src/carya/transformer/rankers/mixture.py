@@ -67,8 +67,8 @@ class CandidateScores:
     scores : dict of str to ndarray
         The scores of all candidates, by ranker name.
     is_suggested : ndarray of bool, optional
-        Whether each candidate was suggested by a ranker; by default, all were. Other candidates do not change the
-        features of these candidates.
+        Whether each candidate was suggested by a ranker; by default, all were. Candidates that were not suggested do
+        not affect the features of suggested ones.
     """
 
     candidates: Candidates

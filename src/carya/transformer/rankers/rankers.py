@@ -114,7 +114,7 @@ class CombinedRankers:
         return int(next(iter(self.models.values())).n_labels_)
 
     def subset(self, labels: NDArray[np.int32]) -> CombinedRankers:
-        """Return the same combination of rankers of the given labels only."""
+        """Return the same combination, with rankers for the given labels only."""
         models = {name: model.subset(labels) for name, model in self.models.items()}
         mixture = self.mixture and replace(self.mixture, log_frequency=self.mixture.log_frequency[labels])
         return CombinedRankers(models, self.weights, mixture)
@@ -240,7 +240,7 @@ class CombinedRankers:
 
 @dataclass(frozen=True)
 class RankerCombiner:
-    """Selection of the best combination of rankers on validation texts.
+    """Selects the combination of rankers that performs best on validation texts.
 
     Attributes
     ----------

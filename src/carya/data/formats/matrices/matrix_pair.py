@@ -1,4 +1,4 @@
-"""Two matrix files of SciPy or NumPy: features, and labels of the same rows."""
+"""Two SciPy or NumPy matrix files: one with features, and one with the labels of the same rows."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _text_names(part: str) -> list[str]:
 
 
 def _find_features(folder: Path, part: str) -> list[Path]:
-    """Return the feature matrix of a folder or, if it has none, those of its subfolders."""
+    """Return the feature matrix of a folder or, if it has none, the matrices of its subfolders."""
     names = _matrix_names("X", part)
     file = find_file(folder, names)
     if file is not None:
@@ -131,8 +131,8 @@ def _find_features(folder: Path, part: str) -> list[Path]:
 def _read_label_names(folder: Path) -> Vocabulary | None:
     """Return the labels listed in a folder.
 
-    These projects identify labels by number and allow repeated lines; in this case, the numbers are used as ids and
-    the lines as names.
+    These projects identify labels by number and allow repeated lines. If lines are repeated, the numbers are used as
+    ids and the lines as names.
     """
     file = find_file(folder, _LABEL_FILES)
     if file is None:

@@ -107,8 +107,8 @@ def parse_block(block: bytes, first_line: int, source: str, limits: Limits, *, s
         The name of the file in error messages.
     limits : Limits
     skip_blank : bool
-        Whether lines that contain only spaces or a comment (``#``) are ignored. Otherwise such a line of spaces is a
-        row, and comments are invalid.
+        Whether lines that contain only spaces or a comment (``#``) are ignored. Otherwise, a line of spaces is a row,
+        and comments are invalid.
     """
     stripped = block.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
     try:

@@ -30,8 +30,8 @@ def read_svmlight(
     ----------
     path : path
     zero_based : bool, optional
-        Whether features are numbered from 0, not 1. By default, they are if feature 0 occurs, so a file without it can
-        be misread; `read_options` of the result contains the decision.
+        Whether features are numbered from 0, not 1. By default, this is assumed if feature 0 occurs, so a file in which
+        it does not occur can be misread; the `read_options` of the result contain the decision.
     n_features, n_labels : int, optional
         The numbers of columns. By default, they are derived from the largest numbers that occur, or from the
         vocabulary. Labels are numbered from 0.
@@ -87,7 +87,7 @@ def write_svmlight(path: PathLike, matrices: Matrices) -> int:
     with open_output(path) as stream:
         for line in format_rows(matrices.X, matrices.Y, first_feature=1):
             if line == " \n":
-                raise InputError(f"{path}: svmlight cannot represent a row without labels and features.")
+                raise InputError(f"{path}: svmlight cannot represent a row with neither labels nor features.")
             stream.write(line.encode())
     return int(matrices.Y.shape[0])
 

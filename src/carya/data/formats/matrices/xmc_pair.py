@@ -25,7 +25,7 @@ _LABELS = re.compile(r"(.*)_Y(\.\w+)?")
 
 
 def read_xmc_pair(path: PathLike, *, labels: PathLike | None = None, vocabulary: Vocabulary | None = None) -> Matrices:
-    """Read a file of features, ``rows features`` and ``feature:value …`` lines, and a file of labels in the same form.
+    """Read a feature file, ``rows features`` and ``feature:value …`` lines, and a label file in the same form.
 
     Parameters
     ----------
@@ -50,15 +50,16 @@ def read_xmc_pair(path: PathLike, *, labels: PathLike | None = None, vocabulary:
 
 
 def read_xmc_features(path: PathLike) -> sp.csr_array:
-    """Read the features of a pair of files; the file of labels does not have to exist."""
+    """Read the features from a pair of files; the label file does not have to exist."""
     name = uncompressed_name(path)
     return read_sparse_text(_partner(path, name, _LABELS, "_Xf") if _LABELS.fullmatch(name) else path)
 
 
 def write_xmc_pair(path: PathLike, matrices: Matrices, *, labels: PathLike | None = None) -> int:
-    """Write a file of features and a file of labels; return the number of rows.
+    """Write a feature file and a label file; return the number of rows.
 
-    Without `labels`, the path must end in ``_Xf``, which ``_Y`` replaces in the name of the file of labels.
+    If `labels` is not given, the file name without its extension must end in ``_Xf``; the label file has the same name
+    with ``_Y`` instead.
     """
     name = Path(path).name
     if labels is None:
@@ -120,8 +121,8 @@ def _partner(path: PathLike, name: str, pattern: re.Pattern[str], ending: str) -
         return partner
     expected = "" if match is None else f" There is no {match[1]}{ending}{match[2] or ''} in the same folder."
     content = "features" if ending == "_Y" else "labels"
-    other = "labels" if ending == "_Y" else "features"
+    other = "label" if ending == "_Y" else "feature"
     raise InputError(
-        f"{display_name(path)} is a sparse matrix of {content} and requires a file of {other}.{expected} Pass the "
-        "file of features as the path, and the file of labels with labels (--labels)."
+        f"{display_name(path)} is a sparse matrix of {content} and requires a {other} file.{expected} Pass the "
+        "feature file as the path, and the label file with labels (--labels)."
     )

@@ -46,13 +46,13 @@ def read_arrow(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples in an Arrow file or stream, which includes Feather files.
+    """Yield the examples in an Arrow file (including Feather files) or an Arrow stream.
 
     Parameters
     ----------
     path : path
     text_column : str
-        The column of the text. The texts of several columns, separated by commas, are joined by spaces.
+        The column of the text, or several columns, separated by commas, whose texts are joined by spaces.
     label_column : str or None
         The column of the labels; None to read texts without labels.
     label_separator : str, optional

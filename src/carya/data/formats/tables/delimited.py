@@ -35,11 +35,11 @@ from carya.errors import InputError
 #: The default separator of labels within their column.
 LABEL_SEPARATOR = ";"
 
-#: The separators of fields that are detected, in this order.
+#: The field separators to detect, in this order.
 _DELIMITERS = (",", ";", TAB, "|")
 #: The line in which spreadsheet programs specify the separator.
 _SEPARATOR_LINE = re.compile(r"\"?sep=([^\"\r\n])\"?\r?\n?", re.IGNORECASE)
-#: The beginning of a list of labels as Python prints it.
+#: The beginning of a list of labels in Python's notation.
 _PYTHON_LIST = re.compile(r"\[\s*['\"\d]")
 
 #: A row and the number of the line on which it begins.
@@ -62,7 +62,7 @@ def read_csv(
     ----------
     path : path
     text_column : str
-        The column of the text. The texts of several columns, separated by commas, are joined by spaces.
+        The column of the text, or several columns, separated by commas, whose texts are joined by spaces.
     label_column : str or None
         The column of the labels; None to read texts without labels.
     label_separator : str, optional
@@ -99,11 +99,11 @@ def guess_table(lines: Sequence[str], text_column: str, default: str | None = No
     Parameters
     ----------
     lines : sequence of str
-        The first lines, as far as they are known.
+        The first lines that are available.
     text_column : str
         As in :func:`read_csv`.
     default : str, optional
-        The format of the training data. Only if it is a table, a table with a single column is recognized.
+        The format of the training data. A table with a single column is recognized only if this format is a table, too.
 
     Examples
     --------

@@ -19,7 +19,7 @@ def read_jsonl(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples in a JSON lines file. Blank lines and keys other than ``id`` are ignored.
+    """Yield the examples in a JSON lines file; blank lines and keys other than those below and ``id`` are ignored.
 
     Parameters
     ----------
@@ -27,8 +27,8 @@ def read_jsonl(
     text_column : str
         The key of the text, or several keys separated by commas.
     label_column : str or None
-        The key of the labels: a list of strings or integers, an integer, or, with `label_separator`, a string. None to
-        read texts without labels.
+        The key of the labels, whose value is a list of strings or integers, an integer, or, with `label_separator`, a
+        string; None to read texts without labels.
     label_separator : str, optional
         The separator of labels in a string.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from carya.core.matrices import Csr
 
 _MAX_UNNAMED_LABELS = 100_000_000  # a damaged header must not fill the memory with label numbers
-_FEATURE_FILE = "_Xf.txt"  # in the names of the Extreme Classification Repository
+_FEATURE_FILE = "_Xf.txt"  # the ending used by the Extreme Classification Repository
 _NAMED_LABELS, _PLAIN_LABELS = "label_names.tsv", "label_names.txt"
 
 
@@ -35,13 +35,13 @@ def open_pair(
     label_separator: str | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Corpus:
-    """Open a file of texts and a file of labels: one row per line, or a label matrix.
+    """Open a text file and a label file: one row per line, or a label matrix.
 
     Parameters
     ----------
     texts, labels : path
         A label matrix is an ``.npz`` or ``.npy`` file, or a text file such as ``trn_X_Y.txt`` of the Extreme
-        Classification Repository. Its columns are the labels of the vocabulary, or else their numbers, from 0.
+        Classification Repository. Its columns are named according to the vocabulary or, without one, numbered from 0.
     label_separator : str, optional
         The separator of the labels of a row, a TAB by default.
     vocabulary : Vocabulary, optional
@@ -50,7 +50,7 @@ def open_pair(
         if label_separator is not None:
             raise ParameterError(f"{labels} is a matrix, which does not support label_separator. Omit it.")
         if _FEATURE_FILE in display_name(labels):
-            raise InputError(f"{labels} contains features, not labels. Pass the file of labels, such as trn_X_Y.txt.")
+            raise InputError(f"{labels} contains features, not labels. Pass the label file, such as trn_X_Y.txt.")
         return corpus_with_label_matrix(texts, labels, vocabulary)
     return Corpus(
         lambda: read_pair(texts, labels, label_separator=label_separator),
@@ -133,9 +133,9 @@ def read_text_folder(
 
 
 def corpus_with_label_matrix(texts: PathLike, labels: PathLike, vocabulary: Vocabulary | None) -> Corpus:
-    """Return the corpus of a file of texts and a label matrix.
+    """Return the corpus of a text file and a label matrix.
 
-    The columns of the matrix are the labels of the vocabulary or, without a vocabulary, their numbers, starting at 0.
+    The columns of the matrix are named according to the vocabulary or, without one, numbered from 0.
     """
     from carya.data.formats.matrices.label_matrix import read_label_matrix
 
@@ -193,7 +193,7 @@ def label_names_written(
     existing : Vocabulary or None
         The labels of the other parts in the folder; InputError is raised before anything is written if they differ.
     plain_file : str
-        The file to write if the names are equal to the ids; otherwise it is ``label_names.tsv``.
+        The file to write if the names are equal to the ids; otherwise, ``label_names.tsv`` is written.
     """
     if vocabulary is not None and existing is not None and existing != vocabulary:
         raise InputError(f"{existing.source} lists different labels from {vocabulary.source}. Choose another folder.")
