@@ -15,7 +15,7 @@ from carya.core.matrices import Csr, Features
 from carya.core.progress import ProgressCallback, Report
 from carya.core.rules import expand_per_layer
 from carya.errors import InputError
-from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, fingerprint
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, csr_of_arrays, fingerprint
 from carya.ranking.tasks.parts import ProblemPart, divide, join_columns
 from carya.trees.layer import Layer, Weights
 from carya.trees.transforms import Transform
@@ -267,10 +267,7 @@ def part_key(part: ProblemPart, problem: LayerProblem, problem_key: str) -> str:
 
 def join_solutions(parts: Sequence[dict[str, NDArray[Any]]]) -> Solution:
     """Return the solution of a problem from those of its parts."""
-    matrices = [
-        Csr.of(part["indptr"], part["indices"], part["values"], part["biases"].size, "The weights") for part in parts
-    ]
-    joined = join_columns(matrices)
+    joined = join_columns([csr_of_arrays(part, part["biases"].size, "The weights") for part in parts])
     biases, dense = (np.concatenate([part[name] for part in parts]) for name in ("biases", "dense"))
     return (joined.indptr, joined.indices, joined.values), biases, dense
 

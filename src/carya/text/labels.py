@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.core import lazy_sparse as sp
-from carya.core.inputs.labels import coerce_labels, match_labels
+from carya.core.inputs.labels import LabelNames, coerce_labels, match_labels
 from carya.core.label_index import LabelIndex
 from carya.core.matrices import Csr
 from carya.core.parameters import did_you_mean
@@ -137,6 +137,14 @@ class LabelRows:
         column = np.zeros(self.matrix.cols, np.int32)
         column[order] = np.arange(len(order), dtype=np.int32)
         return self.matrix.merge_columns(column, max(len(order), 1)).with_values(1), [self.ids[old] for old in order]
+
+
+def training_labels(labels: Any, label_names: LabelNames | None = None) -> tuple[Csr, list[str]]:
+    """Return the label matrix for training labels in any form, with their values as costs, and the label ids."""
+    if isinstance(labels, LabelRows):
+        return labels.used()
+    coerced = coerce_labels(labels, label_names=label_names)
+    return coerced.matrix, coerced.all_ids()
 
 
 def label_matrix(

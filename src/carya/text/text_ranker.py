@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from carya.core import lazy_sparse as sp
-from carya.core.inputs.labels import LabelNames, coerce_labels, match_candidates
+from carya.core.inputs.labels import LabelNames, match_candidates
 from carya.core.inputs.texts import TextsLike
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import parameter, set_in_all, with_parameter
@@ -35,7 +35,7 @@ from carya.text.default_vectorizer import default_vectorizer, name_columns
 from carya.text.inputs import list_of_texts, split_corpus
 from carya.text.label_inputs import GraphLike, TreeLike, to_graph, to_shortlist, to_tree
 from carya.text.label_restriction import RankedLabels
-from carya.text.labels import LabelRows, LabelSet
+from carya.text.labels import LabelSet, training_labels
 from carya.text.serialize import pack, unpack
 from carya.text.text_tree import TextTree
 from carya.text.tfidf import Tfidf
@@ -163,7 +163,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         texts, labels, own_names = split_corpus(texts, labels)
         names = own_names if names is None else names
         X = Features.of(Csr.of_triple(vectorizer.fit_rows(texts), vectorizer.n_features_))
-        Y, ids = _to_matrix(labels, label_names)
+        Y, ids = training_labels(labels, label_names)
         label_set = LabelSet.of(ids, names, label_texts)
         if X.rows != Y.rows:
             raise InputError(f"texts and labels must have the same length, got {X.rows} and {Y.rows}.")
@@ -479,10 +479,3 @@ def _trees(model: Any) -> Iterator[XRLinear]:
     else:
         for member in getattr(model, "members_", ()):
             yield from _trees(member)
-
-
-def _to_matrix(labels: Any, label_names: LabelNames | None) -> tuple[Csr, Sequence[str]]:
-    if isinstance(labels, LabelRows):
-        return labels.used()
-    coerced = coerce_labels(labels, label_names=label_names)
-    return coerced.matrix, coerced.all_ids()

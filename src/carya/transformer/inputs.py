@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from carya.core import lazy_sparse as sp
 from carya.core import validation
-from carya.core.inputs.labels import LabelNames, coerce_labels, match_labels
+from carya.core.inputs.labels import LabelNames, match_labels
 from carya.core.inputs.texts import TextsLike
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress
 from carya.core.validation import FeaturesLike
 from carya.errors import InputError
 from carya.text.inputs import checked_list_of_texts
-from carya.text.labels import LabelRows
+from carya.text.labels import training_labels
 
 
 class LabeledTexts(NamedTuple):
@@ -156,11 +156,7 @@ def check_labeled_texts(
 ) -> tuple[LabeledTexts, list[str]]:
     """Validate training texts, their labels and their features; return them with the label ids."""
     checked = checked_list_of_texts(texts)
-    if isinstance(labels, LabelRows):
-        Y, ids = labels.used()
-    else:
-        coerced = coerce_labels(labels, label_names=label_names)
-        Y, ids = coerced.matrix, coerced.all_ids()
+    Y, ids = training_labels(labels, label_names)
     if len(checked) != Y.rows:
         raise InputError(f"texts and labels must have the same length, got {len(checked)} and {Y.rows}.")
     if not checked or Y.values.size == 0:

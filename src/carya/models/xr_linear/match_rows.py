@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from carya.core import storage
-from carya.core.matrices import Csr
 from carya.models.xr_linear.serialize import pack, unpack
-from carya.ranking.tasks.checkpoint_folder import CheckpointFolder
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, csr_arrays
 from carya.ranking.tasks.solve_part import load_arrays, load_data
-from carya.trees.beam_search import BeamSearcher
+from carya.trees.beam_search import BeamSearcher, Rankings
 from carya.trees.trained_tree import TrainedTree
 
 ROWS_PER_TASK = 20_000
@@ -53,7 +47,7 @@ class MatchRows:
 
     def is_done(self) -> bool:
         """Return whether the result is stored."""
-        return CheckpointFolder(self.folder).load("shortlist", self._key) is not None
+        return CheckpointFolder(self.folder).contains("shortlist", self._key)
 
     def run(self, threads: int) -> None:
         """Find the clusters and store them, unless another run of this task has done so."""
@@ -64,14 +58,9 @@ class MatchRows:
         matched = _load_matcher(self.folder, self.matcher_key).shortlist(
             rows, beam_width=self.beam_width, threads=threads
         )
-        arrays: dict[str, NDArray[Any]] = {
-            "indptr": matched.indptr,
-            "indices": matched.indices,
-            "values": matched.values,
-        }
-        CheckpointFolder(self.folder).store("shortlist", self._key, arrays)
+        CheckpointFolder(self.folder).store("shortlist", self._key, csr_arrays(matched))
 
-    def result(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def result(self) -> Rankings:
         """Return the stored result as the arrays of a CSR matrix."""
         arrays = load_arrays(self.folder, "shortlist", self._key)
         return arrays["indptr"], arrays["indices"], arrays["values"]
@@ -82,14 +71,6 @@ def store_matcher(checkpoints: CheckpointFolder, key: str, trained: TrainedTree)
     path = checkpoints.path / f"matcher-{key}"
     if not path.exists():
         storage.save(path, pack(trained, {}))
-
-
-def concatenate_rows(blocks: Sequence[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]], cols: int) -> Csr:
-    """Return blocks of consecutive rows as one matrix."""
-    lengths = np.concatenate([np.diff(indptr) for indptr, _, _ in blocks])
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    indices, values = (np.concatenate([block[i] for block in blocks]) for i in (1, 2))
-    return Csr.of(indptr, indices, values, cols, "The shortlist")
 
 
 @functools.lru_cache(maxsize=1)

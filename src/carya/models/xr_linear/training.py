@@ -30,9 +30,10 @@ from carya.matching import (
     restrict_targets,
     union_shortlists,
 )
-from carya.models.xr_linear.match_rows import ROWS_PER_TASK, MatchRows, concatenate_rows, store_matcher
+from carya.models.restriction import concatenate
+from carya.models.xr_linear.match_rows import ROWS_PER_TASK, MatchRows, store_matcher
 from carya.ranking import LayerProblem
-from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, fingerprint
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, csr_arrays, csr_of_arrays, fingerprint
 from carya.ranking.tasks.solve_part import StoredData, store_data, train_layers
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.label_tree import LabelTree
@@ -256,8 +257,8 @@ class _TreeTraining:
         inputs = [self._data_key, self._beam_width, *(part for layer in layers for part in _parts_of_layer(layer))]
         if self._data.engine is not None:
             return self._match_by_engine(tree, layers, stage, fingerprint(inputs))
-        arrays = self._checkpoints.get_or_compute("shortlist", inputs, lambda: _csr_to_arrays(search()))
-        return Csr.of(arrays["indptr"], arrays["indices"], arrays["values"], layers[-1].n_nodes, "The shortlist")
+        arrays = self._checkpoints.get_or_compute("shortlist", inputs, lambda: csr_arrays(search()))
+        return csr_of_arrays(arrays, layers[-1].n_nodes, "The shortlist")
 
     def _match_by_engine(self, tree: LabelTree, layers: Sequence[Layer], stage: str, key: str) -> Csr:
         """Return the same matrix as :meth:`_match`, from tasks that match blocks of rows."""
@@ -273,7 +274,7 @@ class _TreeTraining:
         ]
         with self._progress.stage(stage) as report:
             data.engine.run([task for task in tasks if not task.is_done()], report)
-        return concatenate_rows([task.result() for task in tasks], layers[-1].n_nodes)
+        return Csr.of(*concatenate([task.result() for task in tasks]), layers[-1].n_nodes, "The shortlist")
 
 
 def _fingerprint_of(data: TrainingData) -> str:
@@ -290,10 +291,6 @@ def _fingerprint_of(data: TrainingData) -> str:
 
 def _tree_to_arrays(tree: LabelTree) -> dict[str, NDArray[Any]]:
     return {str(level): parents for level, parents in enumerate(tree.parents)}
-
-
-def _csr_to_arrays(matrix: Csr) -> dict[str, NDArray[Any]]:
-    return {"indptr": matrix.indptr, "indices": matrix.indices, "values": matrix.values}
 
 
 def _parts_of_layer(layer: Layer) -> list[object]:

@@ -38,6 +38,10 @@ class CheckpointFolder:
         if self.path.exists() and not self.path.is_dir():
             raise SaveError(f"{self.path} is a file. Pass a folder for the checkpoints.")
 
+    def contains(self, name: str, key: str) -> bool:
+        """Return whether a result has been stored; :meth:`load` verifies it."""
+        return self._folder(name, key).exists()
+
     def load(self, name: str, key: str) -> dict[str, NDArray[Any]] | None:
         """Return the memory-mapped arrays of a result, or None if it has not been stored yet.
 
@@ -77,6 +81,17 @@ class CheckpointFolder:
 
     def _folder(self, name: str, key: str) -> Path:
         return self.path / f"{name}-{key}"
+
+
+def csr_arrays(matrix: Csr, prefix: str = "") -> dict[str, NDArray[Any]]:
+    """Return the arrays of a matrix by name, to store them."""
+    return {f"{prefix}indptr": matrix.indptr, f"{prefix}indices": matrix.indices, f"{prefix}values": matrix.values}
+
+
+def csr_of_arrays(arrays: dict[str, NDArray[Any]], cols: int, name: str, prefix: str = "") -> Csr:
+    """Return the matrix whose arrays were stored with :func:`csr_arrays`; `name` is for error messages."""
+    indptr, indices, values = (arrays[f"{prefix}{part}"] for part in ("indptr", "indices", "values"))
+    return Csr.of(indptr, indices, values, cols, name)
 
 
 def fingerprint(inputs: Iterable[object]) -> str:

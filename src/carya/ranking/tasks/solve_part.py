@@ -14,7 +14,7 @@ from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
 from carya.errors import ModelFormatError
 from carya.ranking.linear import LayerProblem, LinearSolver, join_solutions, layer_name, part_key
-from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, fingerprint
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, csr_arrays, csr_of_arrays, fingerprint
 from carya.ranking.tasks.engine import Engine
 from carya.ranking.tasks.parts import ProblemPart, divide
 from carya.trees.layer import Layer
@@ -61,7 +61,7 @@ class SolvePart:
         """Train the part and store its weights, unless another run of this task has done so."""
         checkpoints = CheckpointFolder(self.folder)
         name = layer_name(self.level)
-        if checkpoints.load(name, self.result_key) is not None:
+        if checkpoints.contains(name, self.result_key):
             return
         data, (problem, positives) = load_data(self.folder, self.data_key), self._problem()
         arrays = self.solver.solve_part(
@@ -72,8 +72,8 @@ class SolvePart:
     def _problem(self) -> tuple[LayerProblem, Csr]:
         arrays = load_arrays(self.folder, "problem", self.problem_key)
         rows = arrays["rows"].item()
-        positives = _csr(arrays, "positives", rows)
-        shortlist = _csr(arrays, "shortlist", rows) if "shortlist.indptr" in arrays else None
+        positives = csr_of_arrays(arrays, rows, "positives", "positives.")
+        shortlist = csr_of_arrays(arrays, rows, "shortlist", "shortlist.") if "shortlist.indptr" in arrays else None
         problem = LayerProblem(
             level=self.level,
             seed=self.seed,
@@ -105,22 +105,23 @@ def train_layers(
     part_keys = [part_key(part, problems[part.number], keys[part.number]) for part in parts]
     tasks = []
     for number, problem in enumerate(problems):
+        problem_key = fingerprint([keys[number], problem.shortlist, problem.order, problem.chunks])
         own_tasks = [
             SolvePart(
                 str(checkpoints.path.absolute()),
                 solvers[number],
                 data_key,
-                fingerprint([keys[number], problem.shortlist, problem.order, problem.chunks]),
+                problem_key,
                 key,
                 problem.level,
                 problem.seed,
                 part,
             )
             for part, key in zip(parts, part_keys, strict=True)
-            if part.number == number and checkpoints.load(layer_name(problem.level), key) is None
+            if part.number == number and not checkpoints.contains(layer_name(problem.level), key)
         ]
         if own_tasks:
-            store_problem(checkpoints, own_tasks[0].problem_key, problem, problem.targets.transpose())
+            store_problem(checkpoints, problem_key, problem)
         tasks += own_tasks
     engine.run(tasks, report)
     solutions: list[list[dict[str, NDArray[Any]]]] = [[] for _ in problems]
@@ -135,22 +136,23 @@ def train_layers(
 
 def store_data(checkpoints: CheckpointFolder, key: str, data: StoredData) -> None:
     """Store the features and sample weights of the training rows, unless they are stored already."""
-    if checkpoints.load("features", key) is None:
+    if not checkpoints.contains("features", key):
         features = data.features
-        arrays = _csr_arrays("sparse", features.sparse) | {"dense": features.dense}
+        arrays = csr_arrays(features.sparse, "sparse.") | {"dense": features.dense}
         arrays["cols"] = np.array([features.sparse.cols], np.int64)
         if data.sample_weight is not None:
             arrays["sample_weight"] = data.sample_weight
         checkpoints.store("features", key, arrays)
 
 
-def store_problem(checkpoints: CheckpointFolder, key: str, problem: LayerProblem, positives: Csr) -> None:
+def store_problem(checkpoints: CheckpointFolder, key: str, problem: LayerProblem) -> None:
     """Store a problem for :class:`SolvePart`, unless it is stored already."""
-    if checkpoints.load("problem", key) is None:
-        arrays = _csr_arrays("positives", positives) | {"order": problem.order, "chunks": problem.chunks}
+    if not checkpoints.contains("problem", key):
+        positives = problem.targets.transpose()
+        arrays = csr_arrays(positives, "positives.") | {"order": problem.order, "chunks": problem.chunks}
         arrays["rows"] = np.array([positives.cols], np.int64)
         if problem.shortlist is not None:
-            arrays |= _csr_arrays("shortlist", problem.shortlist)
+            arrays |= csr_arrays(problem.shortlist, "shortlist.")
         checkpoints.store("problem", key, arrays)
 
 
@@ -158,7 +160,7 @@ def store_problem(checkpoints: CheckpointFolder, key: str, problem: LayerProblem
 def load_data(folder: str, key: str) -> StoredData:
     """Return memory-mapped training data; each process keeps the most recent data open."""
     arrays = load_arrays(folder, "features", key)
-    features = Features.of(_csr(arrays, "sparse", arrays["cols"].item()), arrays["dense"])
+    features = Features.of(csr_of_arrays(arrays, arrays["cols"].item(), "sparse", "sparse."), arrays["dense"])
     return StoredData(features, arrays.get("sample_weight"))
 
 
@@ -170,11 +172,3 @@ def load_arrays(folder: str, name: str, key: str) -> dict[str, NDArray[Any]]:
             f"{folder} does not contain {name}-{key}. The checkpoint folder must be shared by all machines."
         )
     return arrays
-
-
-def _csr_arrays(name: str, matrix: Csr) -> dict[str, NDArray[Any]]:
-    return {f"{name}.indptr": matrix.indptr, f"{name}.indices": matrix.indices, f"{name}.values": matrix.values}
-
-
-def _csr(arrays: dict[str, NDArray[Any]], name: str, cols: int) -> Csr:
-    return Csr.of(arrays[f"{name}.indptr"], arrays[f"{name}.indices"], arrays[f"{name}.values"], cols, name)

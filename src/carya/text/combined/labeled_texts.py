@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from carya.core import validation
-from carya.core.inputs.labels import LabelNames, coerce_labels
+from carya.core.inputs.labels import LabelNames
 from carya.core.inputs.texts import TextsLike
 from carya.errors import InputError
 from carya.text.inputs import checked_list_of_texts, split_corpus
-from carya.text.labels import LabelRows
+from carya.text.labels import training_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +46,7 @@ class LabeledTextLists:
         """Validate texts and labels in any form; raise InputError if they do not have the same length."""
         texts, labels, names = split_corpus(texts, labels)
         all_texts = checked_list_of_texts(texts)
-        if isinstance(labels, LabelRows):
-            matrix, ids = labels.used()
-        else:
-            coerced = coerce_labels(labels, label_names=label_names)
-            matrix, ids = coerced.matrix, coerced.all_ids()
+        matrix, ids = training_labels(labels, label_names)
         if len(all_texts) != matrix.rows:
             raise InputError(f"texts and labels must have the same length, got {len(all_texts)} and {matrix.rows}.")
         if not matrix.indices.size:
