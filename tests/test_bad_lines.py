@@ -64,7 +64,7 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
         b"title,labels\na,x",
         'data.csv, line 1: Missing column "text"; the columns are "title", "labels".',
     ),
-    ("data.csv", b"text,labels,text\na,x,b", 'data.csv, line 1: There is more than one column "text".'),
+    ("data.csv", b"text,labels,text\na,x,b", 'data.csv, line 1: There is more than one column named "text".'),
     ("data.csv", b"text,labels\none, two,x", "data.csv, line 2: Expected 2 fields, as in the header, got 3."),
     ("data.csv", b'text,labels\n"a,x\nb,y', "data.csv, line 2: Invalid CSV: unexpected end of data."),
     ("data.csv", b"text,labels\na,x;;y", "data.csv, line 2: Label 2 of 3 is empty. Labels are separated by ';'."),
@@ -103,7 +103,7 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "annif.tsv",
         b"a\t<http://a.example/1>\nb <http://a.example/2>",
-        "annif.tsv, line 2: A line must contain a text, a TAB and subject URIs, but it has 0 TABs.",
+        "annif.tsv, line 2: A line must contain a text, a tab and subject URIs, but it has 0 tabs.",
     ),
     (
         "annif.tsv",
@@ -139,12 +139,12 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "train.xmc",
         b"1 3 4\n7 1:1",
-        "train.xmc, line 2: Label 7 exceeds the 4 labels of the header, which are numbered from 0.",
+        "train.xmc, line 2: Label 7 is out of range for the 4 labels in the header, which are numbered from 0.",
     ),
     (
         "train.xmc",
         b"1 3 4\n0 3:1",
-        "train.xmc, line 2: Feature 3 exceeds the 3 features of the header, which are numbered from 0.",
+        "train.xmc, line 2: Feature 3 is out of range for the 3 features in the header, which are numbered from 0.",
     ),
     (
         "train.xmc",
@@ -152,7 +152,7 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
         "train.xmc, line 2: A label must be an integer >= 0, got '1:1'. A row without labels must begin with a space.",
     ),
     ("train.xmc", b"1 3 4\n0,x 1:1", "train.xmc, line 2: A label must be an integer >= 0, got 'x'."),
-    ("train.xmc", b"1 3 4\n0 1:1 2", "train.xmc, line 2: A feature must have the form number:value, got '2'."),
+    ("train.xmc", b"1 3 4\n0 1:1 2", "train.xmc, line 2: A feature must have the form index:value, got '2'."),
     (
         "train.xmc",
         b"1 3 4\n0 1:nan",
@@ -163,7 +163,11 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     ("data.parquet", b"PAR2", "data.parquet: Damaged, or not a Parquet file."),
     ("names.txt", b"cat\ndog\ncat", "names.txt, line 3: Label 'cat' occurs more than once, first on line 1."),
     ("names.txt", b"cat\n\ndog", "names.txt, line 2: The label is empty."),
-    ("names.tsv", b"a:1\tcat\na:2", "names.tsv, line 2: Expected 2 fields (id, name) or 3, got 1."),
+    (
+        "names.tsv",
+        b"a:1\tcat\na:2",
+        "names.tsv, line 2: Expected 2 or 3 fields, the first two being an id and a name, got 1.",
+    ),
     (
         "names.csv",
         b"id,label_en\n1,cat",

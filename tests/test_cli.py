@@ -195,7 +195,7 @@ def test_features_and_texts_are_not_interchangeable(world: SyntheticData, saved_
         ),
         (["predict", model], "was trained on features. DATA must contain features, but standard input does not."),
         (["evaluate", model, "texts.jsonl"], "texts.jsonl contains texts, but"),
-        (["evaluate", model, "X.npz"], f"Pass their labels, too: carya evaluate {model} X.npz Y.npz"),
+        (["evaluate", model, "X.npz"], f"Also pass their labels: carya evaluate {model} X.npz Y.npz"),
         (["explain", model, "a red apple"], "carya explain requires a text model"),
         (["calibrate", model, "texts.jsonl"], "carya calibrate requires a text model"),
     ):

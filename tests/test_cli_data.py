@@ -81,7 +81,7 @@ def test_defective_package_lists_cause_warnings(lists: Path, tmp_path: Path) -> 
         (["debian", "set", "--lists", "lists", "--download"], "--download cannot be combined with --lists."),
         (["synth", "set", "--like", "eurlex"], "Did you mean 'eurlex-4k'?"),
         (["synth", "set", "--scale", "-1"], "scale must be > 0 and <= 10, got -1."),
-        (["synth", "lists", "--scale", "0.01"], "It was not modified."),
+        (["synth", "lists", "--scale", "0.01"], "The folder was not modified."),
     ],
 )
 def test_errors_write_nothing(arguments: list[str], message: str, lists: Path, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_features_need_training_labels_for_psp(world: SyntheticData, saved_model
     arguments = ["evaluate", str(saved_model), "X.npz", "Y.npz"]
     result = run(*arguments, cwd=tmp_path)
     assert "PSP" not in result.stdout.partition("For PSP")[0]
-    assert "which require the label frequencies of the training data, pass --train." in result.stdout
+    assert "For PSP and PSnDCG, pass --train; they require the label frequencies in the training data." in result.stdout
     measured = json.loads(run(*arguments, "--train", "train.npz", "--json", cwd=tmp_path).stdout)
     S = carya.load(saved_model).predict(world.X[:200])
     expected = metrics.psp(world.Y[:200], S, k=5, propensity=metrics.propensities(world.Y))
@@ -141,7 +141,7 @@ def test_features_are_matched_by_label_names(world: SyntheticData, tmp_path: Pat
     }
     refused = run("evaluate", "model", "X.npz", "Y.npz", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "Pass the names of the columns with --vocabulary." in refused.stderr
+    assert "Pass the column names with --vocabulary." in refused.stderr
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".csv.gz"])

@@ -26,7 +26,7 @@ def test_token_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file or directory"):
         read_tokens(tmp_path / "none")
     path.write_text("\n")
-    with pytest.raises(InputError, match=r"contains no token\. At least one is required"):
+    with pytest.raises(InputError, match=r"contains no tokens\. At least one is required"):
         read_tokens(path)
     path.write_text("é")
     with pytest.raises(InputError, match="tokens must consist of ASCII characters"):

@@ -222,8 +222,8 @@ def test_explain_a_model_with_several_trees(model: Path, tmp_path: Path) -> None
     carya.TextRanker(tfidf, carya.NearestNeighbors()).fit(texts, labels).save(tmp_path / "none")
     refused = run("explain", str(tmp_path / "two"), TEXT)
     assert refused.returncode == 2
-    assert "The scores of Ensemble cannot be explained, only those of its trees" in refused.stderr
-    assert "Pass --tree 1 to --tree 2." in refused.stderr
+    assert "The scores of Ensemble cannot be explained, only the scores of its trees" in refused.stderr
+    assert "Pass --tree with a number from 1 to 2." in refused.stderr
     printed = run("explain", str(tmp_path / "two"), TEXT, "--tree", "2", "--label", "astronomy").stdout
     score = carya.load(tmp_path / "two").explain(TEXT, "astronomy", tree=1).score
     assert printed.startswith(f"astronomy: score {score:.4f} of tree 2")
@@ -335,7 +335,7 @@ def test_transformers_reject_matrices(tmp_path: Path) -> None:
         (["evaluate", "{model}", "{data}", "y.npz"], "was trained on texts. Pass texts and their labels instead"),
         (["evaluate", "{model}", "x.npz"], "x.npz contains features, but"),
         (["evaluate", "{model}", "empty.jsonl"], "empty.jsonl contains no rows. At least one is required."),
-        (["evaluate", "{model}", "t.jsonl"], "have no labels in common: the first label of the data is 'unknown'"),
+        (["evaluate", "{model}", "t.jsonl"], "have no labels in common: the first label in the data is 'unknown'"),
         (["calibrate", "{model}", "x.npz"], "x.npz contains features, but"),
         (["demo", "--out", "foreign"], "foreign exists and is not a Carya model"),
         (["demo", "--lists", "nowhere"], "--lists must be a folder with package lists, got nowhere."),

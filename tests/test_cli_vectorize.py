@@ -97,7 +97,7 @@ def test_a_vectorizer_stores_the_options_of_its_texts(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["vectorize", "data.jsonl"], "Missing option '--out' / '-o'."),
-        (["vectorize", "data.jsonl", "-o", "X.npy"], "X.npy must end with .npz, the format of the matrix."),
+        (["vectorize", "data.jsonl", "-o", "X.npy"], "X.npy must end with .npz, the suffix of the matrix format."),
         (["vectorize", "data.jsonl", "-o", "folder.npz"], "folder.npz is a folder. Pass the path of a file."),
         (["vectorize", "missing.jsonl", "-o", "X.npz"], "missing.jsonl: No such file or directory."),
         (["vectorize", "x.npz", "-o", "X.npz"], "x.npz contains features. Pass texts."),
@@ -130,7 +130,7 @@ def test_a_vectorizer_stores_the_options_of_its_texts(tmp_path: Path) -> None:
         (["encode", "data.jsonl", "-o", "E.npy"], "Pass either --encoder or --model, a saved transformer model."),
         (
             ["encode", "data.jsonl", "-o", "E.npz", "--encoder", "e"],
-            "E.npz must end with .npy, the format of the matrix.",
+            "E.npz must end with .npy, the suffix of the matrix format.",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -250,7 +250,7 @@ def error_message(action: Callable[[], object]) -> str:
         ("a.tsv", ("a\tb", []), r"a.tsv, line 2: 'a\tb' contains '\t', which this format cannot represent."),
         ("a.tsv", ("a", ["x\ny"]), r"a.tsv, line 2: 'x\ny' contains '\n', which this format cannot represent."),
         ("a.csv", ("a", ["x;y"]), "a.csv, line 2: Label 'x;y' contains the label separator, ';'."),
-        ("a.csv", ("a", [" x"]), "a.csv, line 2: Label ' x' is empty or begins or ends with a space."),
+        ("a.csv", ("a", [" x"]), "a.csv, line 2: Label ' x' is empty, or begins or ends with a space."),
         ("a.jsonl", ("\ud800", []), r"a.jsonl: The text contains a lone surrogate, \ud800, which UTF-8 cannot encode."),
         (
             "a.parquet",
@@ -418,7 +418,7 @@ def test_vocabularies_are_restored(tmp_path: Path) -> None:
     assert read_vocabulary(tmp_path / "a.txt") == Vocabulary(["a", "b"])
     for invalid, message in (
         (vocabulary, r"A .txt file cannot store names besides ids\. Use \.tsv\."),
-        (Vocabulary([" a"]), "' a' is empty or begins or ends with a space"),
+        (Vocabulary([" a"]), "' a' is empty, or begins or ends with a space"),
         (Vocabulary(["a\nb"]), r"contains '\\n'"),
     ):
         with pytest.raises(InputError, match=message):

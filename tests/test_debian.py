@@ -58,10 +58,10 @@ def write_lists(folder: Path, suffix: str = "", packages: bytes | None = None) -
         (b"no colon here\n", "Packages, line 4: line without a field name"),
         (b": no name\n", "Packages, line 4: line without a field name"),
         (b"two words: x\n", "Packages, line 4: line without a field name"),
-        (b" continued\n", "Packages, line 4: continuation line without a field before it"),
+        (b" continued\n", "Packages, line 4: continuation line without a preceding field"),
         (b"A: 1\nB: 2\na: 3\n", "Packages, line 6: repeated field 'a'"),
         (b"\xff\xfe: 1\n", "Packages, line 4: line without a field name"),
-        (b"A: " + b"x" * (9 << 20) + b"\n", "Packages, line 4: stanza of more than 8 MiB"),
+        (b"A: " + b"x" * (9 << 20) + b"\n", "Packages, line 4: stanza larger than 8 MiB"),
     ],
 )
 def test_malformed_stanzas_are_skipped_and_recorded(malformed: bytes, message: str) -> None:

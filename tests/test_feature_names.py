@@ -77,7 +77,7 @@ def test_models_without_names_accept_frames() -> None:
     assert hasattr(model, "feature_names_in_")
     model.fit(X, Y)  # training again without names removes them
     assert not hasattr(model, "feature_names_in_")
-    with pytest.raises(InputError, match="column names that are strings and others that are not, such as 3"):
+    with pytest.raises(InputError, match="has string column names and others that are not strings, such as 3"):
         model.fit(pandas.DataFrame(X, columns=[*names[:3], 3, *names[4:]]), Y)
 
 

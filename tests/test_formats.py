@@ -237,7 +237,7 @@ def test_fasttext_labels_can_be_anywhere(tmp_path: Path) -> None:
     for example, message in (
         (Example("a", ("x y",)), "Label 'x y' is empty or contains white space"),
         (Example("a __label__x"), "contains a word that begins with __label__"),
-        (Example(" a"), "is blank or begins or ends with a space"),
+        (Example(" a"), "is blank, or begins or ends with a space"),
     ):
         with pytest.raises(InputError, match=f"b.ft, line 1: .*{message}"):
             write_data(tmp_path / "b.ft", Corpus.of([example]))
@@ -249,8 +249,8 @@ def test_text2text_checks_numbers(tmp_path: Path) -> None:
     for line, message in (
         ("x\ta", "A label must be an integer >= 0, optionally with a colon and a relevance, got 'x'"),
         ("0:-1\ta", "A relevance must be a number >= 0, got '-1'"),
-        ("2\ta", "Label 2 exceeds the 2 labels of .*output-items.txt, which are numbered from 0"),
-        ("0,1", "A line must contain label numbers, a TAB and a text, but it has no TAB"),
+        ("2\ta", "Label 2 is out of range for the 2 labels in .*output-items.txt, which are numbered from 0"),
+        ("0,1", "A line must contain label numbers, a tab and a text, but it has no tab"),
     ):
         path.write_text(f"0\ta\n{line}\n")
         with pytest.raises(InputError, match=f"a.txt, line 2: {message}"):
@@ -268,13 +268,13 @@ def test_sparse_pairs_are_checked(tmp_path: Path) -> None:
     features.write_text("2 3\n0:1\n1:1\n")
     for content, message in (
         ("1 4\n0:1\n", "trn_X_Xf.txt has 2 rows, but .*trn_X_Y.txt has 1 rows"),
-        ("2 4\n0:1\n7:1\n", "trn_X_Y.txt, line 3: Label 7 exceeds the 4 labels of the header"),
+        ("2 4\n0:1\n7:1\n", "trn_X_Y.txt, line 3: Label 7 is out of range for the 4 labels in the header"),
         ("2 4\n0:1\n", "trn_X_Y.txt: Expected 2 rows, as stated in the header, got 1"),
         ("2 4\n0:1\n\n1:1\n", "trn_X_Y.txt, line 4: Expected 2 rows, as stated in the header, got more"),
         ("2 4 5\n0:1\n\n", "must consist of two integers"),
         ("2 4\n0:-1\n\n", "trn_X_Y.txt has negative values"),
         ("2 4\n0:1 0:1\n\n", "trn_X_Y.txt, line 2: Label 0 occurs more than once"),
-        ("2 4\n0\n\n", "trn_X_Y.txt, line 2: A label must have the form number:value, got '0'"),
+        ("2 4\n0\n\n", "trn_X_Y.txt, line 2: A label must have the form index:value, got '0'"),
     ):
         labels.write_text(content)
         with pytest.raises(InputError, match=message):

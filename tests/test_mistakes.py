@@ -100,9 +100,7 @@ COMMANDS = {
     "train . -o m --test --part dev": "--test cannot be combined with --part dev.",
     "train data.jsonl -o m --zero-based": "data.jsonl: The format 'jsonl' does not support zero_based.",
     "train data.svm -o m --vocabulary short.txt": "data.svm: There are 2 labels, but at most 1 are expected.",
-    "train data.jsonl -o m --tree short.txt": (
-        "short.txt, line 1: expected 2 columns separated by TABs, got 'astronomy'."
-    ),
+    "train data.jsonl -o m --tree short.txt": "short.txt, line 1: expected 2 tab-separated columns, got 'astronomy'.",
     "train data.jsonl -o m --model x-transformer --tree short.txt": (
         "--tree requires --model xr-linear, got --model x-transformer."
     ),
@@ -204,11 +202,11 @@ COMMANDS = {
     # Evaluation
     "evaluate model unlabeled.jsonl": "unlabeled.jsonl contains no labels. At least one is required.",
     "evaluate model foreign.jsonl": (
-        "foreign.jsonl and model have no labels in common: the first label of the data is 'unknown', that of the "
-        "model is 'astronomy'. Use the same --vocabulary as in training."
+        "foreign.jsonl and model have no labels in common: the first label in the data is 'unknown', and the first "
+        "label in the model is 'astronomy'. Use the same --vocabulary as in training."
     ),
     "evaluate features X.npz": (
-        "X.npz contains features only. Pass their labels, too: carya evaluate features X.npz Y.npz"
+        "X.npz contains features only. Also pass their labels: carya evaluate features X.npz Y.npz"
     ),
     "evaluate features X.npz short.npz": (
         "X.npz has shape (100, 660), but short.npz has 50 rows. Both must be matrices with the same number of rows."
@@ -224,8 +222,8 @@ COMMANDS = {
     ),
     "calibrate model empty.jsonl -o m": "empty.jsonl contains no rows. At least one is required.",
     "calibrate model foreign.jsonl -o m": (
-        "foreign.jsonl and model have no labels in common: the first label of the data is 'unknown', that of the "
-        "model is 'astronomy'. Use the same --vocabulary as in training."
+        "foreign.jsonl and model have no labels in common: the first label in the data is 'unknown', and the first "
+        "label in the model is 'astronomy'. Use the same --vocabulary as in training."
     ),
     # Other commands
     "vectorize X.npz -o V.npz": "X.npz contains features. Pass texts.",
@@ -389,7 +387,7 @@ CALLS: dict[str, tuple[type[CaryaError], str]] = {
     "carya.XRLinear().fit(X, LABELS)": (InputError, "X has 100 rows, but Y has 120."),
     "carya.XRLinear().fit(X, ['a', ['b']] * 50)": (
         InputError,
-        "Y[1] must be a label like the rows before it, got list.",
+        "Y[1] must be a label, as in the preceding rows, got list.",
     ),
     "carya.XRLinear().fit(X[:50], Y)": (InputError, "X has 50 rows, but Y has 100."),
     "carya.XRLinear().fit(with_nan(), Y)": (InputError, "X contains NaN or infinity."),
@@ -433,7 +431,7 @@ CALLS: dict[str, tuple[type[CaryaError], str]] = {
     ),
     "carya.TextRanker().fit(TEXTS, ['a', None] * 60)": (
         InputError,
-        "labels[1] is missing (None). Remove such rows or fill them.",
+        "labels[1] is missing (None). Remove rows with missing labels or fill in the labels.",
     ),
     "carya.TextRanker().fit(TEXTS, [[0.5]] * 120)": (
         InputError,

@@ -96,7 +96,7 @@ def test_matrices_of_labels_belong_to_features_or_texts(pairs: Path, tmp_path: P
             sorted(Y.indices[Y.indptr[row] : Y.indptr[row + 1]].tolist()) for row in range(100)
         ]
     for second, message in (
-        (None, r"X.test.npz contains features only\. Pass the matrix of their labels with labels"),
+        (None, r"X.test.npz contains features only\. Pass the label matrix as labels"),
         (tmp_path / "texts.txt", "texts.txt is not a matrix"),
     ):
         with pytest.raises(InputError, match=message):

@@ -209,7 +209,7 @@ def test_commands(folder: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("the first (l00): score")
     refused = str(run("explain", model, TEXT).exception)
-    assert "The scores of XRTransformer cannot be explained, only those of its trees. Pass --tree 1." in refused
+    assert "The scores of XRTransformer cannot be explained, only the scores of its trees. Pass --tree 1." in refused
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(TEXTS, LABELS, strict=True)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
     result = run("calibrate", model, str(tmp_path / "data.jsonl"), "-o", str(tmp_path / "calibrated"), "--json")

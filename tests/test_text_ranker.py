@@ -244,7 +244,7 @@ def test_invalid_input_is_rejected(ranker: carya.TextRanker) -> None:
         (lambda: ranker.explain("a", 5), "label must be a string, got 5."),  # type: ignore[arg-type]
         (
             lambda: carya.TextRanker().fit(["ab cd"] * 2, ["x", ["y"]]),
-            "labels[1] must be a label like the rows before it, got list.",
+            "labels[1] must be a label, as in the preceding rows, got list.",
         ),
         (
             lambda: carya.TextRanker().fit(["ab cd"] * 2, [[1.5], []]),

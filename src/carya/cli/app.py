@@ -53,14 +53,14 @@ app = LazyGroup(
     help="Extreme multi-label ranking: the few relevant labels out of millions.",
     epilog=(
         "\b\n"
-        "To enable shell completion, add this line to ~/.bashrc (zsh_source and fish_source for zsh and fish):\n"
+        "To enable shell completion, add this line to ~/.bashrc (for zsh or fish, use zsh_source or fish_source):\n"
         '  eval "$(_CARYA_COMPLETE=bash_source carya)"'
     ),
 )
 
 
 def main() -> None:
-    """Run the command; on error, print one message and exit with 2 (invalid input), 1 (system) or 130 (Ctrl-C).
+    """Run the command; on error, print a message and exit with status 2 (invalid input), 1 (system) or 130 (Ctrl-C).
 
     Each warning from Carya is printed as one line on standard error.
     """

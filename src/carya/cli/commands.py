@@ -59,7 +59,7 @@ class Command(click.Command):
         return super().get_params(ctx)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write nothing, because `format_options` lists the arguments; click lists them itself from version 8.5 on."""
+        """Write nothing: `format_options` lists the arguments, which click 8.5 and later would list here."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the arguments, then the options grouped by heading."""
@@ -89,12 +89,12 @@ class Command(click.Command):
 
 
 class LazyGroup(click.Group):
-    """A command group that imports the module of a command when the command is used or listed.
+    """A command group that imports a command's module when the command is used or listed.
 
     Parameters
     ----------
     lazy_commands : mapping of str to str
-        The commands in the order of the help: name and ``module:attribute``.
+        Maps command names, in the order shown by the help, to ``module:attribute``.
     """
 
     def __init__(self, name: str, *, lazy_commands: Mapping[str, str], **settings: Any) -> None:
@@ -102,7 +102,7 @@ class LazyGroup(click.Group):
         self.lazy_commands = lazy_commands
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
+        """Return the command names."""
         return list(self.lazy_commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

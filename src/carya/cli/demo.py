@@ -38,14 +38,14 @@ _MIN_CONTRIBUTION = 0.01  # number of terms shown next to a label
 @command("demo", examples=["carya demo", "carya demo --out model/", "carya demo --generated"])
 @option("--out", "-o", type=PATH, metavar="FOLDER", help="Folder to save the model to.")
 @option("--generated", is_flag=True, help="Use generated data even if this machine has a package index.")
-@option("--lists", type=PATH, metavar="FOLDER", help="Folder of package lists; those of this machine by default.")
+@option("--lists", type=PATH, metavar="FOLDER", help="Folder with package lists; by default, this machine's lists.")
 @option(
     "--seed",
     type=RuleType(Integer(0)),
     default=0,
     show_default=True,
     metavar="INTEGER",
-    help="Random seed of the model and of generated data.",
+    help="Random seed for the model and the generated data.",
 )
 @force_option
 @quiet_option
@@ -179,7 +179,7 @@ def _query(console: Console, ranker: TextRanker, queries: list[str]) -> None:
 
 
 def _save(console: Console, ranker: TextRanker, out: Path | None) -> None:
-    """Save the model, to a temporary folder if no output is given, and print its size and commands to try next."""
+    """Save the model (to a temporary folder if no output is given) and print its size and commands to try next."""
     from carya.core.storage import size_on_disk
 
     if out is None:

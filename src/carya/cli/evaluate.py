@@ -73,7 +73,7 @@ _BATCH = 8192  # rows ranked at a time
     type=PATH,
     required=False,
     metavar="[LABEL_MATRIX]",
-    help="Labels of a feature matrix, rows x labels: .npz or .npy.",
+    help="Labels for a feature matrix, rows x labels: .npz or .npy.",
 )
 @dense_option
 @option(
@@ -116,7 +116,7 @@ _BATCH = 8192  # rows ranked at a time
     show_default=True,
     metavar="INTEGER",
     heading="Output",
-    help="Number of suggestions per row that --per-label counts.",
+    help="Number of suggestions per row to count for --per-label.",
 )
 @option(
     "--errors",
@@ -124,13 +124,13 @@ _BATCH = 8192  # rows ranked at a time
     type=RuleType(Integer(1)),
     metavar="INTEGER",
     heading="Output",
-    help="Show this number of rows with the lowest nDCG, with their texts and suggestions.",
+    help="Number of rows with the lowest nDCG to show, with their texts and suggestions.",
 )
 @option(
     "--weight-dtypes",
     is_flag=True,
     heading="Output",
-    help="Compare the data type of the weights with all smaller ones; requires a single tree. "
+    help="Compare the data type of the weights with all smaller types; requires a single tree. "
     "int8, the default of `carya train`, is the smallest.",
 )
 @quiet_option
@@ -198,7 +198,7 @@ def evaluate(
         return
     _print(model, result)
     if propensity is None:
-        click.echo("For PSP and PSnDCG, which require the label frequencies of the training data, pass --train.")
+        click.echo("For PSP and PSnDCG, pass --train; they require the label frequencies in the training data.")
     if n_errors is not None:
         print_errors(result["errors"])
 
@@ -256,14 +256,14 @@ def _read_matrices(
         X, Y, vocabulary = read_matrix(data.source), read_matrix(label_matrix), data.read_vocabulary()
     elif Path(data.source).suffix in MATRIX_SUFFIXES and data.labels is None:
         raise InputError(
-            f"{data.name} contains features only. Pass their labels, too: carya evaluate {path} {data.name} Y.npz"
+            f"{data.name} contains features only. Also pass their labels: carya evaluate {path} {data.name} Y.npz"
         )
     else:
         matrices = data.open()
         if not isinstance(matrices, Matrices):
             raise InputError(f"{data.name} contains texts, but {path} was trained on features. Pass features.")
         X, Y, vocabulary = matrices.X, matrices.Y, matrices.vocabulary
-        if not matrices.widths_known:  # empty columns at the end may be missing in the file
+        if not matrices.widths_known:  # trailing empty columns may be missing from the file
             X.resize((X.shape[0], max(X.shape[1], sum(model.widths_))))
             if vocabulary is None:
                 Y.resize((Y.shape[0], max(Y.shape[1], model.n_labels_)))
@@ -285,12 +285,12 @@ def _read_matrices(
 def _match_columns(
     model: Any, Y: Csr, vocabulary: Vocabulary | None, source: str, known: Sequence[str] | None = None
 ) -> CoercedLabels:
-    """Return the labels with the columns of a feature model, matched by name if both have names.
+    """Arrange label columns as in a feature model, matched by name if both have names.
 
     Parameters
     ----------
     known : sequence of str, optional
-        The labels of the model, followed by others; those of the model by default.
+        The model's labels, followed by any others; by default, only the model's labels.
     """
     from carya.core.inputs.labels import CoercedLabels, align_columns
     from carya.core.strings import NumberStrings
@@ -308,7 +308,7 @@ def _match_columns(
     if is_named and Y.cols > model.n_labels_:
         raise InputError(
             f"{source} has {Y.cols} columns without names, but the model has {model.n_labels_} labels with names. Pass "
-            "the names of the columns with --vocabulary."
+            "the column names with --vocabulary."
         )
     return CoercedLabels(Y, list(model.labels_) if is_named else None if vocabulary is None else vocabulary.ids)
 
@@ -328,7 +328,7 @@ def _training_counts(
             counts, n_rows = _count_labels(model, data, train, rows, report)
     if counts is None:
         return None, 0
-    n_columns = rows.Y.shape[1]  # additional columns are labels that do not occur in training
+    n_columns = rows.Y.shape[1]  # additional columns are labels that do not occur in the training data
     padded = np.zeros(n_columns, np.int64)
     padded[: min(counts.size, n_columns)] = counts[:n_columns]
     return padded, int(n_rows or 0)
@@ -337,7 +337,7 @@ def _training_counts(
 def _count_labels(
     model: Any, data: DataOptions, train: Path, rows: EvaluatedRows, report: Any
 ) -> tuple[NDArray[np.int64], int]:
-    """Count the rows of each label in the training data."""
+    """Count the training rows with each label."""
     from carya.core.matrices import Csr
     from carya.data.corpus import Matrices
     from carya.data.io.files import MATRIX_SUFFIXES

@@ -84,9 +84,9 @@ def _tree_number(ranker: BaseTextRanker[Any], tree: int | None) -> int:
     count, kind = len(ranker.trees_), ranker.model_kind_
     if not count:
         raise InputError(f"{kind} has no label tree. Only the scores of trees can be explained.")
-    choices = "--tree 1" if count == 1 else f"--tree 1 to --tree {count}"
+    choices = "--tree 1" if count == 1 else f"--tree with a number from 1 to {count}"
     if tree is None and ranker.single_tree_ is None:
-        raise InputError(f"The scores of {kind} cannot be explained, only those of its trees. Pass {choices}.")
+        raise InputError(f"The scores of {kind} cannot be explained, only the scores of its trees. Pass {choices}.")
     if tree is not None and tree > count:
         raise InputError(f"--tree must be at most {count}, the number of trees in the model, got {tree}.")
     return 0 if tree is None else tree - 1
@@ -118,7 +118,7 @@ def _print(explanation: Mapping[str, Any], probability: float | None, max_terms:
         title += f", probability {probability:.0%}"
     click.echo(title)
     if not explanation["terms"]:
-        click.echo("No term of the text changes this score; it is the score of an empty text.")
+        click.echo("No term in the text affects this score; it is the score of an empty text.")
     elif log_scale:
         click.echo("Factor of each term:")
     else:

@@ -116,7 +116,7 @@ def _describe_text_model(model: Any) -> dict[str, Any]:
 
 
 def _main_ranker(model: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the feature model (the one with the largest weight, if several) and a description of its context."""
+    """Return the feature model (if several, the one with the largest weight) and a description of its context."""
     from carya.text.text_ranker import TextRanker
 
     surroundings: dict[str, Any] = {}

@@ -181,7 +181,7 @@ def _write_standard_output(lines: str) -> None:
 def _rank_texts(
     ranker: BaseTextRanker[Any], batches: Iterable[TextBatch], limits: dict[str, Any], progress: Progress
 ) -> Iterator[list[_RankedRow]]:
-    """Yield the ranked labels of each batch; warn about texts without known terms."""
+    """Yield the ranked labels for each batch; warn about texts without known terms."""
     n_texts = n_unknown = 0
     with progress.stage("rank texts") as report:
         for batch in batches:
@@ -224,7 +224,7 @@ def _warn(message: str) -> None:
 
 
 def _ranked_labels(ranker: BaseTextRanker[Any], suggestions: list[Suggestion]) -> list[_RankedLabel]:
-    """Return the labels of one text, with their probabilities if the model is calibrated."""
+    """Return the labels for one text, with their probabilities if the model is calibrated."""
     return [
         _RankedLabel(
             suggestion.label,
@@ -287,13 +287,13 @@ def _read_features(model: Any, path: Path, data: DataOptions) -> Any:
     matrices = data.open()
     if not isinstance(matrices, Matrices):
         raise InputError(f"{path} was trained on features. DATA must contain features, but {matrices.source} does not.")
-    if not matrices.widths_known:  # the last columns can be empty and therefore missing from the file
+    if not matrices.widths_known:  # trailing empty columns may be missing from the file
         matrices.X.resize((matrices.X.shape[0], max(matrices.X.shape[1], sum(model.widths_))))
     return matrices.X
 
 
 def _format_lines(batches: Iterable[list[_RankedRow]], form: str) -> Iterator[str]:
-    """Yield the lines of each batch; those of the first batch begin with the header if the format is a table."""
+    """Yield the output of each batch; in table formats, the first batch begins with the header."""
     if form == "jsonl":
         for batch in batches:
             yield "".join(json.dumps(_to_object(row), ensure_ascii=False) + "\n" for row in batch)
@@ -309,7 +309,7 @@ def _format_lines(batches: Iterable[list[_RankedRow]], form: str) -> Iterator[st
 
 
 def _to_object(row: _RankedRow) -> dict[str, Any]:
-    """Return the JSON object of a row."""
+    """Return the JSON object for a row."""
     labels = []
     for label in row.labels:
         entry: dict[str, Any] = {"label": label.label, "score": round(label.score, _DIGITS)}
@@ -331,7 +331,7 @@ def _to_fields(row: _RankedRow) -> Iterator[tuple[str, ...]]:
 
 
 def _table_quote(form: str) -> Callable[[str], str]:
-    """Return the function that writes a field; TSV has no quotes."""
+    """Return the function that formats a field; TSV fields are not quoted."""
     from carya.data.formats.columns import TAB, check_one_line
     from carya.data.formats.tables.delimited import quote_field
 

@@ -58,7 +58,7 @@ def _setting_options() -> list[Option]:
     show_default=True,
     heading="Server",
     metavar="INTEGER",
-    help="Port to listen on; 0 means a free one.",
+    help="Port to listen on; 0 selects a free port.",
 )
 @option(
     "--workers",
@@ -140,5 +140,5 @@ def read_tokens(path: Path) -> tuple[str, ...]:
         raise InputError(f"{path}: tokens must consist of ASCII characters.") from None
     tokens = tuple(line.strip() for line in lines if line.strip())
     if not tokens:
-        raise InputError(f"{path} contains no token. At least one is required, one per line.")
+        raise InputError(f"{path} contains no tokens. At least one is required; write one token per line.")
     return tokens

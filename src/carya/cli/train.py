@@ -48,7 +48,7 @@ _HEADINGS = {
 
 
 def _transformer_parameters() -> type[Parameterized]:
-    """Return the class that declares the parameters of all transformer models; it does not import PyTorch."""
+    """Return the class that declares the parameters of all transformer models, without importing PyTorch."""
     from carya.transformer.settings import TransformerSettings
 
     return TransformerSettings
@@ -68,7 +68,7 @@ def _generate_options() -> list[Option]:
             ["--ray"],
             metavar="ADDRESS",
             heading="Training",
-            help="Train on a Ray cluster: auto for the cluster of this machine, or HOST:PORT. Requires "
+            help="Train on a Ray cluster: auto for the cluster on this machine, or HOST:PORT. Requires "
             "--checkpoint, a folder that all machines share.",
         )
     )
@@ -137,7 +137,7 @@ class _TrainCommand(Command):
     metavar="NAME,...",
     heading="Model",
     help="Encoders of --preset xr-transformer and x-transformer: folders or names on the Hugging Face Hub, separated "
-    "by commas; those of the paper by default.",
+    "by commas; by default, the encoders in the paper.",
 )
 @option(
     "--out", "-o", type=PATH, required=True, metavar="FOLDER", heading="Output", help="Folder to save the model to."
@@ -165,8 +165,9 @@ def train(
 ) -> None:
     """Train a model on texts or feature matrices, and save it.
 
-    DATA is a folder, a text file or features in any format of docs/data.md, or a text file with --labels. The model
-    stores the options used to read the data; `carya predict` and `carya evaluate` use them by default.
+    DATA contains texts or features in any format described in docs/data.md; labels in a separate file are passed with
+    --labels. The model stores the options used to read the data; `carya predict` and `carya evaluate` use them by
+    default.
     """
     from carya.core.parameters import set_in_all
     from carya.core.storage import size_on_disk
@@ -376,7 +377,7 @@ def _fit_matrices(
 def _stream(corpus: Corpus) -> tuple[Iterator[str], list[tuple[str, ...]] | LabelRows]:
     """Return an iterator over the texts, and the labels.
 
-    The texts are read while their terms are counted; the list of labels is complete only after all have been read.
+    The texts are read while their terms are counted; the labels are complete only after all texts have been read.
     """
     if corpus.matrix is not None and corpus.vocabulary is not None:
         from carya.text.labels import LabelRows

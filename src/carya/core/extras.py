@@ -1,4 +1,4 @@
-"""Optional dependencies, imported on first use; if one is missing, the error contains the installation command."""
+"""Import optional dependencies on first use; if one is missing, the error contains the installation command."""
 
 from __future__ import annotations
 

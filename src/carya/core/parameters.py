@@ -72,7 +72,7 @@ def from_json(value: Any) -> Any:
 
 
 def read_settings(cls: type[Settings], estimator: Any, **others: Any) -> Settings:
-    """Create a settings dataclass from the parameters of an estimator with the same names.
+    """Create a settings dataclass from an estimator's parameters with the same names.
 
     NumPy scalars become Python scalars. `others` are the fields that are not parameters of the estimator.
     """
@@ -114,7 +114,7 @@ class Parameterized(metaclass=ParameterizedType):
 
     #: Accepted aliases of parameter names.
     aliases: ClassVar[Mapping[str, str]] = {"random_state": "seed"}
-    #: Names of the parameters in other libraries and earlier versions; used only in error messages.
+    #: Parameter names from other libraries and earlier versions; used only in error messages.
     foreign_names: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
@@ -232,7 +232,7 @@ class Fitted(Generic[State]):
 
 
 def with_parameter(estimator: Any, name: str, value: Any) -> Any:
-    """Return an unfitted copy of an estimator with a parameter set in it and in all estimators that it contains."""
+    """Return an unfitted copy of an estimator, with a parameter set in the copy and in all nested estimators."""
     changes: dict[str, Any] = {}
     for parameter_name, part in estimator.get_params(deep=False).items():
         if isinstance(part, Parameterized):
@@ -245,7 +245,7 @@ def with_parameter(estimator: Any, name: str, value: Any) -> Any:
 
 
 def set_in_all(estimator: object, **values: Any) -> None:
-    """Set parameters of an estimator and of all estimators inside it, where they exist.
+    """Set parameters of an estimator and of all nested estimators that have them.
 
     >>> import carya
     >>> model = carya.Ensemble([carya.XRLinear(), carya.XRLinear(verbose=True)])
@@ -259,7 +259,7 @@ def set_in_all(estimator: object, **values: Any) -> None:
 
 
 def _nested_estimators(value: object, seen: set[int]) -> Iterator[Parameterized]:
-    """Yield an estimator and the estimators in its attributes, also in lists, dictionaries and dataclasses."""
+    """Yield an estimator and the estimators in its attributes, including in lists, dictionaries and dataclasses."""
     if id(value) in seen:
         return
     seen.add(id(value))

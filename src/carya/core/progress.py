@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
-_LOG_INTERVAL = 5.0  # seconds between two lines of a log
+_LOG_INTERVAL = 5.0  # seconds between log lines
 _NO_ANIMATION = ("dumb", "unknown")  # values of TERM for terminals that cannot move the cursor
 
 
@@ -122,14 +122,14 @@ class ProgressBars(Progress):
 class ProgressLog(Progress):
     """One line every few seconds, for output that is not a terminal: a log file, a container, a CI job.
 
-    Lines are written only for stages that run for at least `interval` seconds, including one at the end of the stage,
-    so short runs write nothing.
+    A stage is logged only if it runs for at least `interval` seconds, with a last line when it ends; short runs write
+    nothing.
 
     Parameters
     ----------
     stream : text stream
     interval : float
-        Seconds between two lines.
+        Seconds between lines.
     clock : callable
         Returns the time in seconds.
     """
@@ -146,7 +146,7 @@ class ProgressLog(Progress):
         self._writer: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        # A thread is needed because some stages call no callback before they end.
+        # A thread is needed because some stages do not call the callback before they end.
         self._closed.clear()
         self._writer = threading.Thread(target=self._write_regularly, name="carya-progress", daemon=True)
         self._writer.start()
@@ -199,7 +199,7 @@ class ProgressLog(Progress):
 
 
 class _Stage:
-    """The state of a stage that is running."""
+    """The state of a running stage."""
 
     def __init__(self, name: str, clock: Callable[[], float]) -> None:
         self.name = name
@@ -221,7 +221,7 @@ class _Stage:
 
     @property
     def remaining(self) -> float | None:
-        """The expected time until the end, in seconds; None if it is unknown."""
+        """The estimated remaining time in seconds; None if it is unknown."""
         if not 0 < self.done <= self.total:
             return None
         return self.elapsed * (self.total - self.done) / self.done

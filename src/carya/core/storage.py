@@ -121,7 +121,7 @@ def consistent_parts() -> Iterator[None]:
 def save(path: str | os.PathLike[str], saved: SavedModel, *, extra: Callable[[Path], None] | None = None) -> None:
     """Write a model folder atomically. Only an existing model is ever replaced.
 
-    `extra` is called with the path of the folder to write additional files in other formats.
+    `extra` is called with the folder's path and can write additional files in other formats.
     """
     from carya.version import __version__  # imported here because it is slow and most commands do not need it
 

@@ -1,4 +1,4 @@
-"""Validation of user input: conversion to matrices that the kernels accept, and errors that name the invalid argument.
+"""Validate user input: convert it to matrices that the kernels accept; errors name the invalid argument.
 
 The functions accept ``csr_matrix``, ``csr_array`` and other SciPy formats, arrays, nested lists, frames, tensors, and
 (sparse, dense) pairs, and return validated float32 matrices. They never modify their input.
@@ -205,7 +205,7 @@ def check_sparse_rows(
 
 
 def check_no_dense(widths: tuple[int, int], name: str) -> None:
-    """Raise InputError if the model has dense features, which the argument lacks."""
+    """Raise InputError if the model requires dense features, because the argument has none."""
     if widths[1]:
         raise InputError(f"The model was trained with {widths[1]} dense features, but {name} has none.")
 

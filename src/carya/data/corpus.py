@@ -22,7 +22,7 @@ class Example:
     ----------
     text : str
     labels : tuple of str
-        Label ids, in the order of the file.
+        Label ids, in the same order as in the file.
     id : str, optional
         The id of the text, if the data has ids: the value of the key or column ``id``, or the name of the text's file.
 

@@ -62,7 +62,7 @@ def open_data(
     label_column : str or None
         The column or key of the labels, ``labels`` by default; None to read texts without labels.
     label_separator : str, optional
-        The separator of labels in a string. Default: ``;`` in CSV and TSV, a TAB in label files; in other tables,
+        The separator between labels in a string. Default: ``;`` in CSV and TSV, a tab in label files; in other tables,
         strings are not split unless a separator is given.
     zero_based : bool, optional
         Whether the features of an svmlight file are numbered from 0, not 1. By default, they are if feature 0 occurs.
@@ -143,8 +143,8 @@ def _naming_defaults(defaults: Mapping[str, Any]) -> Iterator[None]:
             raise
         flag = _FLAGS.get(error.option, "--" + error.option.replace("_", "-"))
         raise InputError(
-            f"{error} {error.option}={defaults[error.option]!r} is stored in the model, because its training data "
-            f"was read with it; to read other data, pass {error.option} ({flag})."
+            f"{error} {error.option}={defaults[error.option]!r} is stored in the model because it was used to "
+            f"read the training data; to read other data, pass {error.option} ({flag})."
         ) from None
 
 
@@ -174,7 +174,7 @@ def write_data(
     labels : path, optional
         The file to write the labels to, if `path` is to contain only the texts.
     label_separator : str, optional
-        The separator of labels in a string, as in :func:`open_data`.
+        The separator between labels in a string, as in :func:`open_data`.
 
     Examples
     --------

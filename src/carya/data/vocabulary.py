@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Vocabulary:
-    """The known labels, in the order of their columns.
+    """The known labels, in column order.
 
     Parameters
     ----------

@@ -36,15 +36,17 @@ if TYPE_CHECKING:
     metavar="TARGET",
     help="File or folder to write; - for standard output.",
 )
-@option("--to", "to_format", metavar="NAME", heading="Output", help="Format to write; by default, that of the suffix.")
+@option(
+    "--to", "to_format", metavar="NAME", heading="Output", help="Format to write; by default, determined by the suffix."
+)
 @option(
     "--to-labels",
     type=PATH,
     metavar="FILE",
     heading="Output",
-    help="File for the labels, one line per text, or a matrix.",
+    help="File to write the labels to: one line per text, or a matrix.",
 )
-@option("--to-label-separator", metavar="TEXT", heading="Output", help=r"Separator between labels; \t is a TAB.")
+@option("--to-label-separator", metavar="TEXT", heading="Output", help=r"Separator between labels; \t is a tab.")
 @quiet_option
 @json_option
 def convert(

@@ -1,4 +1,4 @@
-"""`carya data debian`: a data set from the package index of a Debian machine."""
+"""`carya data debian`: create a data set from a Debian package index."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     default="deps",
     show_default=True,
     metavar="[deps|tags]",
-    help="Labels of a package: its dependencies, or its debtags.",
+    help="Labels of each package: its dependencies or its debtags.",
 )
-@option("--lists", type=PATH, metavar="FOLDER", help="Folder of apt package lists; those of this machine by default.")
-@option("--download", is_flag=True, help="Download the lists from the archives that apt is configured with.")
+@option("--lists", type=PATH, metavar="FOLDER", help="Folder with apt package lists; by default, this machine's lists.")
+@option("--download", is_flag=True, help="Download the lists from the archives configured in apt.")
 @option(
     "--min-rows",
     type=RuleType(Integer(1)),
@@ -95,8 +95,8 @@ def _find_index(lists: Path | None) -> PackageIndex:
     index = find_index(lists)
     if index is None or index.installed_only:
         raise InputError(
-            f"{lists or APT_LISTS} contains no package lists. Use --download, or run this and pass --lists lists:\n"
-            f"  {FETCH_COMMAND}"
+            f"{lists or APT_LISTS} contains no package lists. Use --download, or run this command and pass "
+            f"--lists lists:\n  {FETCH_COMMAND}"
         )
     return index
 
@@ -113,7 +113,7 @@ def _warn(message: str) -> None:
 
 
 def _readme(summary: dict[str, Any]) -> str:
-    dependencies = "the packages it depends on or recommends (the first of several alternatives)"
+    dependencies = "its dependencies and recommended packages (only the first of several alternatives)"
     labels = dependencies if summary["what"] == "deps" else "its debtags"
     suites = "\n".join(f"* {suite}" for suite in summary["suites"])
     return f"""# Debian packages: description to {summary["what"]}
@@ -125,8 +125,8 @@ Created by `carya data debian` on {time.strftime("%Y-%m-%d", time.gmtime())} fro
 
 {suites}
 
-`*.texts.txt.gz` contains one text per line, `*.labels.txt.gz` the labels of each text, separated by TABs.
+`*.texts.txt.gz` contains one text per line, and `*.labels.txt.gz` contains the tab-separated labels of each text.
 
-The descriptions were written by the maintainers of the packages and are covered by the packages' licenses. Debtags
-are maintained by the debtags project.
+The descriptions were written by the package maintainers and are covered by the packages' licenses. Debtags are
+maintained by the debtags project.
 """

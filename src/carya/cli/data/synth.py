@@ -36,7 +36,7 @@ from carya.core.rules import Integer
     default=1.0,
     show_default=True,
     metavar="NUMBER",
-    help="Factor for the numbers of rows, features and labels.",
+    help="Scale factor for the numbers of rows, features and labels.",
 )
 @option("--seed", type=RuleType(Integer(0)), default=0, show_default=True, metavar="INTEGER", help="Random seed.")
 @option("--texts", is_flag=True, help="Write texts and label names instead of matrices.")
@@ -71,7 +71,7 @@ def synth(out: Path | None, like: str, scale: float, seed: int, texts: bool, as_
 def _readme(summary: dict[str, Any]) -> str:
     return f"""# Generated data with the size of {summary["like"]}
 
-The data is generated at random and is intended for measuring time, memory and file sizes.
+The data is randomly generated and intended for measuring time, memory usage and file sizes.
 {describe_sizes(summary)}.
 
 Created by `carya data synth --like {summary["like"]} --scale {summary["scale"]:g} --seed {summary["seed"]}`.

@@ -52,14 +52,14 @@ _Encode = Callable[[list[str]], "NDArray[np.float32]"]
     type=RuleType(Integer(8)),
     metavar="INTEGER",
     heading="Encoder",
-    help="Maximum number of tokens per text; 128, or that of --model, by default.",
+    help="Maximum number of tokens per text; by default, 128 or the setting of --model.",
 )
 @option(
     "--pooling",
     type=RuleType(Choice(*_POOLINGS)),
     metavar=f"[{'|'.join(_POOLINGS)}]",
     heading="Encoder",
-    help="How token embeddings are pooled; auto, or as in --model, by default.",
+    help="Pooling of token embeddings; by default, auto or the setting of --model.",
 )
 @option(
     "--device",

@@ -157,7 +157,7 @@ def _write_rows(data: DataOptions, vectorizer: Tfidf, writer: Any, progress: Pro
 
 
 def _vectorizer_of(loaded: Any, path: Path) -> Tfidf:
-    """Return a saved vectorizer, or that of a saved model."""
+    """Return a saved vectorizer, or the vectorizer of a saved model."""
     from carya.text.tfidf import Tfidf
 
     vectorizer = loaded if isinstance(loaded, Tfidf) else getattr(loaded, "vectorizer_", None)

@@ -1,4 +1,4 @@
-"""Arguments and options shared by several commands, and functions that they share for opening models."""
+"""Arguments, options and model-loading functions shared by several commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ dense_option = option(
     type=PATH,
     metavar="FILE",
     heading="Data",
-    help="Dense features in addition to the sparse ones of DATA: .npy.",
+    help="Dense features in addition to the sparse features in DATA: .npy.",
 )
 
 beam_width_option = option(
@@ -42,7 +42,7 @@ beam_width_option = option(
     type=RuleType(Integer(1)),
     metavar="INTEGER",
     heading="Search",
-    help="Number of nodes kept per level during search; the model's own by default.",
+    help="Number of nodes kept per level during search; by default, the model's setting.",
 )
 
 min_score_option = option(
@@ -81,7 +81,7 @@ def top_k_option(default: int) -> Callable[[Callable[..., None]], Callable[..., 
 
 @contextmanager
 def command_progress(quiet: bool) -> Iterator[Progress]:
-    """Show the progress of a command, including that of reading large files, unless --quiet is given."""
+    """Show the progress of a command, including the reading of large files, unless --quiet is given."""
     from carya.core.progress import show_progress
     from carya.data.io.reading_progress import showing_progress
 

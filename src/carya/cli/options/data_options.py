@@ -1,4 +1,4 @@
-"""Options of commands that read a data set."""
+"""Options for commands that read a data set."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class DataOptions:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def with_model(self, model: Any) -> DataOptions:
-        """Return a copy of these options whose defaults are those of the model's training data."""
+        """Return a copy of these options that uses the options of the model's training data as defaults."""
         return replace(self, defaults=model.data_options_)
 
     def to_store(self, data: Corpus | Matrices | None = None) -> dict[str, Any]:
@@ -221,16 +221,14 @@ def data_options(
         )
     if labels:
         decorators += [
-            _option(
-                "--labels", type=PATH, metavar="FILE", help="File with the labels, one line per text, or a matrix."
-            ),
+            _option("--labels", type=PATH, metavar="FILE", help="Label file: one line per text, or a matrix."),
             _option(
                 "--label-column", metavar="NAME", help=f"Column or key of the labels. {_default('labels', stored)}"
             ),
             _option(
                 "--label-separator",
                 metavar="TEXT",
-                help=rf"Separator between labels; \t is a TAB. {_default('depends on the format', stored)}",
+                help=rf"Separator between labels; \t is a tab. {_default('depends on the format', stored)}",
             ),
             _option("--vocabulary", type=PATH, metavar="FILE", help="List of all labels: .txt, .tsv, .csv or SKOS."),
             _option(
@@ -285,7 +283,7 @@ def path_exists(argument: str) -> bool:
 
 
 def _default(value: str, stored: bool) -> str:
-    return f"[default: that of the training data, or {value}]" if stored else f"[default: {value}]"
+    return f"[default: as for the training data, or {value}]" if stored else f"[default: {value}]"
 
 
 def texts_and_labels(corpus: Iterable[Example]) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -299,7 +297,7 @@ def texts_and_labels(corpus: Iterable[Example]) -> tuple[list[str], list[tuple[s
 
 
 def unescape(separator: str | None) -> str | None:
-    r"""Replace ``\\t`` with a TAB, which is difficult to type in most shells."""
+    r"""Replace ``\\t`` with a tab, which is difficult to type in most shells."""
     return None if separator is None else separator.replace("\\t", "\t")
 
 

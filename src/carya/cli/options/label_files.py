@@ -16,13 +16,13 @@ from carya.errors import InputError
 
 _Callback = TypeVar("_Callback", bound=Callable[..., Any])
 _HELP = {
-    "tree": "Label tree: one line per label, with the label, a TAB and the path of its clusters, as in "
+    "tree": "Label tree: one line per label, with the label, a tab and the path of its clusters, as in "
     "cat<TAB>animals/mammals; for features, one path per line.",
-    "label_features": "Label features for --representation lf: one line per label, with the label, a TAB and its "
+    "label_features": "Label features for --representation lf: one line per label, with the label, a tab and its "
     "description; for features, an .npz or .npy matrix with one row per label.",
     "label_graph": "Label graph for --representation graph: one line per edge, with two labels and, optionally, a "
-    "weight, separated by TABs; for features, an .npz matrix of shape (labels, labels).",
-    "shortlist": "Shortlist for --negatives given: one line of labels per text, separated by TABs or "
+    "weight, separated by tabs; for features, an .npz matrix of shape (labels, labels).",
+    "shortlist": "Shortlist for --negatives given: one line of labels per text, separated by tabs or "
     "--label-separator; for features, an .npz matrix with the same shape as the label matrix.",
 }
 
@@ -41,7 +41,7 @@ class LabelFiles:
         return [_flag(field.name) for field in fields(self) if getattr(self, field.name) is not None]
 
     def of_texts(self, separator: str | None) -> dict[str, Any]:
-        """Return the arguments of `TextRanker.fit`."""
+        """Return the arguments for `TextRanker.fit`."""
         arguments: dict[str, Any] = {}
         if self.tree is not None:
             arguments["tree"] = _read_pairs(self.tree)
@@ -56,7 +56,7 @@ class LabelFiles:
         return arguments
 
     def of_features(self) -> dict[str, Any]:
-        """Return the arguments of `fit` of a model over features."""
+        """Return the arguments for the `fit` method of a feature model."""
         from carya.data.io.matrix_files import read_matrix
         from carya.trees.label_tree import LabelTree
 
@@ -107,7 +107,7 @@ def _read_columns(path: Path, least: int, most: int) -> Iterator[tuple[str, ...]
         columns = tuple(line.split("\t"))
         if not least <= len(columns) <= most or not columns[0]:
             expected = f"{least}" if least == most else f"{least} or {most}"
-            raise InputError(f"{path}, line {number}: expected {expected} columns separated by TABs, got {line!r}.")
+            raise InputError(f"{path}, line {number}: expected {expected} tab-separated columns, got {line!r}.")
         yield columns
 
 

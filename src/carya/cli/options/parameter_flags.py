@@ -37,7 +37,7 @@ def parameter_options(estimators: Iterable[type[Parameterized]], headings: Mappi
     ----------
     estimators : iterable of type
     headings : mapping of str to str
-        The headings of parameter groups, in the order of the help; the names of other groups are used as headings.
+        The headings of parameter groups, in display order; the headings of other groups are their names.
     """
     fields: dict[str, tuple[dataclasses.Field[Any], type[Parameterized]]] = {}
     for estimator in estimators:
@@ -78,7 +78,7 @@ def _option(field: dataclasses.Field[Any], spellings: list[str], heading: str) -
 
 
 def _sentence(description: str) -> str:
-    """Return a description as a sentence; symbols from the paper keep their case, and None is shown as it is typed.
+    """Return a description as a sentence; symbols from the paper keep their case, and None becomes none.
 
     >>> _sentence("maximum number of terms; None means all"), _sentence("b, number of nodes per level")
     ('Maximum number of terms; none means all.', 'b, number of nodes per level.')

@@ -1,4 +1,4 @@
-"""Conversion of option values from strings to values that satisfy a validation rule."""
+"""Convert option strings to values that satisfy a validation rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBER = Instance((int, float), "a number")
 _MAX_METAVAR = 40  # characters; longer lists of choices appear only in the description
 
 
-class RuleType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
+class RuleType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """Type of an option whose values are validated by a rule.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Read models, and texts from data sets, standard input or arguments, for several commands."""
+"""Load models, and read texts from data sets, standard input or arguments."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def text_batches(data: DataOptions, model: Path | None = None) -> Iterator[TextB
     ----------
     data : DataOptions
     model : Path, optional
-        The model that the texts are for, for error messages.
+        The path of the model, for error messages.
     """
     from carya.data.formats.content import text_lines
 
@@ -171,7 +171,7 @@ def load_model(path: Path) -> Any:
 
 
 def check_common_labels(ranker: Any, labels: Iterable[Iterable[str]], source: str, model: Path) -> None:
-    """Raise InputError if no label of a data set is known to a ranker."""
+    """Raise InputError if a ranker and a data set have no labels in common."""
     known, first = ranker.label_set_, None
     for label in itertools.chain.from_iterable(labels):
         if label in known:
@@ -180,14 +180,14 @@ def check_common_labels(ranker: Any, labels: Iterable[Iterable[str]], source: st
     if first is None:
         raise InputError(f"{source} contains no labels. At least one is required.")
     raise InputError(
-        f"{source} and {model} have no labels in common: the first label of the data is {first!r}, that of the model "
-        f"is {ranker.labels_[0]!r}. Use the same --vocabulary as in training."
+        f"{source} and {model} have no labels in common: the first label in the data is {first!r}, and the first label "
+        f"in the model is {ranker.labels_[0]!r}. Use the same --vocabulary as in training."
     )
 
 
 @contextmanager
 def naming_input(source: str) -> Iterator[None]:
-    """Add the name of the input file to error messages, which call the matrix X."""
+    """Prefix error messages, in which the matrix is named X, with the name of the input file."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Checks of the paths that commands write, before any work is done."""
+"""Check output paths before a command does any work."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def check_not_input(out: str | Path, source: str | Path) -> None:
 def check_matrix_output(out: Path, suffix: str) -> None:
     """Raise SaveError if a matrix cannot be written to a path: wrong suffix, or a folder."""
     if out.suffix != suffix:
-        raise SaveError(f"{out} must end with {suffix}, the format of the matrix.")
+        raise SaveError(f"{out} must end with {suffix}, the suffix of the matrix format.")
     if out.is_dir():
         raise SaveError(f"{out} is a folder. Pass the path of a file.")

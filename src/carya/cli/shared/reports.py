@@ -1,4 +1,4 @@
-"""Additional reports of `carya evaluate`: precision and recall of each label, and the worst errors."""
+"""Additional reports for `carya evaluate`: precision and recall per label, and the worst errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class EvaluatedRows:
 
 
 def check_table_path(path: Path) -> None:
-    """Raise InputError if the suffix of a path is not that of a table."""
+    """Raise InputError if a path does not have the suffix of a table format."""
     from carya.data.io.files import uncompressed_name
 
     suffix = Path(uncompressed_name(path)).suffix

@@ -1,4 +1,4 @@
-"""Columns and tables of other libraries: pandas, polars, pyarrow, datasets and PyTorch.
+"""Columns and tables from other libraries: pandas, polars, pyarrow, datasets and PyTorch.
 
 Libraries are recognized by the types of objects and are never imported here: an object can exist only if its library
 has already been imported.
@@ -65,7 +65,7 @@ def describe(value: object) -> str:
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value is None, NaN, or the missing value of pandas or pyarrow."""
+    """Return whether a value is None, NaN, or a missing value from pandas or pyarrow."""
     if value is None:
         return True
     if isinstance(value, (float, np.floating)):
@@ -88,8 +88,8 @@ def table_column(table: Any, name: str) -> Any:
     if names is not None and columns.count(name) != 1:
         shown = ", ".join(map(repr, columns[:_MAX_NAMES])) + ", …" * (len(columns) > _MAX_NAMES)
         raise InputError(
-            f"The data, {describe(table)}, must have one column {name!r}, but it has {columns.count(name)}; its "
-            f"columns are {shown or 'missing'}. Pass a column, such as data['title']."
+            f"The data ({describe(table)}) must have exactly one column named {name!r}, but it has "
+            f"{columns.count(name)}. Available columns: {shown or 'none'}. Pass a column, such as data['title']."
         )
     return table.select(name).collect()[name] if is_lazy else table[name]
 
@@ -100,7 +100,9 @@ def iterate_column(column: Any, name: str) -> Iterator[Any]:
     for batch in _batches(column):
         for row, item in enumerate(batch, first):
             if is_missing(item):
-                raise InputError(f"{name}[{row}] is missing ({item!r}). Remove such rows or fill them.")
+                raise InputError(
+                    f"{name}[{row}] is missing ({item!r}). Remove rows with missing values or fill in the values."
+                )
         yield from batch
         first += len(batch)
 
@@ -125,9 +127,9 @@ def to_numpy(column: Any) -> NDArray[Any] | None:
 def tensor_to_numpy(tensor: Any, name: str) -> NDArray[Any]:
     """Return a dense tensor on the CPU as an array; raise InputError if it is on another device."""
     if tensor.device.type != "cpu":
-        raise InputError(f"{name} is on the device {tensor.device}. Move it to the CPU with .cpu().")
+        raise InputError(f"{name} is on device {tensor.device}. Move it to the CPU with .cpu().")
     tensor = tensor.detach()
-    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no such type
+    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no bfloat16
         tensor = tensor.float()
     array: NDArray[Any] = tensor.resolve_conj().resolve_neg().numpy()
     return array

@@ -24,8 +24,8 @@ def feature_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
     if not all(is_text):
         other = names[is_text.index(False)]
         raise InputError(
-            f"{name} has column names that are strings and others that are not, such as {other!r}. Convert all of "
-            "them to strings."
+            f"{name} has string column names and others that are not strings, such as {other!r}. Convert all column "
+            "names to strings."
         )
     return tuple(names)
 

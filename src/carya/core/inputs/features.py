@@ -1,4 +1,4 @@
-"""Conversion of feature tables: frames, tensors and columns of vectors."""
+"""Convert feature tables: frames, tensors and columns of vectors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def coerce_matrix(X: Any, name: str) -> Any:
 
 
 def column_names(table: Any) -> list[Any]:
-    """Return the names of the columns of a table."""
+    """Return the column names of a table."""
     return list(table.schema.names if library_of(table) == "pyarrow" else table.columns)
 
 
@@ -64,7 +64,7 @@ def _pandas_to_matrix(frame: Any, name: str) -> Any:
     for label, dtype, kind in zip(frame.columns, frame.dtypes, kinds, strict=True):
         if kind not in "iufb":
             raise InputError(
-                f"{name} must contain only numeric columns, but the column {label!r} has the type {dtype}. Select or "
+                f"{name} must contain only numeric columns, but column {label!r} has type {dtype}. Select or "
                 "encode the columns first."
             )
     if kinds and all(hasattr(dtype, "fill_value") for dtype in frame.dtypes):  # pandas.SparseDtype
@@ -75,7 +75,7 @@ def _pandas_to_matrix(frame: Any, name: str) -> Any:
 
 
 def _kind(dtype: Any) -> str:
-    """Return NumPy's code of a dtype of pandas, which may be sparse, nullable or backed by pyarrow."""
+    """Return NumPy's kind code for a pandas dtype, which may be sparse, nullable or backed by pyarrow."""
     subtype = getattr(dtype, "subtype", dtype)
     kind = getattr(subtype, "kind", "O")
     return kind if isinstance(kind, str) and len(kind) == 1 else "O"
@@ -85,7 +85,7 @@ def _numbers(column: Any, label: object, name: str) -> NDArray[Any]:
     library, dtype = library_of(column), column.dtype if library_of(column) == "polars" else column.type
     if not (dtype.is_numeric() or str(dtype) == "Boolean" if library == "polars" else _is_arrow_number(dtype)):
         raise InputError(
-            f"{name} must contain only numeric columns, but the column {label!r} has the type {dtype}. Select or "
+            f"{name} must contain only numeric columns, but column {label!r} has type {dtype}. Select or "
             "encode the columns first."
         )
     if library == "polars":

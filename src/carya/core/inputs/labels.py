@@ -1,4 +1,4 @@
-"""Conversion of labels: lists of labels per row, one label per row, class numbers, and indicator matrices."""
+"""Convert labels: lists of labels per row, one label per row, class numbers, and indicator matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from carya.core.matrices import Csr
 from carya.core.rules import MAX_INT
 from carya.errors import InputError
 
-#: The labels of the columns of a matrix, or of class numbers.
+#: Labels for the columns of a matrix or for class numbers.
 LabelNames = Sequence[str] | NDArray[Any]
 
 _ACCEPTED = (
@@ -58,7 +58,7 @@ def coerce_labels(
     Parameters
     ----------
     labels : object
-        See the module's description.
+        See the module docstring.
     name : str
         The name of the argument in error messages.
     label_names : sequence of str, optional
@@ -74,7 +74,7 @@ def coerce_labels(
     [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     >>> coerce_labels(["b", None])
     Traceback (most recent call last):
-    carya.errors.InputError: labels[1] is missing (None). Remove such rows or fill them.
+    carya.errors.InputError: labels[1] is missing (None). Remove rows with missing labels or fill in the labels.
     """
     ids = None if label_names is None else check_label_names(label_names)
     matrix = _matrix_of(labels, name, nested_is_matrix)
@@ -142,14 +142,14 @@ def match_labels(
 def align_columns(
     matrix: Csr, ids: Sequence[str], known: Sequence[str], *, keep_unknown: bool = False
 ) -> CoercedLabels:
-    """Move the columns of a label matrix to the places of the known labels; see :func:`match_labels`."""
+    """Rearrange the columns of a label matrix to match the known labels; see :func:`match_labels`."""
     numbers = {label: number for number, label in enumerate(known)}
     for label in ids if keep_unknown else ():
         numbers.setdefault(label, len(numbers))
     is_known = np.array([label in numbers for label in ids], bool)
     if ids and not is_known.any():
         raise InputError(
-            f"None of the column names, such as {ids[0]!r}, is a label of the model, such as {known[0]!r}. Rename the "
+            f"None of the column names (such as {ids[0]!r}) is a label of the model (such as {known[0]!r}). Rename the "
             "columns."
         )
     target = np.array([numbers.get(label, 0) for label in ids], np.int32)
@@ -216,7 +216,7 @@ def _has_rows_of_numbers(rows: Sequence[Any]) -> bool:
 
 
 def _ids_of_columns(columns: Sequence[Any]) -> list[str] | None:
-    """Return the names of the columns of a table; None if they are numbered from 0."""
+    """Return the column names of a table; None if they are numbered from 0."""
     names = check_label_names(columns)
     return None if names == [str(number) for number in range(len(names))] else names
 
@@ -229,7 +229,7 @@ def _to_csr(indptr: NDArray[np.int64], indices: NDArray[np.int32], n_labels: int
 
 
 class _RowReader:
-    """Reads lists of labels.
+    """Reader for lists of labels.
 
     Parameters
     ----------
@@ -303,7 +303,9 @@ class _RowReader:
         elif isinstance(item, (str, int, np.integer)):
             is_single, item = True, (item,)
         elif is_missing(item):
-            raise InputError(f"{self.name}[{row}] is missing ({item!r}). Remove such rows or fill them.")
+            raise InputError(
+                f"{self.name}[{row}] is missing ({item!r}). Remove rows with missing labels or fill in the labels."
+            )
         elif isinstance(item, np.ndarray) and item.ndim == 1:
             is_single, item = False, item.tolist()
         elif isinstance(item, (bytes, Mapping)) or not isinstance(item, Iterable):
@@ -314,7 +316,7 @@ class _RowReader:
             self._has_single = is_single
         elif self._has_single != is_single:
             expected = "a label" if self._has_single else "a list of labels"
-            raise InputError(f"{self.name}[{row}] must be {expected} like the rows before it, got {_shown(item)}.")
+            raise InputError(f"{self.name}[{row}] must be {expected}, as in the preceding rows, got {_shown(item)}.")
         return item  # type: ignore[no-any-return]
 
     def _number(self, row: int, label: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""Conversion of texts: lists, iterators, arrays, columns, and tables with a column of texts."""
+"""Convert texts: lists, iterators, arrays, columns, and tables with a column of texts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _ACCEPTED = "a list, tuple, iterator, one-dimensional array or column of strings
 def coerce_texts(texts: TextsLike, name: str = "texts") -> Iterable[str]:
     """Return texts as a sequence, or as an iterator if the input is one; items are checked by the native core.
 
-    Columns of pyarrow and datasets are converted in batches while they are read. The texts of a table are in its column
-    ``text``.
+    Columns from pyarrow and datasets are converted in batches while they are read. The texts of a table are read from
+    its column ``text``.
 
     >>> coerce_texts(np.array(["a", "b"]))
     ['a', 'b']

@@ -1,4 +1,4 @@
-"""A real data set from a Debian package index: descriptions labeled with dependencies or debtags."""
+"""Create a data set from a Debian package index: descriptions labeled with dependencies or debtags."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def read_dataset(
     skipped: list[SkippedStanza] | None = None,
     progress: Progress | None = None,
 ) -> TextDataset:
-    r"""Read a data set from a package index, split by source package, because texts from the same source are similar.
+    r"""Read a data set from a package index, split by source package so that similar texts are in the same part.
 
     Parameters
     ----------
     kind : {"deps", "tags"}
-        The labels of a package: the packages that it depends on or recommends (the first of several alternatives), or
+        The labels of a package: its dependencies and recommended packages (only the first of several alternatives), or
         its debtags.
     index : PackageIndex, optional
         The result of :func:`find_index` by default.

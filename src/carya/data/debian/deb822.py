@@ -56,7 +56,7 @@ def read_stanzas(
     skipped : list of SkippedStanza
         A list to which skipped stanzas are appended.
     report : callable, optional
-        Called regularly with the number of bytes that were read from the file.
+        Called regularly with the number of bytes read from the file.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def parse_stanzas(
 
 
 def _decompress(path: Path, file: BinaryIO) -> Any:
-    """Return a stream over the decompressed content of a file."""
+    """Return a stream of the decompressed content of a file."""
     match path.suffix:
         case ".gz":
             return gzip.GzipFile(fileobj=file)
@@ -135,14 +135,14 @@ class _Stanza:
         self._size += len(line)
         if self._size >= _MAX_STANZA_BYTES:
             self._fields.clear()
-            self._error = number, f"stanza of more than {_MAX_STANZA_BYTES >> 20} MiB"
+            self._error = number, f"stanza larger than {_MAX_STANZA_BYTES >> 20} MiB"
         elif line[0] not in b" \t":
             if reason := self._begin_field(line):
                 self._error = number, reason
         elif self._current is not None:
             self._current.append(line)
         else:
-            self._error = number, "continuation line without a field before it"
+            self._error = number, "continuation line without a preceding field"
 
     def finish(self, name: str, skipped: list[SkippedStanza]) -> Iterator[dict[str, str]]:
         """Yield the selected fields, if any, or record why the stanza was skipped."""

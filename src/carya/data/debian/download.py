@@ -101,7 +101,7 @@ def _download_suite(fetcher: _Fetcher, source: AptSource, folder: Path, warnings
                 continue
             size, digest = files[name + suffix]
             if size > _MAX_LIST_BYTES:
-                raise ValueError(f"{name + suffix} has {size:,} bytes, which exceeds {_MAX_LIST_BYTES:,}")
+                raise ValueError(f"{name + suffix} has {size:,} bytes, which exceeds the limit of {_MAX_LIST_BYTES:,}")
             path = f"{name.rpartition('/')[0]}/by-hash/SHA256/{digest}" if by_hash else name + suffix
             data = fetcher.fetch(f"{source.suite_url}/{path}", size)
             if hashlib.sha256(data).hexdigest() != digest:

@@ -76,7 +76,7 @@ class Package:
     text : str
         The description, on one line.
     depends : tuple of str
-        The packages that it depends on or recommends; only the first of several alternatives.
+        Its dependencies and recommended packages; only the first of several alternatives.
     tags : tuple of str
         Its debtags.
 
@@ -160,7 +160,9 @@ def read_packages(
     """
     index = index or find_index()
     if index is None:
-        raise InputError(f"There is no package index on this machine: neither {APT_LISTS} nor {DPKG_STATUS} has one.")
+        raise InputError(
+            f"There is no package index on this machine: neither {APT_LISTS} nor {DPKG_STATUS} contains one."
+        )
     skipped = [] if skipped is None else skipped
     entries: dict[str, _PackageEntry] = {}
     with (progress or Progress()).stage("read packages") as report:
@@ -225,7 +227,7 @@ def _parse_package(stanza: dict[str, str], installed_only: bool) -> _PackageEntr
 
 
 def _parse_dependencies(*fields: str) -> tuple[str, ...]:
-    """Return the package names in dependency fields without versions and architectures; omit later alternatives."""
+    """Return the package names in dependency fields, without versions, architectures and later alternatives."""
     matches = (_PACKAGE_NAME.match(clause) for field in fields for clause in field.split(","))
     return tuple(dict.fromkeys(match[1] for match in matches if match))
 

@@ -31,7 +31,7 @@ class OptionError(InputError):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table, or keys of objects, that are read.
+    """The table columns or object keys to read.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Columns:
     labels : str or None
         The column of the labels; None to read texts without labels.
     separator : str or None
-        The separator of labels in a string.
+        The separator between labels in a string.
     """
 
     text: str = "text"
@@ -139,7 +139,7 @@ def is_integer(value: Any) -> bool:
 
 
 def get_column(record: Mapping[str, Any], key: str, location: str, option: str) -> Any:
-    """Return the value of a key of a JSON object; raise OptionError if the key is missing."""
+    """Return the value of a key in a JSON object; raise OptionError if the key is missing."""
     if key not in record:
         keys = f"the keys are {quote_names(record)}" if record else "the object is empty"
         raise OptionError(f'{location}: Missing key "{key}"; {keys}.', option)
@@ -178,7 +178,7 @@ def join_labels(labels: Sequence[str], separator: str, location: str) -> str:
         if separator in label:
             raise InputError(f"{location}: Label {short_repr(label)} contains the label separator, {separator!r}.")
         if not label or label != label.strip(" "):
-            raise InputError(f"{location}: Label {short_repr(label)} is empty or begins or ends with a space.")
+            raise InputError(f"{location}: Label {short_repr(label)} is empty, or begins or ends with a space.")
     return separator.join(labels)
 
 

@@ -15,7 +15,7 @@ from carya.data.io.utf16 import UTF16_MARKS
 from carya.errors import InputError
 
 _MAX_LINES = 20
-_DECISIVE_ROWS = 3  # number of rows that distinguish a sparse matrix from a text that happens to contain such numbers
+_DECISIVE_ROWS = 3  # number of rows needed to distinguish a sparse matrix from texts with similar numbers
 
 _PAIR = r"\d+:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _SPARSE_ROW = re.compile(rf"\s*{_PAIR}(?:\s+{_PAIR})*\s*", re.ASCII)
@@ -30,7 +30,7 @@ _IDS_AND_TEXT = re.compile(r"\d+(?::[\d.eE+-]+)?(?:,\d+(?::[\d.eE+-]+)?)*\t.*\S.
 
 
 def first_lines(path: PathLike) -> list[str]:
-    """Return the first lines of a file, or of the input available on standard input; empty if they are not text."""
+    """Return the first lines of a file, or of the available standard input; return an empty list if it is not text."""
     if is_stdio(path):
         content = peek_standard_input()
         encoding = "utf-16" if content[:2] in UTF16_MARKS else "utf-8-sig"
@@ -38,14 +38,14 @@ def first_lines(path: PathLike) -> list[str]:
         *lines, last = text.split("\n")
         return [*lines, last.rpartition(" ")[0] or last][:_MAX_LINES]  # the last word may be incomplete
     try:
-        with showing_progress(Progress()):  # the file is not read to its end
+        with showing_progress(Progress()):  # the file is not read to the end
             return list(islice(read_lines(path), _MAX_LINES))
     except InputError:
         return []
 
 
 def guess_format(lines: Sequence[str]) -> str | None:
-    """Return the name of the format of a file that begins with these lines, or None if they can be any text."""
+    """Return the name of the format of a file that begins with these lines, or None if they could be any text."""
     rows = [line for line in lines if line.strip()]
     if not rows:
         return None
@@ -60,7 +60,7 @@ def guess_format(lines: Sequence[str]) -> str | None:
 
 
 def sparse_format(rows: Sequence[str]) -> str | None:
-    """Return the name of the sparse-matrix format of the first rows that are not blank; None for other lines."""
+    """Return the sparse-matrix format of the first nonblank rows, or None if they are not a sparse matrix."""
     if not _HEADER.fullmatch(rows[0]):
         return "svmlight" if len(rows) > 1 and all(map(_LABELED_ROW.fullmatch, rows)) else None
     has_pairs = [_SPARSE_ROW.fullmatch(row) or _LABELED_ROW.fullmatch(row) for row in rows[1:]]
@@ -81,7 +81,7 @@ def is_label_matrix(path: PathLike) -> bool:
 
 
 def text_lines(path: PathLike) -> Iterator[str]:
-    """Yield the lines of a text file; raise InputError, before any line, if it is a sparse matrix."""
+    """Yield the lines of a text file; raise InputError before yielding any line if it is a sparse matrix."""
     lines = read_lines(path)
     begin: list[str] = []
     for line in lines:
@@ -104,13 +104,13 @@ def check_not_sparse(path: PathLike, lines: Sequence[str]) -> None:
         raise InputError(f"{begins}. To read features and labels, pass the file with the format 'svmlight'.")
     if form == "xmc":
         raise InputError(
-            f"{begins}, followed by labels and number:value pairs. To read features and labels, pass the file without "
-            "other files, with the format 'xmc'."
+            f"{begins}, followed by labels and index:value pairs. To read features and labels, pass only this "
+            "file, with the format 'xmc'."
         )
     raise InputError(
-        f"{begins}, followed by number:value pairs. To read features and labels, pass the feature file, such as "
+        f"{begins}, followed by index:value pairs. To read features and labels, pass the feature file, such as "
         "trn_X_Xf.txt, with the format 'xmc-pair'; its labels are read from trn_X_Y.txt in the same folder, or from "
-        "the file in labels (--labels)."
+        "the file passed as labels (--labels)."
     )
 
 

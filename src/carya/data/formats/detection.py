@@ -78,7 +78,7 @@ def _choose_between(path: PathLike, suffix: str, content: str | None) -> str:
 
 
 def _is_file_format(name: str | None, *, features: bool) -> bool:
-    """Return whether a name is that of a file format and, if `features`, of a format for features."""
+    """Return whether a name identifies a file format and, if `features`, a format for features."""
     return name is not None and not FORMATS[name].is_folder and not (features and FORMATS[name].content == "texts")
 
 
@@ -147,7 +147,7 @@ def _detect_folder_format(folder: Path, part: str) -> str:
 
 
 def _format_of_suffix(path: PathLike, suffix: str, *, write: bool = False) -> str:
-    """Return the format of a suffix; raise InputError if it has none."""
+    """Return the format for a suffix; raise InputError if there is none."""
     if is_stdio(path):
         raise InputError(f"Standard input requires a format: {_names()}.")
     if suffix == ".txt":

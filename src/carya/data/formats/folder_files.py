@@ -51,7 +51,7 @@ def read_numbered_names(file: Path) -> Vocabulary:
 
 
 def check_no_conflict(folder: Path, name: str, *, replaced: str = "") -> None:
-    """Raise InputError if a folder contains a file that would be confused, or read together, with a file to be written.
+    """Raise InputError if a folder contains a file that would be confused or combined with a file to be written.
 
     Parameters
     ----------

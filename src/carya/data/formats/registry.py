@@ -1,6 +1,6 @@
-"""Declarations of all data formats, from which reading, writing, detection and error messages are derived.
+"""Declare all data formats; reading, writing, detection and error messages are derived from the declarations.
 
-Formats refer to their functions by name, so commands on texts do not import NumPy and SciPy.
+Formats refer to their functions by name, so commands that process texts do not import NumPy or SciPy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Format:
         One line for the documentation.
     content : {"texts", "features"}
     module : str
-        The module of its functions, below ``carya.data.formats``.
+        The module that contains its functions, relative to ``carya.data.formats``.
     read : str
         The function that reads the format. For a text file, it returns an iterator over examples and is called
         again for every iteration of the corpus; otherwise, or if `opens_corpus`, it returns a Corpus or Matrices.
@@ -43,7 +43,7 @@ class Format:
     opens_corpus : bool
         Whether `read` returns a Corpus although the format is a text file.
     extra : str
-        The extra of Carya that the format requires, if any.
+        The Carya extra that the format requires, if any.
     """
 
     description: str
@@ -108,7 +108,7 @@ FORMATS: dict[str, Format] = {
         options=_COLUMNS,
     ),
     "csv": Format(
-        "columns with a header, separated by commas, semicolons, TABs or vertical bars",
+        "columns with a header, separated by commas, semicolons, tabs or vertical bars",
         "texts",
         "tables.delimited",
         "read_csv",
@@ -148,7 +148,7 @@ FORMATS: dict[str, Format] = {
         extra="arrow",
     ),
     "pair": Format(
-        "one file of texts and one of labels, or of a label matrix",
+        "a text file, and a label file or label matrix",
         "texts",
         "texts.text_files",
         "open_pair",
@@ -172,7 +172,7 @@ FORMATS: dict[str, Format] = {
         suffixes=(".ft",),
     ),
     "text2text": Format(
-        "lines of label numbers, a TAB and a text, as in PECOS; also `.txt` or `.tsv` files that begin with such lines",
+        "lines of label numbers, a tab and a text, as in PECOS; also `.txt` or `.tsv` files that begin with such lines",
         "texts",
         "texts.text2text",
         "read_text2text",
@@ -205,7 +205,7 @@ FORMATS: dict[str, Format] = {
         options=_VOCABULARY,
     ),
     "xmc-pair": Format(
-        "the repository's `…_Xf.txt` and `…_Y.txt`; also `.txt` files that begin with two numbers, then pairs",
+        "the repository's `…_Xf.txt` and `…_Y.txt`; also `.txt` files starting with two numbers and index:value pairs",
         "features",
         "matrices.xmc_pair",
         "read_xmc_pair",
@@ -223,7 +223,7 @@ FORMATS: dict[str, Format] = {
         options=_VOCABULARY | {"zero_based"},
     ),
     "npz": Format(
-        "matrices of SciPy or NumPy: a feature file and a label file",
+        "SciPy or NumPy matrices: a feature file and a label file",
         "features",
         "matrices.matrix_pair",
         "read_matrix_pair",
@@ -233,7 +233,7 @@ FORMATS: dict[str, Format] = {
         write_options=_LABELS,
     ),
     "texts": Format(
-        "files of texts and labels for train, test and dev",
+        "text and label files for train, test and dev",
         "texts",
         "texts.text_files",
         "read_text_folder",
@@ -253,7 +253,7 @@ FORMATS: dict[str, Format] = {
         options=_SEPARATOR | _PART | _VOCABULARY,
     ),
     "xmc-json-folder": Format(
-        "the raw texts of a data set of the Extreme Classification Repository",
+        "the raw texts of a data set from the Extreme Classification Repository",
         "texts",
         "tables.xmc_json",
         "read_xmc_json_folder",
@@ -283,7 +283,7 @@ FORMATS: dict[str, Format] = {
         write_options=_PART,
     ),
     "xmc-folder": Format(
-        "the features of a data set of the Extreme Classification Repository, or of AttentionXML",
+        "the features of a data set from the Extreme Classification Repository or AttentionXML",
         "features",
         "matrices.xmc_pair",
         "read_xmc_folder",
@@ -299,7 +299,7 @@ FORMATS: dict[str, Format] = {
         "texts.annif",
         "read_annif_folder",
         detect="has_documents",
-        folder_file="*.txt files with *.tsv or *.key files of the same names",
+        folder_file="*.txt files with *.tsv or *.key files with the same names",
         options=_VOCABULARY,
     ),
 }

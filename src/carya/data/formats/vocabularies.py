@@ -15,7 +15,7 @@ from carya.data.io.files import PathLike, display_name, open_text_output, read_b
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
-#: rdflib's names of RDF formats, by suffix.
+#: rdflib's names for RDF formats, by suffix.
 _RDF_FORMATS = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".xml": "xml"}
 _NAME_COLUMN = re.compile(r"label_(.+)")
 
@@ -71,7 +71,7 @@ def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool =
     path : path
     vocabulary : Vocabulary
     brackets : bool
-        Put all ids in angle brackets; if False, only ids that begin and end with angle brackets themselves.
+        Put all ids in angle brackets; if False, only ids that themselves begin and end with angle brackets.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool =
             location = f"{path}, line {number}"
             for text in (label_id, name):
                 if not text or text != text.strip(" "):
-                    raise InputError(f"{location}: {text!r} is empty or begins or ends with a space.")
+                    raise InputError(f"{location}: {text!r} is empty, or begins or ends with a space.")
             if uncompressed_name(path).endswith(".txt"):
                 if label_id != name:
                     raise InputError(f"{location}: A .txt file cannot store names besides ids. Use .tsv.")
@@ -117,7 +117,10 @@ def _collect(path: PathLike, entries: Iterable[_Entry]) -> Vocabulary:
 def _read_tsv(path: PathLike) -> Iterator[_Entry]:
     for line, row in tsv_rows(path):
         if len(row) not in (2, 3):
-            raise InputError(f"{display_name(path)}, line {line}: Expected 2 fields (id, name) or 3, got {len(row)}.")
+            location = f"{display_name(path)}, line {line}"
+            raise InputError(
+                f"{location}: Expected 2 or 3 fields, the first two being an id and a name, got {len(row)}."
+            )
         label_id, name = row[0].strip(" "), row[1].strip(" ")
         label_id = label_id[1:-1] if _has_brackets(label_id) else label_id
         yield label_id, name or label_id, line
@@ -183,6 +186,6 @@ def _error_line(error: Any) -> str:
 
 
 def _error_message(error: Exception) -> str:
-    """Return the first line of a parser's error message, without the period."""
+    """Return the first line of a parser's error message, without the final period."""
     message = getattr(error, "message", None) or (error.getMessage() if hasattr(error, "getMessage") else str(error))
     return str(message).strip().partition("\n")[0].removesuffix(".")

@@ -53,15 +53,15 @@ def check_replaceable(path: str | os.PathLike[str], own_files: Container[str]) -
     """
     target = Path(path)
     if not target.name:
-        raise SaveError(f"{path} cannot hold a data set. Pass the path of a folder.")
+        raise SaveError(f"{path} is not a valid path for a data set. Pass the path of a folder.")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise SaveError(f"{path} exists and is not a folder.")
     if target.is_dir():
         foreign = sorted(entry.name for entry in target.iterdir() if entry.name not in own_files)
         if foreign:
             raise SaveError(
-                f"{path} exists and contains {foreign[0]!r}, which is not part of this kind of data set. It was not "
-                "modified."
+                f"{path} exists and contains {foreign[0]!r}, which is not part of this kind of data set. The folder "
+                "was not modified."
             )
 
 

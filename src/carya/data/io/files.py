@@ -72,7 +72,7 @@ def read_lines(path: PathLike, *, keep_ends: bool = False) -> Iterator[str]:
     ----------
     path : path
     keep_ends : bool
-        Whether lines include their line ends.
+        Whether to keep the newline at the end of each line.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _decode_lines(block: bytes, keep_ends: bool, path: PathLike, n_lines: int) -
         problem = f"Invalid UTF-8: byte 0x{block[error.start]:02x} at position {error.start - start + 1}."
         text = block[:start].decode()
     lines = text.split("\n")
-    last = lines.pop()  # empty, unless the last line has no line end
+    last = lines.pop()  # empty, unless the last line does not end with a newline
     if keep_ends:
         lines = [line + "\n" for line in lines]
     elif "\r" in text:
@@ -118,7 +118,7 @@ def _decode_lines(block: bytes, keep_ends: bool, path: PathLike, n_lines: int) -
 
 
 def read_blocks(path: PathLike, size: int = 1 << 19) -> Iterator[bytes]:
-    """Yield blocks of complete lines, about `size` bytes each; a missing line end at the end of the file is added."""
+    """Yield blocks of complete lines, about `size` bytes each; append a newline if the file does not end with one."""
     with _open_input(path) as stream:
         block = b""
         mark = _BYTE_ORDER_MARK
@@ -255,7 +255,7 @@ def peek_standard_input() -> bytes:
 
 
 def _chunks(path: PathLike, read: Callable[[], bytes]) -> Iterator[bytes]:
-    """Yield what `read` returns until it returns nothing; convert its exceptions to InputError."""
+    """Yield the results of `read` until it returns no data; convert its exceptions to InputError."""
     while True:
         with _input_errors(path):
             chunk = read()

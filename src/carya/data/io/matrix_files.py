@@ -56,7 +56,7 @@ def read_labels(path: str | os.PathLike[str]) -> Csr:
 def _read_binary_csr(file: Path) -> Csr | None:
     """Read a CSR matrix of ones without SciPy, because importing SciPy takes longer than reading the file.
 
-    Returns None for any other file, including damaged ones, for which the complete reader reports the error.
+    Returns None for any other file, including damaged files, whose errors the complete reader reports.
     """
     if file.suffix != ".npz":
         return None

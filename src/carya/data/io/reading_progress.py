@@ -1,4 +1,4 @@
-"""Progress of reading large files."""
+"""Report progress while large files are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _progress: ContextVar[Progress | None] = ContextVar("reading progress", default=
 
 @contextmanager
 def showing_progress(progress: Progress) -> Iterator[None]:
-    """Report the progress of files that are read in this context, one stage per file of at least `MIN_SIZE` bytes.
+    """Report the progress of reading files in this context, one stage per file of at least `MIN_SIZE` bytes.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from carya.data.io.files import open_text_output
 #: A text and its labels.
 LabeledText = tuple[str, tuple[str, ...]]
 
-#: The names of all files in such a folder.
+#: The names of all files in a folder of labeled texts.
 FILE_NAMES = frozenset(
     (
         *(f"{part}.{content}.txt.gz" for part in ("train", "test") for content in ("texts", "labels")),

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from carya.errors import InputError
 
-#: The byte order marks of UTF-16, by which it is recognized, and that of UTF-32, which is not supported.
+#: The byte order marks of UTF-16, which identify it, and the mark of UTF-32, which is not supported.
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 UTF32_MARK = codecs.BOM_UTF32_LE
 

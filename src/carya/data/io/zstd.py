@@ -10,7 +10,7 @@ _MAX_WINDOW_SIZE = 1 << 31  # the largest window that the zstd command writes (-
 
 
 class ZstdReader(io.RawIOBase):
-    """Stream over the decompressed contents of a .zst file with one or more frames.
+    """Stream of the decompressed contents of a .zst file with one or more frames.
 
     Raises EOFError if a frame is truncated.
 

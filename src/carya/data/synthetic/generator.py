@@ -1,8 +1,8 @@
 """Generate small data sets in memory: texts about topics, with labels whose words are known.
 
-Every label belongs to a topic. A row has a few labels, mostly of one topic, and draws its words from those labels, from
-their topic, and at random. Label frequencies follow a power law, as in real data: a few labels are common, most are
-rare.
+Every label belongs to a topic. A row has a few labels, mostly from one topic. Its words are drawn from those labels,
+from their topic, and at random. Label frequencies follow a power law, as in real data: a few labels are common, most
+are rare.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def generate_data(
     topic_words = rng.integers(0, n_words, (n_topics, _WORDS_PER_TOPIC))
     main_label, Y = _draw_labels(rng, n_rows, topics, n_topics, labels_per_row)
 
-    # Half of the words indicate labels of the row, a quarter its topic; a quarter is noise, mostly common words.
+    # Half of the words indicate labels of the row and a quarter its topic; the rest is noise, mostly common words.
     size = (n_rows, features_per_row)
     entry = Y.indptr[:-1, None] + (rng.random(size) * np.diff(Y.indptr)[:, None]).astype(np.int64)
     from_label = label_words[Y.indices[entry], rng.integers(0, _WORDS_PER_LABEL, size)]

@@ -47,10 +47,10 @@ class DatasetSize:
     signal: float
 
 
-# Rows, features, labels and labels per row are from the table of data statistics in the paper, which does not contain
-# the rest. Features per row are rounded. The power laws are chosen, not measured: few labels are common, and even the
-# rarest should have a row or two. The signal is chosen so that P@1 of XR-Linear, at scales of a few percent, is close
-# to what the paper reports.
+# The numbers of rows, features, labels and labels per row are from the table of data statistics in the paper; the other
+# values are not in the paper. Features per row are rounded. The power laws are chosen, not measured: few labels are
+# common, and even the rarest should have a row or two. The signal is chosen so that P@1 of XR-Linear, at scales of a
+# few percent, is close to the value in the paper.
 PUBLISHED_SIZES: dict[str, DatasetSize] = {
     size.name: size
     for size in (

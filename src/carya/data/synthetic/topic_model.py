@@ -1,10 +1,10 @@
 """A generative topic model that draws data sets of any size in blocks of rows.
 
 Every label owns an interval of the line from 0 to 1 whose length is the label's frequency. Topics divide the line into
-sixteenths, and those into sixteenths again, so a common label covers a broad topic, and rare labels share a narrow
-one. A row is a point on the line; its labels are drawn from that point and from the topics around it. The frequency of
-a label is therefore proportional to the length of its interval, and labels that occur together are close to each
-other. Words are drawn for the labels of the row, for their topics, and at random.
+sixteenths, and each of these into sixteenths again, so a common label covers a broad topic, and rare labels share a
+narrow one. A row is a point on the line; its labels are drawn from that point and from the topics around it. The
+frequency of a label is therefore proportional to the length of its interval, and labels that occur together are close
+to each other. Words are drawn for the labels of the row, for their topics, and at random.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOPIC_PROBABILITIES = (0.6, 0.25, 0.1, 0.05)  # how often an additional label i
 
 
 class TopicModel:
-    """Draws rows, features and labels with a topic hierarchy and a power law; the same seed gives the same data.
+    """Generator of rows with a topic hierarchy and power-law label frequencies; the same seed gives the same data.
 
     Parameters
     ----------

@@ -16,11 +16,9 @@ from carya.errors import InputError, ParameterError
 def read_matrix_pair(
     path: PathLike, *, labels: PathLike | None = None, vocabulary: Vocabulary | None = None
 ) -> Matrices:
-    """Read features from an ``.npz`` or ``.npy`` file, and labels from such a file or one like ``trn_X_Y.txt``."""
+    """Read features from an ``.npz`` or ``.npy`` file, and labels from any label-matrix file."""
     if labels is None:
-        raise InputError(
-            f"{display_name(path)} contains features only. Pass the matrix of their labels with labels (--labels)."
-        )
+        raise InputError(f"{display_name(path)} contains features only. Pass the label matrix as labels (--labels).")
     if not is_label_matrix(labels):
         raise InputError(
             f"{display_name(labels)} is not a matrix. The labels of a feature matrix must be an .npz or .npy file, or "
@@ -46,7 +44,7 @@ def write_matrix_pair(path: PathLike, matrices: Matrices, *, labels: PathLike | 
     is_sparse = sp.issparse(matrices.X)
     if (Path(path).suffix == ".npz") != is_sparse:
         raise InputError(
-            f"{path}: {'Sparse' if is_sparse else 'Dense'} features are written to "
+            f"{path}: {'Sparse' if is_sparse else 'Dense'} features must be written to "
             f"{'an .npz' if is_sparse else 'an .npy'} file."
         )
     with open_output(path) as x_stream, open_output(labels) as y_stream:

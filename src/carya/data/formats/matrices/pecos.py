@@ -71,8 +71,8 @@ def read_raw_texts(
 ) -> Corpus:
     """Open the raw texts of one part, ``train_texts.txt``, with labels from ``train_labels.txt`` or ``Y.trn.npz``.
 
-    Labels in a text file are separated by spaces by default. If no file names the columns of a label matrix, labels
-    are identified by their column numbers, starting at 0.
+    Labels in a text file are separated by spaces by default. If no file contains the column names of a label matrix,
+    labels are identified by their column numbers, starting at 0.
     """
     root = Path(folder)
     texts = require_file(root, _text_names(part))

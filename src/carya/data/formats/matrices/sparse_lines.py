@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from carya.data.formats.columns import OptionError, short_repr
 from carya.errors import InputError
 
-# The classes of bytes. The order matters: digits are 0, and _SPACE to _LINE_END separate tokens.
+# Byte classes. The order matters: digits are 0, and _SPACE to _LINE_END separate tokens.
 _DIGIT, _SPACE, _COLON, _LINE_END, _COMMA, _IN_VALUE, _UNEXPECTED = range(7)
 _BYTE_CLASSES = np.full(256, _UNEXPECTED, np.uint8)
 for _class, _members in enumerate((b"0123456789", b" ", b":", b"\n", b",", b".+-eE")):
@@ -30,14 +30,14 @@ _ROWS_PER_BLOCK = 2048
 
 @dataclass(frozen=True)
 class Limits:
-    """Numbers of features and labels, and their origin, for error messages.
+    """The numbers of features and labels, and their origin for error messages.
 
     `column` is the term for a feature in error messages, and `first_feature` is the lowest feature number.
     """
 
     n_features: int = 2**31 - 1
     n_labels: int = 2**31 - 1
-    stated_by: str = "a matrix"
+    stated_by: str = "the largest supported matrix"
     column: str = "feature"
     first_feature: int = 0
 
@@ -100,7 +100,7 @@ def parse_block(block: bytes, first_line: int, source: str, limits: Limits, *, s
     Parameters
     ----------
     block : bytes
-        Complete lines; the last one must also be terminated by a line end.
+        Complete lines; the last line must also end with a newline.
     first_line : int
         The number of the first line.
     source : str
@@ -139,7 +139,7 @@ class _IrregularLinesError(Exception):
 
 
 class _LineTokens(NamedTuple):
-    """Tokens of a block, separated by spaces, colons and line ends; the labels of a row form one token."""
+    """Tokens of a block, separated by spaces, colons and newlines; the labels of a row form one token."""
 
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -260,7 +260,7 @@ def _parse_pairs(tokens: list[str], limits: Limits, location: str) -> Iterator[t
     for token in tokens:
         index, colon, value = token.partition(":")
         if not colon:
-            raise InputError(f"{location}: A {limits.column} must have the form number:value, got {short_repr(token)}.")
+            raise InputError(f"{location}: A {limits.column} must have the form index:value, got {short_repr(token)}.")
         feature = _parse_index(index, limits.column, limits.n_features, limits, location)
         if feature < limits.first_feature:
             raise OptionError(
@@ -289,7 +289,7 @@ def _parse_index(text: str, kind: str, limit: int, limits: Limits, location: str
         raise InputError(f"{location}: A {kind} must be an integer >= 0, got {short_repr(text)}.{hint}")
     if len(text.lstrip("0")) > 10 or int(text) >= limit:
         raise InputError(
-            f"{location}: {kind.capitalize()} {short_repr(text)[1:-1]} exceeds the {limit} {kind}s of "
+            f"{location}: {kind.capitalize()} {short_repr(text)[1:-1]} is out of range for the {limit} {kind}s in "
             f"{limits.stated_by}, which are numbered from 0."
         )
     return int(text)

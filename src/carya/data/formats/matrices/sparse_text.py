@@ -46,11 +46,11 @@ def read_sparse_text(path: PathLike, column: str = "feature") -> sp.csr_array:
         block = b""
     collector.check_n_rows(n_rows, name)
     matrix = to_csr(collector.take("feature_counts"), collector.take("features"), collector.take("values"), n_columns)
-    return matrix[:n_rows] if collector.n_rows > n_rows else matrix  # without blank lines at the end
+    return matrix[:n_rows] if collector.n_rows > n_rows else matrix  # without trailing blank lines
 
 
 def write_sparse_text(path: PathLike, matrix: Any) -> None:
-    """Write a matrix, with values that are restored exactly as float32."""
+    """Write a matrix; reading it restores the float32 values exactly."""
     matrix = sp.csr_array(matrix)
     with open_output(path) as stream:
         stream.write(f"{matrix.shape[0]} {matrix.shape[1]}\n".encode())

@@ -82,7 +82,7 @@ def read_svmlight(
 def write_svmlight(path: PathLike, matrices: Matrices) -> int:
     """Write matrices with features numbered from 1; return the number of rows.
 
-    The format does not state the numbers of columns, so empty columns at the end are lost.
+    The format does not state the numbers of columns, so trailing empty columns are lost.
     """
     with open_output(path) as stream:
         for line in format_rows(matrices.X, matrices.Y, first_feature=1):

@@ -41,13 +41,13 @@ def read_xmc(path: PathLike, *, vocabulary: Vocabulary | None = None) -> Matrice
     collector.check_n_rows(n_rows, name)
     X = to_csr(collector.take("feature_counts"), collector.take("features"), collector.take("values"), n_features)
     Y = to_csr(collector.take("label_counts"), collector.take("labels"), None, n_labels)
-    if collector.n_rows > n_rows:  # blank lines at the end
+    if collector.n_rows > n_rows:  # trailing blank lines
         X, Y = X[:n_rows], Y[:n_rows]
     return Matrices(X, Y, vocabulary, name)
 
 
 def write_xmc(path: PathLike, matrices: Matrices) -> int:
-    """Write matrices, with values that are restored exactly as float32; return the number of rows."""
+    """Write matrices and return the number of rows; reading them restores the float32 values exactly."""
     with open_output(path) as stream:
         n_rows, n_labels = matrices.Y.shape
         stream.write(f"{n_rows} {matrices.X.shape[1]} {n_labels}\n".encode())

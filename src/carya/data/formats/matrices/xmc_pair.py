@@ -1,6 +1,6 @@
 """Separate feature and label files of the Extreme Classification Repository, ``trn_X_Xf.txt`` and ``trn_X_Y.txt``.
 
-A folder of the repository contains such files for the parts ``trn`` and ``tst``, or one file per part with both
+A folder from the repository contains these files for the parts ``trn`` and ``tst``, or one file per part with both
 features and labels.
 """
 
@@ -25,12 +25,12 @@ _LABELS = re.compile(r"(.*)_Y(\.\w+)?")
 
 
 def read_xmc_pair(path: PathLike, *, labels: PathLike | None = None, vocabulary: Vocabulary | None = None) -> Matrices:
-    """Read a feature file, ``rows features`` and ``feature:value …`` lines, and a label file in the same form.
+    """Read a feature file, ``rows features`` and ``feature:value …`` lines, and a label file in the same format.
 
     Parameters
     ----------
     path : path
-        The file of features, ``…_Xf.txt``, or that of labels, ``…_Y.txt``.
+        The feature file, ``…_Xf.txt``, or the label file, ``…_Y.txt``.
     labels : path, optional
         The other file; by default, the file with the corresponding name in the same folder. Labels can also be an
         ``.npz`` file.
@@ -50,7 +50,7 @@ def read_xmc_pair(path: PathLike, *, labels: PathLike | None = None, vocabulary:
 
 
 def read_xmc_features(path: PathLike) -> sp.csr_array:
-    """Read the features from a pair of files; the label file does not have to exist."""
+    """Read the features from a pair of files; the label file is optional."""
     name = uncompressed_name(path)
     return read_sparse_text(_partner(path, name, _LABELS, "_Xf") if _LABELS.fullmatch(name) else path)
 

@@ -1,7 +1,7 @@
 """Arrow and Feather files, and the record batches that they share with Parquet.
 
 The labels of a row are a list of strings or integers, an integer, or a string with a separator. Integers that Hugging
-Face's `datasets` describes as class labels are converted to the names of the classes.
+Face's `datasets` describes as class labels are converted to class names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FILE_MAGIC = b"ARROW1"
 
 
 class Table(NamedTuple):
-    """An open table: its schema, and a function that yields record batches of some columns."""
+    """An open table: its schema, and a function that yields record batches of selected columns."""
 
     schema: Any
     read_batches: Callable[[list[str]], Iterator[Any]]
@@ -56,7 +56,7 @@ def read_arrow(
     label_column : str or None
         The column of the labels; None to read texts without labels.
     label_separator : str, optional
-        The separator of labels in a column of strings.
+        The separator between labels in a column of strings.
     """
     columns = Columns(text_column, label_column, label_separator)
     with open_arrow(path) as table:
@@ -135,7 +135,7 @@ def open_arrow(path: PathLike) -> Iterator[Table]:
 
 @contextmanager
 def damage_reported(path: PathLike, kind: str, pyarrow: Any) -> Iterator[None]:
-    """Convert the exceptions of pyarrow to InputError."""
+    """Convert pyarrow exceptions to InputError."""
     try:
         yield
     except OSError as error:
@@ -230,7 +230,7 @@ def _find_column(schema: Any, column: str, name: str, option: str) -> None:
     if column not in schema.names:
         raise OptionError(f'{name}: Missing column "{column}"; the columns are {quote_names(schema.names)}.', option)
     if schema.names.count(column) > 1:
-        raise InputError(f'{name}: There is more than one column "{column}".')
+        raise InputError(f'{name}: There is more than one column named "{column}".')
 
 
 def _check_type(schema: Any, column: str, is_valid: Callable[[Any], bool], expected: str, name: str) -> None:

@@ -1,7 +1,7 @@
 """CSV and TSV files with a header: the text in one or more columns, the labels in another.
 
-In CSV, quoted fields can contain any character, and the separator of fields is detected from the header. TSV has no
-quotes: a field cannot contain a TAB or a line end.
+In CSV, quoted fields can contain any character, and the field separator is detected from the header. TSV has no
+quotes: a field cannot contain a tab or a newline.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from carya.data.formats.columns import (
 from carya.data.io.files import PathLike, display_name, open_text_output, read_lines
 from carya.errors import InputError
 
-#: The default separator of labels within their column.
+#: The default separator between labels within their column.
 LABEL_SEPARATOR = ";"
 
 #: The field separators to detect, in this order.
@@ -55,7 +55,7 @@ def read_csv(
 ) -> Iterator[Example]:
     """Yield the examples in a CSV file.
 
-    Fields are separated by commas, semicolons, TABs or vertical bars, whichever results in a header with the required
+    Fields are separated by commas, semicolons, tabs or vertical bars, whichever results in a header with the required
     columns, or by the character specified in a first line such as ``sep=;``.
 
     Parameters
@@ -66,7 +66,7 @@ def read_csv(
     label_column : str or None
         The column of the labels; None to read texts without labels.
     label_separator : str, optional
-        The separator of labels within that column, ``;`` by default. Without it, labels can also be a JSON list.
+        The separator between labels within that column, ``;`` by default. Without it, labels can also be a JSON list.
     """
     columns = Columns(text_column, label_column, label_separator)
     lines = read_lines(path, keep_ends=True)
@@ -89,7 +89,7 @@ def read_tsv(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples in a TSV file, like :func:`read_csv`; fields are separated by TABs, without quotes."""
+    """Yield the examples in a TSV file, like :func:`read_csv`; fields are separated by tabs, without quotes."""
     return _read_examples(path, tsv_rows(path), Columns(text_column, label_column, label_separator), TAB)
 
 
@@ -103,7 +103,7 @@ def guess_table(lines: Sequence[str], text_column: str, default: str | None = No
     text_column : str
         As in :func:`read_csv`.
     default : str, optional
-        The format of the training data. A table with a single column is recognized only if this format is a table, too.
+        The format of the training data. A table with a single column is recognized only if this format is also a table.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def guess_table(lines: Sequence[str], text_column: str, default: str | None = No
         has_columns = set(resolve_text_columns(text_column, header)) <= set(header)
         if not has_columns or len(header) < min_fields:
             continue
-        if not first or len(first[0]) == len(header) or '"' in rows[1]:  # quoted fields can have several lines
+        if not first or len(first[0]) == len(header) or '"' in rows[1]:  # quoted fields can span several lines
             return "tsv" if delimiter == TAB and default != "csv" else "csv"
     return None
 
@@ -151,7 +151,7 @@ def write_tsv(path: PathLike, examples: Iterable[Example], *, label_separator: s
 
 
 def csv_rows(path: PathLike) -> Iterator[NumberedRow]:
-    """Yield the rows of a file whose fields are separated by commas, with line numbers; blank lines are ignored."""
+    """Yield the rows of a comma-separated file with their line numbers; blank lines are ignored."""
     return _parse_csv(path, read_lines(path, keep_ends=True), ",")
 
 
@@ -163,13 +163,13 @@ def tsv_rows(path: PathLike) -> Iterator[NumberedRow]:
 
 
 def find_column(header: list[str], name: str, location: str, option: str = "") -> int:
-    """Return the index of a column, which `option` selects; raise InputError if it is missing or not unique."""
+    """Return the index of the column that `option` selects; raise InputError if it is missing or not unique."""
     match header.count(name):
         case 0:
             raise OptionError(f'{location}: Missing column "{name}"; the columns are {quote_names(header)}.', option)
         case 1:
             return header.index(name)
-    raise InputError(f'{location}: There is more than one column "{name}".')
+    raise InputError(f'{location}: There is more than one column named "{name}".')
 
 
 def check_n_fields(row: list[str], header: list[str], location: str) -> None:
@@ -258,7 +258,7 @@ def _read_labels(cell: str, columns: Columns, delimiter: str, location: str) -> 
 
 
 def quote_field(field: str) -> str:
-    """Quote a CSV field if necessary, without the csv module, whose quoting of line ends depends on its version."""
+    """Quote a CSV field if necessary, without the csv module, whose quoting of newlines varies between versions."""
     if any(character in field for character in ',"\r\n') or field[:1] == " ":
         return '"' + field.replace('"', '""') + '"'
     return field

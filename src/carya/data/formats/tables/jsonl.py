@@ -30,7 +30,7 @@ def read_jsonl(
         The key of the labels, whose value is a list of strings or integers, an integer, or, with `label_separator`, a
         string; None to read texts without labels.
     label_separator : str, optional
-        The separator of labels in a string.
+        The separator between labels in a string.
     """
     columns = Columns(text_column, label_column, label_separator)
     for number, line in enumerate(read_lines(path), 1):

@@ -1,6 +1,6 @@
 """The raw texts of the Extreme Classification Repository: JSON lines with titles, contents and label numbers.
 
-The names of the labels are in ``lbl.json.gz``, or in ``Y.txt``, one per line, in the same folder.
+The label names are in ``lbl.json.gz``, or in ``Y.txt``, one per line, in the same folder.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def read_xmc_json(
     text_column : str, optional
         The key of the text, or several keys separated by commas; by default, ``title`` and ``content``, if they exist.
     label_column : str or None
-        The key of the list of label numbers, from 0; None to read texts without labels.
+        The key of the list of label numbers, starting at 0; None to read texts without labels.
     vocabulary : Vocabulary, optional
-        The labels by number; by default, those of ``lbl.json.gz`` or ``Y.txt`` in the same folder, or else the
+        The labels by number; by default, the labels in ``lbl.json.gz`` or ``Y.txt`` in the same folder, or else the
         numbers. If two labels have the same name, the numbers are the ids.
     """
     if vocabulary is None and not is_stdio(path):
@@ -94,8 +94,8 @@ def _to_id(number: int, vocabulary: Vocabulary | None, location: str) -> str:
         return str(number)
     if number >= len(vocabulary):
         raise InputError(
-            f"{location}: Label {number} exceeds the {len(vocabulary)} labels of {vocabulary.source}, which are "
-            "numbered from 0."
+            f"{location}: Label {number} is out of range for the {len(vocabulary)} labels in {vocabulary.source}, "
+            "which are numbered from 0."
         )
     return vocabulary.ids[number]
 

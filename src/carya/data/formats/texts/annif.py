@@ -24,7 +24,7 @@ def read_annif(path: PathLike) -> Iterator[Example]:
         fields = line.split(TAB)
         if len(fields) != 2:
             raise InputError(
-                f"{location}: A line must contain a text, a TAB and subject URIs, but it has {len(fields) - 1} TABs."
+                f"{location}: A line must contain a text, a tab and subject URIs, but it has {len(fields) - 1} tabs."
             )
         yield Example(fields[0], tuple(_parse_uri(subject, location) for subject in fields[1].split()))
 
@@ -77,7 +77,7 @@ def _find_documents(folder: Path) -> list[tuple[Path, Path]]:
 
 
 def _read_documents(folder: Path, vocabulary: Vocabulary | None) -> Iterator[Example]:
-    # A dictionary is faster than the vocabulary's index. Of several labels with the same name, the first one counts.
+    # A dictionary is faster than the vocabulary's index. Of several labels with the same name, the first one is used.
     ids = {} if vocabulary is None else dict(zip(reversed(vocabulary.names), reversed(vocabulary.ids), strict=True))
     for text_file, subject_file in _find_documents(folder):
         labels = []

@@ -66,8 +66,8 @@ def write_fasttext(path: PathLike, examples: Iterable[Example]) -> int:
             line = " ".join([*(_PREFIX + label for label in example.labels), text])
             if not line.strip() or text != text.strip(_SPACE):
                 raise InputError(
-                    f"{location}: {short_repr(text)} is blank or begins or ends with a space, which this format cannot "
-                    "represent."
+                    f"{location}: {short_repr(text)} is blank, or begins or ends with a space, which this format "
+                    "cannot represent."
                 )
             write(line + "\n")
     return rows

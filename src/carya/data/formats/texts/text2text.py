@@ -1,6 +1,6 @@
-"""PECOS's text2text format: the numbers of the labels, a TAB, and the text.
+"""PECOS's text2text format: label numbers, a tab, and the text.
 
-The names of the labels are in a separate file, one per line, usually ``output-items.txt`` in the same folder.
+The label names are in a separate file, one per line, usually ``output-items.txt`` in the same folder.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _read_examples(path: PathLike, vocabulary: Vocabulary | None) -> Iterator[Ex
         location = f"{display_name(path)}, line {number}"
         ids, tab, text = line.partition(TAB)
         if not tab:
-            raise InputError(f"{location}: A line must contain label numbers, a TAB and a text, but it has no TAB.")
+            raise InputError(f"{location}: A line must contain label numbers, a tab and a text, but it has no tab.")
         labels = (_parse_label(field.strip(" "), vocabulary, location) for field in ids.split(","))
         yield Example(text, tuple(label for label in labels if label is not None))
 
@@ -82,8 +82,8 @@ def _parse_label(field: str, vocabulary: Vocabulary | None, location: str) -> st
     label = int(match[1])
     if vocabulary is not None and label >= len(vocabulary):
         raise InputError(
-            f"{location}: Label {label} exceeds the {len(vocabulary)} labels of {vocabulary.source}, which are "
-            "numbered from 0."
+            f"{location}: Label {label} is out of range for the {len(vocabulary)} labels in {vocabulary.source}, "
+            "which are numbered from 0."
         )
     if match[2] is not None and float(match[2]) == 0:
         return None

@@ -43,12 +43,12 @@ def open_pair(
         A label matrix is an ``.npz`` or ``.npy`` file, or a text file such as ``trn_X_Y.txt`` of the Extreme
         Classification Repository. Its columns are named according to the vocabulary or, without one, numbered from 0.
     label_separator : str, optional
-        The separator of the labels of a row, a TAB by default.
+        The separator between the labels of a row; a tab by default.
     vocabulary : Vocabulary, optional
     """
     if is_label_matrix(labels):
         if label_separator is not None:
-            raise ParameterError(f"{labels} is a matrix, which does not support label_separator. Omit it.")
+            raise ParameterError(f"{labels} is a matrix, which has no label separators. Omit label_separator.")
         if _FEATURE_FILE in display_name(labels):
             raise InputError(f"{labels} contains features, not labels. Pass the label file, such as trn_X_Y.txt.")
         return corpus_with_label_matrix(texts, labels, vocabulary)
@@ -67,7 +67,7 @@ def read_pair(texts: PathLike, labels: PathLike, *, label_separator: str | None 
     ----------
     texts, labels : path
     label_separator : str, optional
-        The separator of the labels of a row, a TAB by default.
+        The separator between the labels of a row; a tab by default.
     """
     separator = label_separator or TAB
     lines = zip_longest(text_lines(texts), text_lines(labels))
@@ -114,7 +114,7 @@ def read_text_folder(
         requires ``label_names.tsv`` or ``label_names.txt``. All files except the matrix can be compressed.
     part : str
     label_separator : str, optional
-        The separator of the labels of a row, a TAB by default.
+        The separator between the labels of a row; a tab by default.
     vocabulary : Vocabulary, optional
         Used instead of ``label_names``.
     """
