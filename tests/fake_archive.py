@@ -17,7 +17,7 @@ def md5(number: int) -> str:
 
 
 def packages(count: int = 60) -> bytes:
-    """Return a package list with three packages per source; each has three tags and two of eight libraries."""
+    """Return a package list with three packages per source; each has three tags and depends on two libraries."""
     return b"\n".join(
         (
             f"Package: tool{i}\nSource: source{i // 3} (1.0-{i})\nVersion: 1\n"
@@ -56,7 +56,7 @@ def archive(*, by_hash: bool = True, damaged: bool = False, architecture: str) -
 
 @contextmanager
 def serve(files: dict[str, bytes]) -> Iterator[tuple[str, list[str]]]:
-    """Serve files over HTTP, directly or as a proxy; yield the address and the list of requested paths."""
+    """Serve files over HTTP, directly or as a proxy; yield the URL and the list of requested paths."""
     requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -39,7 +39,7 @@ XMC_RECORDS = [
 
 @dataclass(frozen=True)
 class FormatFile:
-    """A file or folder in a format.
+    """An example file or folder in a data format.
 
     Attributes
     ----------

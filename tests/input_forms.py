@@ -165,7 +165,7 @@ def _sparse_frame(X: Any) -> Any:
 
 
 def _dia(X: Any) -> Any:
-    with warnings.catch_warnings(action="ignore"):  # this format is inefficient for these data
+    with warnings.catch_warnings(action="ignore"):  # this format is inefficient for this data
         return sp.dia_array(X)
 
 

@@ -1,4 +1,4 @@
-"""All kinds of models and their training data, for the contract tests in test_contract.py.
+"""All model kinds and their training data, for the contract tests in test_contract.py.
 
 Add each new model, and each new variant of a model, to :data:`KINDS`, so that all contract tests run on it.
 """
@@ -425,7 +425,7 @@ def _transformers() -> Iterator[ModelKind]:
         )
 
 
-#: All kinds of models; their names are the test ids.
+#: All model kinds; their names are the test ids.
 KINDS = [
     *_trees(),
     *_nearest_neighbors(),

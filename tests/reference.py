@@ -88,7 +88,7 @@ def minimize_l1(X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> np
 
 
 def ranking(S: np.ndarray | sp.csr_array, row: int, k: int) -> list[int]:
-    """Return the k best labels of a row; in a sparse matrix, only stored entries are ranked."""
+    """Return the k best labels for a row; in a sparse matrix, only stored entries are ranked."""
     if not isinstance(S, np.ndarray):
         entries = [(-float(v), int(c)) for c, v in zip(S[[row]].indices, S[[row]].data, strict=True)]
     else:

@@ -53,7 +53,7 @@ class Group:
         return cls(np.arange(len(sparse)), _shared(sparse), dense)
 
     def part(self, members: np.ndarray) -> Group:
-        """Return a subgroup; if it has few entries per feature, features of a single label are dropped."""
+        """Return a subgroup; if it has few entries per feature, features that occur in only one label are dropped."""
         sparse = self.sparse[members]
         if np.count_nonzero(sparse) < _ENTRIES_PER_FEATURE * sparse.shape[1]:
             sparse = _shared(sparse)

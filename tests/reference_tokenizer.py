@@ -28,7 +28,7 @@ def is_ignored(c: str) -> bool:
 
 @cache
 def kind_of(c: str) -> str:
-    """Return "unspaced" or "letter" for characters that start a word, "mark", or "other"."""
+    """Return the class of a character: "unspaced" or "letter" if it can start a word, otherwise "mark" or "other"."""
     category = unicodedata.category(c)
     if c.isalnum() or c == "_":
         unspaced = category != "Nd" and unicodedata.name(c, "").startswith(SCRIPTS_WITHOUT_SPACES)

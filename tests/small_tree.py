@@ -1,4 +1,4 @@
-"""A small training problem whose tree has three layers, and the content of saved models."""
+"""A small training problem with a three-layer tree, and a function that reads the files of a saved model."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def tree(**parameters: Any) -> carya.XRLinear:
 
 
 def content(folder: Path) -> list[bytes]:
-    """Return the files of a saved model."""
+    """Return the contents of the files of a saved model."""
     return [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]

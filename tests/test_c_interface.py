@@ -141,7 +141,7 @@ def fit_text_ranker(**settings: Any) -> carya.TextRanker:
 
 
 def check_program(program: Path, ranker: carya.TextRanker, folder: Path, queries: list[str]) -> None:
-    """Check that a program prints the same suggestions as the ranker returns, with probabilities if calibrated."""
+    """Check that a program prints the suggestions of the ranker, with probabilities if the ranker is calibrated."""
     process = run(program, folder, "".join(query + "\n" for query in queries))
     assert process.returncode == 0, process.stderr
     rankings = ranker.rank_texts(queries, top_k=5)

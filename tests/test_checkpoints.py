@@ -1,4 +1,4 @@
-"""Tests for resuming interrupted training: the result has the same bytes as that of uninterrupted training."""
+"""Tests for resuming interrupted training: the files are identical to those of uninterrupted training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for `carya evaluate`: all metrics, propensities, the report per label, and the worst errors."""
+"""Tests for `carya evaluate`: all metrics, propensities, the per-label report, and the worst errors."""
 
 from __future__ import annotations
 

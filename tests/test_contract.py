@@ -1,4 +1,4 @@
-"""Contract tests: each test in the first part runs on every kind of model in model_kinds.py."""
+"""Contract tests: each test in the first part runs on every model kind in model_kinds.py."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fitted(request: pytest.FixtureRequest) -> Fitted:
 
 @pytest.fixture(params=params(KINDS))
 def kind(request: pytest.FixtureRequest) -> ModelKind:
-    """A kind of model."""
+    """A model kind."""
     kind: ModelKind = request.param
     return kind
 

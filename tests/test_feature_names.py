@@ -28,7 +28,7 @@ _MODELS: dict[str, Any] = {
 
 
 def data(rows: int = 120) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return dense features, labels, and the names of the features."""
+    """Return dense features, labels, and feature names."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((rows, 8)).astype(np.float32)
     Y = (X @ rng.standard_normal((8, 12)) > 1.5).astype(np.float32)
@@ -36,7 +36,7 @@ def data(rows: int = 120) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def frame(library: str, X: np.ndarray, names: list[Any]) -> Any:
-    """Return a data frame of one of the libraries."""
+    """Return a data frame from the given library."""
     package = pytest.importorskip(library)
     return package.DataFrame(X, columns=names) if library == "pandas" else package.DataFrame(X, schema=names)
 

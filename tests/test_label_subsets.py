@@ -201,7 +201,7 @@ def test_transform_at_prediction(transform: Any, world: SyntheticData) -> None:
     assert len(model.layers_) == 4
     other = carya.XRLinear(**settings, transform=transform).fit(world.X, world.Y)
     X = world.X[:100]
-    for _ in range(2):  # the second time from the cache
+    for _ in range(2):  # the second result comes from the cache
         assert same_matrix(model.predict(X, transform=transform, **_FULL), other.predict(X, **_FULL))
     for beam_width in (2, 5):
         actual = model.predict(X, transform=transform, beam_width=beam_width)
@@ -211,7 +211,7 @@ def test_transform_at_prediction(transform: Any, world: SyntheticData) -> None:
     assert model.with_transform(transform).transform_ == other.transform_
     assert model.transform_ != other.transform_
     assert pickle.loads(pickle.dumps(model)).transform_ == model.transform_
-    model.fit(world.X[:300], world.Y[:300])  # the cache is not used for another state
+    model.fit(world.X[:300], world.Y[:300])  # the cache of the earlier fit must not be used
     other.fit(world.X[:300], world.Y[:300])
     assert same_matrix(model.predict(X, transform=transform), other.predict(X))
 

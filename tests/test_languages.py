@@ -62,7 +62,7 @@ OPTIONAL: dict[str, tuple[list[str], str, list[str], dict[str, Any], str]] = {
 
 @pytest.fixture(params=list(QUERIES), ids=list(QUERIES))
 def case(request: pytest.FixtureRequest) -> tuple[carya.TextRanker, str, list[str]]:
-    """A ranker for texts of a language, a query, and the parts of the query that it knows."""
+    """A ranker for texts in one language, a query, and the parts of the query that it knows."""
     texts, query, known = QUERIES[request.param]
     return carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, LABELS), query, known
 
@@ -272,7 +272,7 @@ def test_the_command_line_warns_about_training_texts_with_few_terms(tmp_path: Pa
     assert "warning" not in result.stderr  # the default analyzer for short texts includes characters
 
 
-# The options of the command line, the package they require, and the query and label of a text.
+# Command-line options, the package that they require, a query, and its expected label.
 OPTIONS = {
     "stemmer": (["--stemmer", "english"], "snowballstemmer", "Photo EDITED", "b"),
     "icu": (["--segmenter", "icu"], "icu4py", "學習機器語言", "c"),

@@ -290,7 +290,7 @@ def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     yield folder
-    gc.enable()  # training disables it
+    gc.enable()  # training disables garbage collection
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 

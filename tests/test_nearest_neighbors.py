@@ -1,4 +1,4 @@
-"""Tests for nearest neighbors: exact search, HNSW graphs, voting, and the models over labels and over rows."""
+"""Tests for nearest neighbors: exact search, HNSW graphs, voting, and models that search labels or rows."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_errors_for_damaged_graphs_describe_the_damage(points: np.ndarray) -> No
         check_bytes(forged, items=60, dimensions=24)
 
 
-# Models; tests/test_contract.py contains the tests for all kinds of models
+# Models; tests/test_contract.py contains the tests for all model kinds
 
 
 def test_held_out_rows_are_ranked_well(fitted: Any, world: SyntheticData) -> None:

@@ -1,4 +1,4 @@
-"""Tests for reading data in commands: sparse pairs, numbering of features, standard input, and stored options."""
+"""Tests for reading data in commands: sparse pairs, feature numbering, standard input, and stored options."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_sparse_matrices_are_rejected_where_texts_are_expected(pairs: Path, tmp_
     result = run("predict", model, "-", input=Path(features).read_text(), cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert "standard input contains features, but" in result.stderr
-    texts = "3 4\nrows of numbers\n1:2\n"  # a header without number:value pairs on the next line is a text
+    texts = "3 4\nrows of numbers\n1:2\n"  # a header is a text unless the next line contains index:value pairs
     assert run("predict", model, "-", input=texts, cwd=tmp_path).stdout.count("\n") == 3
 
 
@@ -254,7 +254,7 @@ def test_tables_on_standard_input_are_recognized(texts: Path, tmp_path: Path) ->
         assert run("predict", "model", input=content, cwd=tmp_path).stdout == expected
     header, *lines = table.splitlines(keepends=True)
     plain = run("predict", "model", "--format", "lines", input="".join(lines), cwd=tmp_path).stdout
-    assert run("predict", "model", input="".join(lines), cwd=tmp_path).stdout == plain  # without a header, texts
+    assert run("predict", "model", input="".join(lines), cwd=tmp_path).stdout == plain  # no header: texts
     assert plain != expected
     other = run("train", str(texts / "plain.jsonl"), "-o", "other", "--quiet", cwd=tmp_path)
     assert other.returncode == 0, other.stderr

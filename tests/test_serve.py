@@ -63,7 +63,7 @@ def client(folder: Path) -> Iterator[Client]:
 
 
 def start(folder: Path, **settings: Any) -> Client:
-    """Return a client of an application that serves the first model."""
+    """Return a client for an application that serves the first model."""
     return Client(create_app({"first": folder / "first"}, ServerSettings(**{"log_level": "error", **settings})))
 
 

@@ -163,9 +163,9 @@ HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
         BODY_TOO_LARGE,
     ),
     ("`Content-Length: -1`", send(post(b"", "Content-Length: -1")), NOT_HTTP),
-    ("two different content lengths", send(post(b"{}", "Content-Length: 2", "Content-Length: 3")), NOT_HTTP),
+    ("two different `Content-Length` headers", send(post(b"{}", "Content-Length: 2", "Content-Length: 3")), NOT_HTTP),
     (
-        "content length and chunks, as in request smuggling",
+        "both `Content-Length` and `Transfer-Encoding: chunked`, as in request smuggling",
         send(post(b"0\r\n\r\n", "Content-Length: 5", "Transfer-Encoding: chunked")),
         NOT_HTTP,
     ),
