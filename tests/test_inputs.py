@@ -357,9 +357,7 @@ def test_tables_without_texts_or_labels_are_rejected(ranker: carya.TextRanker) -
         InputError, match=r"\(a pandas DataFrame\) must have exactly one column named 'text', but it has 2\."
     ):
         ranker.predict(twice)
-    with pytest.raises(
-        InputError, match=r"labels is missing\. Pass the labels of the texts, or a Corpus or a data frame"
-    ):
+    with pytest.raises(InputError, match=r"labels is missing\. Pass labels, or pass a Corpus or a data frame"):
         text_ranker().fit(TEXTS)
     datasets = pytest.importorskip("datasets")
     parts = datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": list(TEXTS)})})

@@ -120,10 +120,10 @@ def test_text_rankers_take_graphs_by_name() -> None:
         own = [cluster for cluster, other in zip(clusters, topics, strict=True) if other == topic]
         assert max(own.count(cluster) for cluster in own) >= 7
     for graph, message in (
-        ([("a", "b", -1)], "The weights of label_graph must be finite numbers >= 0, got -1"),
-        ([("a",)], "label_graph must contain pairs of labels"),
-        ([("a", "b")], "label_graph has no edge between two of the labels"),
-        (np.eye(3), "label_graph must be a list of pairs of labels"),
+        ([("a", "b", -1)], "The weights in label_graph must be finite numbers >= 0, got -1"),
+        ([("a",)], r"label_graph must contain \(label, label\) or \(label, label, weight\) tuples"),
+        ([("a", "b")], "label_graph contains no edges between known labels"),
+        (np.eye(3), r"label_graph must be a list of \(label, label\) or \(label, label, weight\) tuples"),
     ):
         with pytest.raises(InputError, match=message):
             ranker(**settings).fit(texts, labels, label_graph=graph)
@@ -137,7 +137,7 @@ def test_text_rankers_take_shortlists_by_name() -> None:
     X, Y = fitted.vectorizer_.transform(texts), fitted.label_matrix(labels)
     expected = carya.XRLinear(n_jobs=1, **settings).fit(X, Y, shortlist=fitted.label_matrix(shortlist))
     assert same_arrays(arrays_of(fitted.model_), arrays_of(expected))
-    with pytest.raises(InputError, match=r"shortlist must have one list per text \(120\), got 1"):
+    with pytest.raises(InputError, match=r"shortlist must contain one list per text \(120\), got 1"):
         ranker(**settings).fit(texts, labels, shortlist=[["chess"]])
 
 

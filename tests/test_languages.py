@@ -208,7 +208,7 @@ def test_auto_chooses_the_analyzers_by_the_length_of_texts() -> None:
     words = carya.Tfidf(analyzer="auto").fit(long)
     assert words.analyzers_ == ["word"]
     assert np.array_equal(words.get_feature_names_out(), carya.Tfidf().fit(long).get_feature_names_out())
-    with pytest.raises(ParameterError, match="ngram_range must be a single pair, for words, if analyzer is 'auto'"):
+    with pytest.raises(ParameterError, match=r"ngram_range must be a single pair \(for words\) if analyzer is 'auto'"):
         carya.Tfidf(analyzer="auto", ngram_range=[(1, 2), (3, 5)]).fit(short)
     with pytest.raises(ParameterError, match="or 'auto', got"):
         carya.Tfidf(analyzer=["auto", "word"]).fit(short)

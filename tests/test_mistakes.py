@@ -356,7 +356,7 @@ CALLS: dict[str, tuple[type[CaryaError], str]] = {
     ),
     "carya.Tfidf(analyzer='words').fit(TEXTS)": (
         ParameterError,
-        "analyzer must be one of 'word', 'char', 'char_wb', or a list of them, or 'auto', got 'words'.",
+        "analyzer must be one of 'word', 'char', 'char_wb', a list of these, or 'auto', got 'words'.",
     ),
     "carya.Tfidf(stop_words='german').fit(TEXTS)": (
         ParameterError,

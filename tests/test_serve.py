@@ -165,7 +165,7 @@ def test_models_that_cannot_explain_scores_or_score_given_labels(tmp_path: Path)
         assert refused.status_code == 400
         assert refused.json()["detail"] == (
             "The scores of model 'm' (Ensemble) cannot be explained. Use an XRLinear model, or pass a number from 0 to "
-            '1 as "tree" to explain the score of a label tree inside it.'
+            '1 as "tree" to explain the score of one label tree.'
         )
         explained = client.post("/v1/explain", {"text": TEXT, "label": "chess", "tree": 1}).json()
         assert explained["score"] == ranker.explain(TEXT, "chess", tree=1).score
@@ -302,7 +302,7 @@ def test_too_many_pairs(folder: Path) -> None:
         assert client.post("/v1/suggest", message).status_code == 200
         refused = client.post("/v1/suggest", message | {"top_k": 5})
         assert refused.status_code == 413
-        assert "top_k plus the number of excluded labels is 6 for each of 2 texts" in refused.json()["detail"]
+        assert "top_k plus the number of excluded labels is 6 and the number of texts is 2." in refused.json()["detail"]
 
 
 def test_unknown_paths_and_methods(client: Client) -> None:

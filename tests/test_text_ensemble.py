@@ -87,7 +87,7 @@ def test_text_models_and_feature_models_are_not_mixed() -> None:
     with pytest.raises(ParameterError, match=r"branching must be an integer >= 2, got 0"):
         carya.TextEnsemble([words(branching=0)]).fit(TEXTS, LABELS)
     reranked = carya.TextRanker(None, carya.Reranked())
-    with pytest.raises(ParameterError, match="combine='mean' requires members whose scores are not logarithms"):
+    with pytest.raises(ParameterError, match="combine='mean' cannot be used with members whose scores are logarithms"):
         carya.TextEnsemble([words(), reranked]).fit(TEXTS, LABELS)
 
 

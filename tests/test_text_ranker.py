@@ -63,7 +63,7 @@ def test_texts_without_known_terms_are_reported(ranker: carya.TextRanker) -> Non
     texts = [*corpus(3, seed=5)[0], "zzzz", "", *corpus(2, seed=6)[0]]
     for method in (ranker.suggest_all, ranker.predict):
         with pytest.warns(
-            UnknownTextWarning, match=r"^2 of 7 texts contain no known terms.*; the number of the first is 3\."
+            UnknownTextWarning, match=r"^2 of 7 texts contain no known terms.*; the first is text 3\."
         ) as caught:
             method(iter(texts))
         assert isinstance(caught[0].message, UnknownTextWarning)

@@ -50,12 +50,12 @@ def test_groups_are_held_out_together(model: carya.TextReranker) -> None:
     assert held_out.size == 50  # 48 texts, rounded up to whole groups
     with pytest.raises(InputError, match=r"groups must have shape \(240,\), one entry per text, got \(3,\)"):
         model._held_out_rows(240, [1, 2, 3])
-    with pytest.raises(InputError, match="too few to hold out"):
+    with pytest.raises(InputError, match=r"too few texts \(240\) or groups \(1\) to hold out"):
         model._held_out_rows(240, np.zeros(240, int))
 
 
 def test_invalid_parameters_are_rejected() -> None:
-    with pytest.raises(ParameterError, match=r"base is a XRLinear, which ranks feature matrices .* TextRanker\("):
+    with pytest.raises(ParameterError, match=r"base has type XRLinear, which ranks feature matrices .* TextRanker\("):
         carya.TextReranker(carya.XRLinear()).fit(TEXTS, LABELS)
     with pytest.raises(ParameterError, match="ranker must be a Ranker"):
         carya.TextReranker(base(), "best").fit(TEXTS, LABELS)

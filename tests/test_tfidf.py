@@ -277,11 +277,11 @@ def test_invalid_texts_are_rejected() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"analyzer": "words"}, "analyzer must be one of 'word', 'char', 'char_wb', or a list of them"),
+        ({"analyzer": "words"}, "analyzer must be one of 'word', 'char', 'char_wb', a list of these, or 'auto'"),
         ({"analyzer": []}, "analyzer must be one of"),
         ({"ngram_range": (2, 1)}, "ngram_range must be a pair of integers (min, max)"),
         ({"ngram_range": 2}, "ngram_range must be a pair of integers"),
-        ({"ngram_range": [(1, 2), (1, 2)]}, "ngram_range must have one pair per analyzer, got 2 pairs for 1 analyzers"),
+        ({"ngram_range": [(1, 2), (1, 2)]}, "ngram_range must have one pair per analyzer (1), got 2 pairs"),
         ({"stop_words": "french"}, "stop_words must be a list of words, 'english' or None"),
         ({"min_df": 1.5}, "min_df must be an integer >= 1 or a number between 0 and 1, got 1.5"),
         ({"min_df": 3, "max_df": 2}, "max_df must not be less than min_df, got max_df=2 and min_df=3 for 4 texts"),

@@ -106,7 +106,7 @@ def test_own_features(name: str, use_tfidf: bool, form: str, bert: Path, tmp_pat
     assert loaded.trees_ == ()
     with pytest.raises(InputError, match=r"trained with user-supplied features \(.*\), so it requires the features"):
         loaded.suggest("w0")
-    with pytest.raises(InputError, match=r"because it has no label tree over terms of the text"):
+    with pytest.raises(InputError, match=r"because it has no label tree that uses terms as features"):
         loaded.explain("w0", "l00", tree=0)
 
 
@@ -157,7 +157,7 @@ def test_own_label_tree(name: str, bert: Path, tmp_path: Path) -> None:
     assert same(carya.load(tmp_path / "model").predict(TEXTS[:9]), model.predict(TEXTS[:9]))
     own = make(name, bert, tree=tree, ranker=carya.XRLinear(tree=carya.LabelTree.flat(24), n_jobs=1)).fit(TEXTS, LABELS)
     assert own.rankers_["linear"].tree_.depth == 1
-    with pytest.raises(InputError, match="The tree has 2 labels, but there are 24 labels"):
+    with pytest.raises(InputError, match="The tree has 2 labels, but the training data has 24"):
         make(name, bert, tree=carya.LabelTree.flat(2)).fit(TEXTS, LABELS)
     leaves = np.sort(np.append(np.arange(24), 0)).astype(np.int32)
     overlapping = carya.LabelTree([np.zeros(2, np.int32), np.arange(25) % 2], leaf_labels=leaves)

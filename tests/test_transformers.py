@@ -430,7 +430,7 @@ def test_invalid_parameters_are_rejected(bert: Path) -> None:
             (["w1"], [["l00"], ["l01"]]),
             "The texts and labels in validation_data must have the same length, got 1 and 2",
         ),
-        (TEXTS, LABELS, (["w1"], [["unknown"]]), "validation_data contains no labels of the training texts"),
+        (TEXTS, LABELS, (["w1"], [["unknown"]]), "validation_data contains none of the training labels"),
         (["w1", "w2"], [["l00"], []], np.array([0]), "texts contains 2 texts, which is too few for a validation split"),
     ],
 )

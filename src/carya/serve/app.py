@@ -42,9 +42,9 @@ def create_app(
         Model folders by name; the first model is the default.
     settings : ServerSettings, optional
     metrics : ServerMetrics, optional
-        Metrics shared with other workers; by default, metrics of this process only.
+        Metrics shared with other workers; by default, metrics for this process only.
     logger : JsonLogger, optional
-        By default, a logger with the log level in `settings`.
+        By default, a logger with the log level specified in `settings`.
 
     Examples
     --------

@@ -69,7 +69,7 @@ class ServedModel:
     def find_label(self, label: str) -> int:
         """Return the number of the label with this id or name; raise NotFoundError if it does not exist.
 
-        The error message does not suggest similar labels because searching for them would take too long.
+        The error message does not suggest similar labels, because searching for them would take too long.
         """
         number = self.ranker.label_set_.index.find(label)
         if number is None:
@@ -204,10 +204,10 @@ def _load(name: str, folder: Path) -> ServedModel:
             )
         if ranker.needs_features:
             raise InputError(
-                f"The model in {folder} was trained with user-supplied features, which requests do not contain. Only "
-                "models that require only texts can be served."
+                f"The model in {folder} was trained with user-supplied features, which requests do not contain. Use "
+                "a model that requires only texts."
             )
-        if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced while loading
+        if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced during loading
             break
     ranker.use_one_thread()  # the server runs requests in parallel
     # Rank a batch, so that no request waits for lazy initialization.

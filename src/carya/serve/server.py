@@ -34,14 +34,14 @@ from carya.serve.settings import ServerSettings
 
 _BACKLOG = 1024
 _SHORT_LIFE = 5.0  # seconds; a worker that exits sooner has probably failed to start
-_MAX_SHORT_LIVES = 5  # number in a row after which a worker is restarted with increasing delays
+_MAX_SHORT_LIVES = 5  # number of early exits in a row after which restarts are increasingly delayed
 _MAX_RESTART_DELAY = 300.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """Configuration that is shared by all workers and sent to their processes.
+    """Configuration shared by all workers and sent to their processes.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def _listen(host: str, port: int, count: int) -> list[socket.socket]:
     """Return one listening socket per worker, all on the same port."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:  # without SO_REUSEPORT, fails if the port is in use
+        with socket.socket(family, socket.SOCK_STREAM) as probe:  # no SO_REUSEPORT: fails if the port is in use
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             address = probe.getsockname()
@@ -123,7 +123,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _raise_file_limit(settings: ServerSettings) -> None:
-    """Increase the limit on open files to fit `max_connections`, if the system permits it."""
+    """Raise the limit on open files to accommodate `max_connections`, if the system permits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = settings.max_connections + 256
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -197,7 +197,7 @@ def _run_worker(
 
 
 async def _stop_without_supervisor(server: uvicorn.Server, supervisor_pid: int) -> None:
-    """Stop the server after the supervisor has exited, which changes the parent process id."""
+    """Stop the server when the parent process id changes, which means that the supervisor has exited."""
     while os.getppid() == supervisor_pid:
         await asyncio.sleep(0.1)
     server.should_exit = True
@@ -238,7 +238,7 @@ class Supervisor:
         self._is_stopping = False
 
     def run(self) -> None:
-        """Supervise the workers until a signal arrives, then wait for their requests in progress."""
+        """Supervise the workers until a signal arrives, then wait for their pending requests to finish."""
         for number in _STOP_SIGNALS:
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_hangup)

@@ -134,7 +134,8 @@ def _check_pairs(restriction: LabelRestriction, top_k: int, n_texts: int, settin
     if per_text * n_texts > settings.max_pairs:
         raise ContentTooLargeError(
             f"A request with a label filter can score at most {settings.max_pairs} (text, label) pairs, but {reason} "
-            f"is {per_text} for each of {n_texts} texts. Send fewer texts per request or use a narrower filter."
+            f"is {per_text} and the number of texts is {n_texts}. Send fewer texts per request, or use a narrower "
+            "filter."
         )
 
 
@@ -185,7 +186,7 @@ def _check_explainable(model: ServedModel, tree: int | None) -> None:
     advice = "Use an XRLinear model."
     if count:
         numbers = "0" if count == 1 else f"a number from 0 to {count - 1}"
-        advice = f'Use an XRLinear model, or pass {numbers} as "tree" to explain the score of a label tree inside it.'
+        advice = f'Use an XRLinear model, or pass {numbers} as "tree" to explain the score of one label tree.'
     raise BadRequestError(
         f"The scores of model {model.name!r} ({model.ranker.model_kind_}) cannot be explained. {advice}"
     )

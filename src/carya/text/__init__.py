@@ -1,1 +1,1 @@
-"""Text models: conversion of texts to features, and ranking of named labels."""
+"""Text models, which convert texts to features and rank named labels."""

@@ -37,7 +37,7 @@ from carya.text.tfidf import Tfidf
 
 __all__ = ["BaseTextRanker", "LabeledState", "RankedLabels", "Suggestion", "check_text"]
 
-#: What to do about texts without known terms.
+#: Advice for texts without known terms.
 UNKNOWN_TEXT_ADVICE = (
     "Train on texts of the same language and domain, or with analyzer='char_wb', which also matches parts of words."
 )
@@ -61,7 +61,7 @@ StateT = TypeVar("StateT", bound=LabeledState)
 
 
 class BaseTextRanker(Fitted[StateT], Parameterized):
-    """Base class of all text models.
+    """Base class for all text models.
 
     Subclasses implement `_predict`, `to_saved` and `_set_calibration`, and override the methods for which they have a
     faster implementation. All steps of a method use the same fitted state, because another thread may replace the
@@ -116,7 +116,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         if options.labels is None:
             return self._predict(state, texts, options)
         model = copy.copy(self)
-        model._state = state  # which another thread may replace in this model
+        model._state = state  # another thread may replace the state of `self`
         rankings = rank_within(model, list_of_texts(texts), options.labels, options)
         indptr = np.concatenate([[0], np.cumsum([len(ranking) for ranking in rankings])]).astype(np.int64)
         pairs = [pair for ranking in rankings for pair in ranking]
@@ -125,11 +125,11 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return sp.csr_array((scores, ranked, indptr), shape=(len(rankings), len(state.labels)))
 
     def rank_all(self, texts: Sequence[str], options: RankOptions) -> sp.csr_array:
-        """Return the same as :meth:`predict`, but without warnings about texts without known terms."""
+        """Return the result of :meth:`predict` without warning about texts that contain no known terms."""
         return self._rank(self._check_fitted(), texts, options)
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return the same model with another transform; weights are shared. The copy is not calibrated.
+        """Return a copy of the model with another transform and shared weights. The copy is not calibrated.
 
         Raises InputError for models whose combination of rankers was learned from the scores.
 
@@ -140,8 +140,8 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         """
         self._check_fitted()
         raise InputError(
-            f"The transform of {self.model_kind_} models cannot be changed, because their rankers were trained on its "
-            "scores."
+            f"The transform of {self.model_kind_} models cannot be changed, because their rankers were trained on "
+            "scores computed with it."
         )
 
     def subset(self, labels: Iterable[str]) -> Self:
@@ -167,7 +167,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the label numbers and the scores of the best labels for a text, best first.
 
-        The numbers are positions in `labels_`, as in the models over feature matrices; :meth:`suggest` returns names.
+        The numbers are positions in `labels_`, as for models that rank feature matrices; :meth:`suggest` returns names.
         For the options, see :meth:`predict`.
         """
         if transform is not None:
@@ -357,7 +357,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         set_in_all(self, n_jobs=1, verbose=False)
 
     def label_matrix(self, labels: Any) -> sp.csr_array:
-        """Convert labels in any form that `fit` accepts to a matrix (rows, labels); unknown labels are ignored."""
+        """Convert labels in any form that `fit` accepts to a (rows, labels) matrix; unknown labels are ignored."""
         known = self._check_fitted().labels.ids
         if isinstance(labels, LabelRows):
             return align_columns(labels.matrix, labels.ids, known).matrix.with_values(1).to_scipy()
@@ -385,12 +385,12 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
     @property
     def text_trees_(self) -> tuple[TextTree, ...]:
-        """The model's label trees over terms of the text, with their vectorizers."""
+        """The model's label trees that use terms as features, with their vectorizers."""
         return ()
 
     @property
     def trees_(self) -> tuple[XRLinear, ...]:
-        """The model's label trees over terms of the text; empty for models without such trees."""
+        """The model's label trees that use terms as features; empty if there are none."""
         return tuple(tree.model for tree in self.text_trees_)
 
     @property
@@ -448,7 +448,8 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         kind, trees = self.model_kind_, self.text_trees_
         if not trees:
             raise InputError(
-                f"Scores of this {kind} model cannot be explained, because it has no label tree over terms of the text."
+                f"Scores of this {kind} model cannot be explained, because it has no label tree that uses terms as "
+                "features."
             )
         chosen: TextTree = select_tree(kind, trees, number, is_single=self.single_tree_ is not None)
         return chosen
@@ -492,6 +493,6 @@ def warn_unknown_texts(row_offsets: NDArray[np.int64], *, stacklevel: int = 2) -
         verb, pronoun = ("contains", "it") if len(rows) == 1 else ("contain", "them")
         subject = (
             f"{len(rows):,} of {empty.size:,} texts {verb} no known terms, so nothing is suggested for {pronoun}; the "
-            f"number of the first is {rows[0]}."
+            f"first is text {rows[0]}."
         )
     warnings.warn(UnknownTextWarning(f"{subject} {UNKNOWN_TEXT_ADVICE}", rows), stacklevel=stacklevel + 1)

@@ -1,4 +1,4 @@
-"""Calibration: conversion of scores to probabilities, learned from held-out texts.
+"""Calibration: a map from scores to probabilities, learned from held-out texts.
 
 The scores of different labels for the same text are comparable, but they are not probabilities: a hinge score of 0.9
 does not mean that nine out of ten suggestions with this score are correct. Suggestions for held-out texts are sorted by

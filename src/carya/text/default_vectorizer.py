@@ -1,4 +1,4 @@
-"""Default text features for each type of model."""
+"""Default vectorizer for each model kind."""
 
 from __future__ import annotations
 

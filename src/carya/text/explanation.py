@@ -46,7 +46,7 @@ class TextLevelExplanation:
     score : float
         The score of this level. If `log_scale` is True, the label's score is the product of the level scores.
     base : float
-        The score of an empty text, or its logarithm if `log_scale` is True.
+        The score for an empty text, or its logarithm if `log_scale` is True.
     terms : tuple of TermContribution
         Nonzero contributions, largest first.
     """
@@ -139,8 +139,8 @@ class TextExplanation:
 def locate_contributions(vectorizer: Tfidf, text: str) -> list[Term]:
     """Return the occurrences of known terms; character n-grams within words get the name and span of the word.
 
-    Hashed terms can share a feature; its name then lists all of them. N-grams keep their names if there are no word
-    features, or if they occur in a script without spaces, in which the words are unknown.
+    Hashed terms can share a feature, whose name then lists all of them. N-grams keep their names if there are no word
+    features, or if they occur in a script without spaces, where word boundaries are unknown.
     """
     terms = vectorizer.terms_in(text)
     words = vectorizer.word_features_

@@ -1,4 +1,4 @@
-"""Inputs of text models: texts in any form, and corpora, which contain texts and labels."""
+"""Inputs to text models: texts in any form, and corpora, which contain texts and labels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from carya.text.labels import LabelRows
 
 
 class TextsAndLabels(NamedTuple):
-    """Texts, their labels, and the names of the labels.
+    """Texts with their labels and label names.
 
     Attributes
     ----------
     texts : iterable of str
     labels : object
-        Labels in any form. The labels of a streamed corpus are a list that is complete when all texts have been read.
+        Labels in any form; for a streamed corpus, a list that is complete only after all texts have been read.
     names : mapping of str to str, or None
     """
 
@@ -63,9 +63,7 @@ def split_corpus(texts: TextsLike, labels: Any = None) -> TextsAndLabels:
         return TextsAndLabels(texts_of(texts), table_column(texts, LABEL_COLUMN))
     if not isinstance(texts, Corpus):
         texts_of(texts)  # raises a more specific error
-        raise InputError(
-            "labels is missing. Pass the labels of the texts, or a Corpus or a data frame, which contains them."
-        )
+        raise InputError("labels is missing. Pass labels, or pass a Corpus or a data frame that contains them.")
     names = _label_names(texts)
     if texts.matrix is not None and texts.vocabulary is not None:
         return TextsAndLabels(texts.texts(), LabelRows(texts.matrix, texts.vocabulary.ids), names)
@@ -82,7 +80,7 @@ def _read(corpus: Corpus, labels: list[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _label_names(corpus: Corpus) -> dict[str, str] | None:
-    """Return the label names, or None if they do not differ from the ids."""
+    """Return the label names, or None if they are the same as the ids."""
     if corpus.vocabulary is None:
         return None
     names = dict(zip(corpus.vocabulary.ids, corpus.vocabulary.names, strict=True))

@@ -14,7 +14,7 @@ from carya.trees.label_tree import LabelTree
 
 #: A tree: a LabelTree of the labels in sorted order, or the path of each label, such as {"cat": "animals/mammals"}.
 TreeLike = LabelTree | Mapping[str, str]
-#: A graph: pairs of labels, optionally with a weight, as in [("cat", "dog"), ("cat", "lion", 2.0)].
+#: A graph: (label, label) or (label, label, weight) tuples, as in [("cat", "dog"), ("cat", "lion", 2.0)].
 GraphLike = Iterable[tuple[Any, ...]]
 
 
@@ -29,9 +29,7 @@ def to_tree(tree: TreeLike | None, ids: Sequence[str]) -> LabelTree | None:
     if not isinstance(tree, Mapping):
         raise InputError(f"tree must be a LabelTree or a mapping from labels to paths, got {type(tree).__name__}.")
     if not any(label in tree for label in ids):
-        raise InputError(
-            f"tree contains none of the labels, the first of which is {ids[0]!r}. Use the label ids as keys."
-        )
+        raise InputError(f"tree contains none of the labels; the first label is {ids[0]!r}. Use the label ids as keys.")
     return LabelTree.from_paths([tree.get(label, "") for label in ids])
 
 
@@ -45,7 +43,8 @@ def to_graph(graph: GraphLike | None, ids: Sequence[str]) -> sp.csr_array | None
         return None
     if sp.issparse(graph) or isinstance(graph, (str, bytes, np.ndarray, Mapping)):
         raise InputError(
-            f"label_graph must be a list of pairs of labels, optionally with a weight, got {type(graph).__name__}."
+            "label_graph must be a list of (label, label) or (label, label, weight) tuples, got "
+            f"{type(graph).__name__}."
         )
     numbers = {label: number for number, label in enumerate(ids)}
     rows, columns, weights = [], [], []
@@ -55,31 +54,31 @@ def to_graph(graph: GraphLike | None, ids: Sequence[str]) -> sp.csr_array | None
             or len(edge) not in (2, 3)
             or not all(isinstance(e, str) for e in edge[:2])
         ):
-            raise InputError(f"label_graph must contain pairs of labels, optionally with a weight, got {edge!r}.")
+            raise InputError(f"label_graph must contain (label, label) or (label, label, weight) tuples, got {edge!r}.")
         weight = edge[2] if len(edge) == 3 else 1.0
         if (
             isinstance(weight, (bool, str))
             or not isinstance(weight, (int, float, np.number))
             or not 0 <= weight < np.inf
         ):
-            raise InputError(f"The weights of label_graph must be finite numbers >= 0, got {weight!r}.")
+            raise InputError(f"The weights in label_graph must be finite numbers >= 0, got {weight!r}.")
         first, second = (numbers.get(label) for label in edge[:2])
         if first is not None and second is not None:
             rows += [first, second]
             columns += [second, first]
             weights += [weight, weight]
     if not rows:
-        raise InputError("label_graph has no edge between two of the labels. Use the label ids.")
+        raise InputError("label_graph contains no edges between known labels. Use the label ids.")
     return sp.csr_array(
         sp.coo_array((np.array(weights, np.float32), (rows, columns)), shape=(len(ids), len(ids)), dtype=np.float32)
     )
 
 
 def to_shortlist(shortlist: Iterable[Iterable[str]] | None, ids: Sequence[str], rows: int) -> sp.csr_array | None:
-    """Return the shortlisted labels of each text as a matrix; unknown labels are ignored."""
+    """Return the shortlisted labels for each text as a matrix; unknown labels are ignored."""
     if shortlist is None:
         return None
     matrix = label_matrix(shortlist, ids)[0]
     if matrix.shape[0] != rows:
-        raise InputError(f"shortlist must have one list per text ({rows}), got {matrix.shape[0]}.")
+        raise InputError(f"shortlist must contain one list per text ({rows}), got {matrix.shape[0]}.")
     return matrix

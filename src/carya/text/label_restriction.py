@@ -1,4 +1,4 @@
-"""Exact ranking within a subset of the labels: none of them is missed because other labels rank higher."""
+"""Rank a subset of the labels exactly: higher-ranking labels outside the subset do not displace labels in it."""
 
 from __future__ import annotations
 

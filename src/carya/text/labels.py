@@ -1,4 +1,4 @@
-"""Named labels, and the conversion of label lists to matrices."""
+"""Store named labels and convert label lists to matrices."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def training_labels(labels: Any, label_names: LabelNames | None = None) -> tuple
 def label_matrix(
     labels: Any, known: Sequence[str] | None = None, *, keep_unknown: bool = False
 ) -> tuple[sp.csr_array, list[str]]:
-    """Return the matrix of shape (rows, labels) for labels in any form, and the labels of its columns.
+    """Convert labels in any form to a (rows, labels) matrix; also return the label of each column.
 
     The columns are the known labels or, by default, all labels that occur, in sorted order; integers are column
     indices. Unknown labels are ignored or, with `keep_unknown`, appended after the known ones.

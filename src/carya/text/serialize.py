@@ -85,7 +85,7 @@ def unpack(saved: SavedModel) -> tuple[Tfidf | None, LabelSet, Calibration | Non
 
 
 def pack_vectorizer(vectorizer: Tfidf | None) -> SavedModel:
-    """Return a serialized vectorizer, which is None for models without TF-IDF features."""
+    """Serialize a vectorizer; `vectorizer` is None for models without TF-IDF features."""
     arrays: dict[str, NDArray[Any]] = {}
     if vectorizer is None:
         return SavedModel(VECTORIZER_KIND, {"text": None}, {}, arrays)

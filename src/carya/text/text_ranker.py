@@ -84,12 +84,12 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
     n_jobs: int | None = parameter(
         None,
         Either(Choice(-1, None), Integer(1)),
-        "number of threads of the vectorizer and the model; -1 means all cores, None means their own n_jobs",
+        "number of threads for the vectorizer and the model; -1 means all cores, None means their own n_jobs",
     )
     verbose: bool | None = parameter(
         None,
         Choice(True, False, None),
-        "show the progress bars of the vectorizer and the model on standard error; None means their own verbose",
+        "show the progress bars of the vectorizer and the model on standard error; None means their own settings",
     )
 
     def check_parameters(self) -> None:
@@ -127,7 +127,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             A table (a data frame, an Arrow table or a Dataset) contains the texts in the column ``text`` and, if
             `labels` is not passed, the labels in the column ``labels``. A Corpus, such as the result of
             :func:`carya.data.open_data`, also contains labels and their names.
-        labels : list of list of str, or other labels of each text
+        labels : list of list of str, or labels in another form
             One list, set or array of labels per text, one label per text, or a matrix of shape (texts, labels) with
             ones where a text has a label. Labels are strings or class numbers; class i and column i of a matrix become
             the label ``str(i)``. A text without labels is a negative example for every label. Can be omitted for a
@@ -138,15 +138,14 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             Descriptions of the labels. Models with an ``lf`` representation use them to cluster the labels. Rerankers
             compare them with the text; without descriptions, they use the names or the ids.
         label_names : list of str, optional
-            The labels of the columns of a matrix or of the class numbers, such as ``classes_`` of a
-            MultiLabelBinarizer.
+            The label of each matrix column or class number, such as ``classes_`` of a MultiLabelBinarizer.
         sample_weight : array_like of shape (texts,), optional
             Non-negative weights of the texts, passed to the model (see :meth:`XRLinear.fit`). They do not change the
             features: document frequencies count every text once.
         label_graph : list of (label, label) or (label, label, weight), optional
-            Related labels, for representations with ``graph``, such as the edges of a thesaurus.
+            Pairs of related labels, such as the edges of a thesaurus, for representations with ``graph``.
         shortlist : list of list of str, optional
-            For ``negatives`` with ``given``: for each text, the labels whose clusters the text is a negative for.
+            For ``negatives`` with ``given``: for each text, the labels in whose clusters it is a negative example.
         tree : LabelTree or mapping of str to str, optional
             The label tree: a LabelTree of the labels in sorted order, or a mapping from labels to paths of clusters, as
             in ``{"cat": "animals/mammals"}``.
@@ -270,7 +269,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the label numbers and the scores of the best labels for a text, best first.
 
-        The numbers are positions in `labels_`, as in the models over feature matrices; :meth:`suggest` returns names.
+        The numbers are positions in `labels_`, as for models that rank feature matrices; :meth:`suggest` returns names.
         For the options, see :meth:`suggest`.
         """
         if transform is not None:
@@ -332,7 +331,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return the same ranker with another transform; weights are shared. The copy is not calibrated.
+        """Return a copy of the ranker with another transform and shared weights. The copy is not calibrated.
 
         Parameters
         ----------
@@ -385,7 +384,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         return self._check_fitted().model.scores_any_label
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return whether each text contains a known term; other texts have no labels."""
+        """Return, for each text, whether it contains a known term; no labels are ranked for other texts."""
         return np.diff(self._check_fitted().vectorizer.rows(texts)[0]) > 0
 
     def _predict(self, state: _TextRankerState, texts: TextsLike, options: RankOptions) -> sp.csr_array:

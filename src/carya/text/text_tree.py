@@ -17,7 +17,7 @@ from carya.text.tfidf import Tfidf
 
 
 class TextTree(NamedTuple):
-    """A label tree over the terms of texts.
+    """A label tree that uses terms as features.
 
     Attributes
     ----------

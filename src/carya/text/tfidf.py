@@ -39,7 +39,7 @@ _BATCH = 4096  # number of texts read from an iterator at a time
 class _Analyzers(Rule):
     """Rule that allows an analyzer, a list of analyzers, or 'auto'."""
 
-    text = f"one of {', '.join(map(repr, ANALYZERS))}, or a list of them, or 'auto'"
+    text = f"one of {', '.join(map(repr, ANALYZERS))}, a list of these, or 'auto'"
 
     def allows(self, value: object) -> bool:
         """Return whether the value or, for a list, every item is allowed."""
@@ -158,8 +158,8 @@ class Tfidf(Fitted[_FittedState], Parameterized):
     analyzer: str | Sequence[str] = parameter(
         "word",
         _Analyzers(),
-        "unit of the n-grams: word, char (characters), char_wb (characters within words), a list of these, or auto: "
-        "words, and 4-grams of characters within words if the first 1,000 texts have at most 500 characters on average",
+        "unit of the n-grams: word, char (characters), char_wb (characters within words), a list of these, or auto "
+        "(words, plus character 4-grams within words if the first 1,000 texts have at most 500 characters on average)",
         group="text features",
     )
     ngram_range: Any = parameter(
@@ -168,23 +168,23 @@ class Tfidf(Fitted[_FittedState], Parameterized):
     tokenizer: str = parameter(
         "unicode",
         Choice("unicode", "sklearn"),
-        "how texts are split into words: unicode, words include combining marks, texts are normalized to NFC, and "
-        "invisible characters such as zero width joiners are removed; sklearn, as in scikit-learn, for languages "
-        "written in Latin, Greek or Cyrillic letters",
+        "how texts are split into words: unicode (words include combining marks, texts are normalized to NFC, and "
+        "invisible characters such as zero-width joiners are removed) or sklearn (as in scikit-learn, for languages "
+        "written in Latin, Greek or Cyrillic letters)",
         group="text features",
     )
     segmenter: str | None = parameter(
         "bigrams",
         Choice("bigrams", "icu", None),
         "how tokenizer=unicode splits scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, "
-        "Burmese): bigrams, into characters and pairs of characters; icu, into the words of ICU's dictionaries; None, "
-        "not at all",
+        "Burmese): bigrams (into characters and pairs of characters), icu (into words, with ICU's dictionaries), or "
+        "None (not at all)",
         group="text features",
     )
     stemmer: str | None = parameter(
         None,
         _Language(),
-        "language of the Snowball stemmer that removes the endings of words, such as english; None means no stemming",
+        "language of the Snowball stemmer that removes word endings, such as english; None means no stemming",
         group="text features",
     )
     lowercase: bool = parameter(True, Choice(True, False), "convert texts to lower case", group="text features")
@@ -248,7 +248,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
             check_language(self.stemmer)
         if self.analyzer == "auto" and isinstance(self.ngram_range[0], (list, tuple)):
             raise ParameterError(
-                f"ngram_range must be a single pair, for words, if analyzer is 'auto', got {self.ngram_range!r}."
+                f"ngram_range must be a single pair (for words) if analyzer is 'auto', got {self.ngram_range!r}."
             )
 
     def check_dependencies(self) -> None:
@@ -368,7 +368,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
 
     @property
     def word_features_(self) -> range:
-        """The features of words, or all features if there is only one analyzer or none of the analyzers is ``word``."""
+        """The word features, or all features if there is only one analyzer or none of the analyzers is ``word``."""
         analyzers, widths = self.analyzers_, self.widths_
         if len(analyzers) == 1 or "word" not in analyzers:
             return range(self.n_features_)
@@ -461,9 +461,9 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         arrays = [*itertools.chain.from_iterable(terms), idf]
         dtypes = ["uint8", "int64", "uint64"] * len(terms) + ["float32"]
         if any(array.ndim != 1 or str(array.dtype) != dtype for array, dtype in zip(arrays, dtypes, strict=True)):
-            raise InputError("An array of the vocabulary has the wrong type or shape.")
+            raise InputError("A vocabulary array has the wrong type or shape.")
         for array in arrays:
-            array.setflags(write=False)  # read-only, because the native core validates them only once
+            array.setflags(write=False)  # read-only, because the native core validates arrays only once
         segmenter, stemmer = self._make_segmenter(), self._make_stemmer()
         analyzers = self._native_analyzers(stemmer)
         try:
@@ -524,7 +524,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         return _to_list(self.analyzer)
 
     def _choose_analyzers(self, texts: Iterable[str]) -> tuple[Iterable[str], dict[str, Any]]:
-        """Return the texts, and the analyzers suited to the length of the texts.
+        """Return the texts, and the analyzers suited to their length.
 
         On held-out rows of three data sets, character n-grams in addition to words improve the ranking of texts with
         100 to 400 characters on average, but not the ranking of texts with 700 characters or more
@@ -558,7 +558,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
             ranges = [tuple(ranges)] * len(analyzers)
         if len(ranges) != len(analyzers):
             raise ParameterError(
-                f"ngram_range must have one pair per analyzer, got {len(ranges)} pairs for {len(analyzers)} analyzers."
+                f"ngram_range must have one pair per analyzer ({len(analyzers)}), got {len(ranges)} pairs."
             )
         return [
             _core.TextAnalyzer(

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
-    """Base class of X-Transformer and XR-Transformer.
+    """Base class for X-Transformer and XR-Transformer.
 
     Attributes
     ----------
@@ -65,23 +65,23 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
     """
 
     kind: ClassVar[str]
-    #: The encoders of the ensemble in the paper.
+    #: The encoders in the paper's ensemble.
     paper_encoders: ClassVar[Sequence[str]]
 
     @classmethod
     def recipe(cls, encoders: Sequence[str] | None = None, *, n_trees: int = 1, **parameters: Any) -> TextEnsemble:
-        """Return the ensemble from the paper, unfitted: one model for each combination of encoder and label tree.
+        """Return the unfitted ensemble from the paper: one model for each combination of encoder and label tree.
 
         The ensemble is trained, saved and loaded as one model. Its scores are the mean scores of the members.
 
         Parameters
         ----------
         encoders : list of str, optional
-            Folders or names on the Hugging Face Hub; by default, the encoders of the paper.
+            Folders or names on the Hugging Face Hub; by default, the encoders used in the paper.
         n_trees : int
             Number of label trees per encoder; the trees have different seeds.
         parameters
-            Parameters of all members. Each member has its own subfolder of `checkpoint_dir`.
+            Parameters passed to all members. Each member has its own subfolder of `checkpoint_dir`.
 
         Examples
         --------
@@ -133,7 +133,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         ----------
         texts : list, tuple, iterator, array or column of str, table, or Corpus
             A table or a Corpus also contains labels; see :meth:`carya.TextRanker.fit`.
-        labels : list of list of str, or other labels of each text, as for :meth:`carya.TextRanker.fit`
+        labels : list of list of str, or labels in another form, as for :meth:`carya.TextRanker.fit`
             Class i and column i of a matrix become the label ``str(i)``. Can be omitted for a Corpus.
         validation_data : pair (texts, labels), or array of int, optional
             Separate texts with their labels, or the indices of the training texts to hold out. Validation texts
@@ -154,7 +154,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             (`matcher_representation`, and `representation` of the ranker). By default, TF-IDF features of
             `label_texts`.
         label_names : list of str, optional
-            The labels of the columns of a matrix or of the class numbers.
+            The label of each matrix column or class number.
         sample_weight : None
             Not supported: the encoder is trained with equal weights for all texts. Any value other than None raises
             InputError.
@@ -237,7 +237,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
     def _label_features(
         self, vectorizer: Tfidf | None, data: TrainingTexts, widths: tuple[int, int]
     ) -> Features | None:
-        """Return the user's label features or the TF-IDF features of the label texts, if a label tree needs them."""
+        """Return the user-supplied label features or, if a label tree requires them, TF-IDF features of label texts."""
         if data.label_features is not None or not self.needs_label_features:
             return data.label_features
         assert vectorizer is not None  # checked in fit
@@ -301,8 +301,8 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         min_score : float, optional
             Labels with lower scores are omitted.
         transform : None
-            Not supported, because the combination of the rankers was learned from their scores. Any other value raises
-            InputError.
+            Not supported, because the combination of the rankers was learned from their scores. Any value other than
+            None raises InputError.
         labels : list of str, optional
             Restrict the ranking to these labels, given by id or name; all of them are scored.
         using : {"head", "concatenated", "linear", "neighbors", "label_texts"}, optional
@@ -513,7 +513,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         """Return a smaller model for some of the labels, with the same encoder, vocabulary and calibration.
 
         The scores of a weighted sum are the same as those of the complete model with ``labels=labels``. A learned
-        mixture compares the labels of a text with one another, so its scores differ.
+        mixture compares the candidates for a text with one another, so its scores differ.
 
         Parameters
         ----------
@@ -566,12 +566,12 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def needs_features(self) -> bool:
-        """Whether ranking requires features, because the model was trained with features."""
+        """Whether ranking requires features, as it does if the model was trained with features."""
         return any(self._check_fitted().feature_widths)
 
     @property
     def feature_widths_(self) -> tuple[int, int]:
-        """The numbers of sparse and dense columns of the features passed to `fit`; (0, 0) if there were none."""
+        """The numbers of sparse and dense columns in the features passed to `fit`; (0, 0) if there were none."""
         return self._check_fitted().feature_widths
 
     @property

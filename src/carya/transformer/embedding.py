@@ -1,4 +1,4 @@
-"""Convert texts to embeddings with a pretrained encoder, or with that of a trained model."""
+"""Convert texts to embeddings with a pretrained encoder or the encoder of a trained model."""
 
 from __future__ import annotations
 

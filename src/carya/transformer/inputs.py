@@ -72,7 +72,7 @@ class LabelTexts:
 
 @dataclass(frozen=True, eq=False)
 class TrainingTexts:
-    """Validated input of `fit`.
+    """Validated input to `fit`.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class TrainingTexts:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """One training run in `fit`: the first may hold texts out for validation, the second uses all texts.
+    """A training run in `fit`: the first may hold out texts for validation, and the second uses all texts.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class TrainingRun:
     label_features : Features or None
         The features of the labels, for label trees that use them.
     stop_after : sequence of int, optional
-        The number of epochs per stage, if a previous run determined it.
+        The number of epochs per stage, if determined by a previous run.
     progress : Progress
     """
 
@@ -183,7 +183,7 @@ def check_validation_data(
         Y = validation.check_labels(validation_data[1], "The label matrix in validation_data")
         if Y.cols != len(ids):
             raise InputError(
-                f"The label matrix in validation_data must have {len(ids)} columns, like the training labels, got "
+                f"The label matrix in validation_data must have {len(ids)} columns, as in the training labels, got "
                 f"{Y.cols}."
             )
     else:
@@ -195,7 +195,7 @@ def check_validation_data(
             f"The texts and labels in validation_data must have the same length, got {len(texts)} and {Y.rows}."
         )
     if not Y.values.size:
-        raise InputError("validation_data contains no labels of the training texts. At least one is required.")
+        raise InputError("validation_data contains none of the training labels. At least one is required.")
     own = validation_data[2] if len(validation_data) == 3 else None
     return LabeledTexts(texts, Y, check_own_features(own, len(texts), widths or (0, 0)))
 

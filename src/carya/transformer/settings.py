@@ -84,8 +84,8 @@ class TransformerSettings(Parameterized):
     epochs: int | Sequence[int] = parameter(
         (2, 3, 10),
         PerLayer(Integer(0)),
-        "number of epochs at each trained tree level, from coarse to fine, the last of which is the label level; a "
-        "single number applies to the last three levels",
+        "number of epochs at each trained tree level, from coarse to fine, ending with the label level; a single "
+        "number applies to the last three levels",
         group="transformer",
     )
     progressive_length: bool = parameter(
@@ -98,14 +98,14 @@ class TransformerSettings(Parameterized):
     tree: LabelTree | None = parameter(
         None,
         Either(Instance(LabelTree, "a LabelTree"), Choice(None)),
-        "a label tree to train the encoder and the linear rankers on; None means trees built by clustering",
+        "label tree for training the encoder and the linear rankers; None means trees built by clustering",
         group="transformer",
     )
     matcher_representation: str = parameter(
         "pifa",
         Choice("pifa", "pii", "lf", "pifa+lf", "pifa-concat-lf", "graph", "spectral"),
-        "label representation for the tree that the encoder is trained on, as in XRLinear's representation; those with "
-        "lf require label_texts or label_features",
+        "label representation for the tree that the encoder is trained on, as in XRLinear's representation; "
+        "representations with lf require label_texts or label_features",
         group="transformer",
     )
     matcher_branching: int = parameter(
@@ -122,7 +122,7 @@ class TransformerSettings(Parameterized):
     )
 
     # Heads
-    head_loss: str = parameter("bce", Choice(*LOSSES), "loss function of the heads", group="transformer")
+    head_loss: str = parameter("bce", Choice(*LOSSES), "loss function for the heads", group="transformer")
     head_mode: str = parameter(
         "auto",
         Choice("auto", "all", "shortlist"),
@@ -161,7 +161,7 @@ class TransformerSettings(Parameterized):
     label_text_repeats: int = parameter(
         2,
         Integer(0),
-        "number of times per epoch that each label text is used as a training text with only this label",
+        "number of times per epoch that each label text is used as a training text with only its label",
         group="transformer",
     )
     label_text_weight: float = parameter(
@@ -178,7 +178,9 @@ class TransformerSettings(Parameterized):
     head_learning_rate: float = parameter(
         1e-3, Real(0, open_low=True), "peak learning rate of the heads", group="transformer"
     )
-    weight_decay: float = parameter(0.01, Real(0), "weight decay of the encoder's weight matrices", group="transformer")
+    weight_decay: float = parameter(
+        0.01, Real(0), "weight decay for the encoder's weight matrices", group="transformer"
+    )
     warmup_ratio: float = parameter(
         0.1,
         Real(0, open_low=True, high=0.9),
@@ -255,7 +257,7 @@ class TransformerSettings(Parameterized):
     refit: bool = parameter(
         True,
         Choice(True, False),
-        "train again on all texts, with the number of epochs and the combination of rankers determined in validation",
+        "train again on all texts, with the number of epochs and the combination of rankers determined by validation",
         group="transformer",
     )
 

@@ -65,7 +65,7 @@ class XTransformer(TransformerRanker):
 
     @classmethod
     def recipe(cls, encoders: Sequence[str] | None = None, *, n_trees: int = 3, **parameters: Any) -> TextEnsemble:
-        """Return the ensemble from the paper, unfitted: three encoders with three label trees each.
+        """Return the unfitted ensemble from the paper: three encoders with three label trees each.
 
         See :meth:`carya.XRTransformer.recipe`.
         """
@@ -87,7 +87,7 @@ class XTransformer(TransformerRanker):
             )
         epochs = self.epochs[-1] if isinstance(self.epochs, Sequence) else self.epochs
         matcher = fine_tune(self.clone(epochs=epochs, head_mode="all"), run, tree, [tree.depth - 1])
-        assert matcher.head is not None  # it was trained
+        assert matcher.head is not None  # set by fine-tuning
         weight = np.float32(self.embedding_weight)
         concatenated = append_embeddings(features, matcher.embeddings, self.embedding_weight)
         head = matcher.head.layers_[0]
@@ -110,7 +110,7 @@ def train_cluster_rankers(
     Parameters
     ----------
     ranker : XRLinear
-        An unfitted model with the parameters of the rankers.
+        An unfitted model with the parameters for the rankers.
     head : Layer
         The layer that ranks the leaf clusters of the tree by dense features.
     """

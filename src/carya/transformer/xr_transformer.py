@@ -64,7 +64,7 @@ class XRTransformer(TransformerRanker):
             tree = build_matcher_tree(self, run)
             n_levels = len(self.epochs) if isinstance(self.epochs, Sequence) else _DEFAULT_LEVELS
             matcher = fine_tune(self, run, tree, range(max(1, tree.depth - n_levels + 1), tree.depth + 1))
-            assert matcher.head is not None  # it was trained
+            assert matcher.head is not None  # set by fine-tuning
             models["head"] = matcher.head
         else:
             matcher = use_frozen(self, run)
@@ -81,14 +81,14 @@ class XRTransformer(TransformerRanker):
 
 
 def linear_data(settings: TransformerSettings, run: TrainingRun) -> TrainingData:
-    """Return the training data of the linear ranker without embeddings."""
+    """Return the training data for the linear ranker without embeddings."""
     uses_label_features = settings.make_ranker().uses_label_features
     label_features = run.label_features.to_input() if uses_label_features and run.label_features is not None else None
     return TrainingData(run.features, run.data.labels, label_features)
 
 
 def concatenated_data(settings: TransformerSettings, run: TrainingRun, matcher: Matcher) -> TrainingData:
-    """Return the training data of the linear ranker on features and embeddings.
+    """Return the training data for the linear ranker that uses features and embeddings.
 
     Label features with the same columns as the features get the embeddings of the label texts as additional columns.
     """
@@ -107,7 +107,7 @@ def build_matcher_tree(settings: TransformerSettings, run: TrainingRun) -> Label
     n_labels = run.data.labels.cols
     if settings.tree is not None:
         if settings.tree.n_labels != n_labels:
-            raise InputError(f"The tree has {settings.tree.n_labels} labels, but there are {n_labels} labels.")
+            raise InputError(f"The tree has {settings.tree.n_labels} labels, but the training data has {n_labels}.")
         if settings.tree.leaf_labels is not None:
             raise InputError("tree must have one leaf per label to train an encoder, but its clusters overlap.")
         return settings.tree

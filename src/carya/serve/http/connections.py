@@ -1,9 +1,9 @@
-"""Extension of uvicorn's HTTP/1.1 protocol with limits on connections, request heads and unread responses.
+"""Extend uvicorn's HTTP/1.1 protocol with limits on connections, request heads and unread responses.
 
-An ASGI application receives a request only after its head is complete, so it cannot enforce these limits itself: the
-number of connections, the size of a head and the time for receiving it, the number of pipelined requests, and the time
-for which responses can remain unread. A client that sends a complete request and then closes its side of the connection
-still receives the response.
+An ASGI application receives a request only after its head is complete, so it cannot itself limit the number of
+connections, the size of a head, the time taken to receive it, the number of pipelined requests, or the time for which
+responses remain unread. A client that sends a complete request and then closes its side of the connection still
+receives the response.
 
 uvicorn accepts a protocol class (`Config(http=...)`), but has no public interface for extending its own class. The
 subclass in this module uses attributes that can change in any release. Therefore, pyproject.toml pins the version of
@@ -31,7 +31,7 @@ from carya.serve.http.metrics import ServerMetrics
 from carya.serve.settings import ServerSettings
 
 _MAX_PIPELINED = 100  # maximum number of queued requests; the connection is aborted if a client exceeds it
-_CHECKS_PER_TIMEOUT = 4  # number of checks of a connection per idle timeout
+_CHECKS_PER_TIMEOUT = 4  # number of times that a connection is checked per idle timeout
 _LINGER_OFF = struct.pack("ii", 1, 0)
 
 
@@ -58,11 +58,11 @@ class LimitedConnection(HttpToolsProtocol):
         self._error: HttpError | None = None
         self._running_cycle: Any = None
         self._check_timer: asyncio.TimerHandle | None = None
-        self._waiting_since: float | None = None  # time at which the wait for a complete head began
+        self._waiting_since: float | None = None  # when the wait for a complete head began
         self._unread_since: float | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Reject the connection if there are too many; otherwise, start checking it for timeouts."""
+        """Reject the connection if the limit is exceeded; otherwise, start checking it for timeouts."""
         super().connection_made(transport)
         self.metrics.set_gauge("connections", len(self.connections))
         if len(self.connections) > self.limits.max_connections:
@@ -98,7 +98,7 @@ class LimitedConnection(HttpToolsProtocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Parse data; reject an overlong request head even before a header in it is complete."""
+        """Parse data; reject an overlong request head even in the middle of a header."""
         if self.transport.is_closing():  # the connection was rejected, but the client is still sending
             return
         super().data_received(data)
@@ -130,7 +130,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Start the request, or abort the connection if too many requests are pipelined."""
         self._head_bytes = self._waiting_since = None
         if len(self.pipeline) >= _MAX_PIPELINED:
-            self._abort()  # no response is sent because the client would match it to an earlier request
+            self._abort()  # no response is sent, because the client would match it to an earlier request
             raise _TooManyPipelinedError
         super().on_headers_complete()
 

@@ -1,4 +1,4 @@
-"""Structured logging to standard error, with one line of JSON per event.
+"""Log events to standard error as JSON, one line per event.
 
 A background thread writes the lines, so a slow or blocked log reader does not delay requests. Request texts are logged
 only if `log_texts` is set.
@@ -28,7 +28,7 @@ _BATCH_SECONDS = 0.02  # lines logged within this period are written together, w
 
 
 class _BackgroundWriter:
-    """Thread that writes lines to standard error; drops new lines if too many are waiting."""
+    """Thread that writes queued lines to standard error; if the queue is full, new lines are dropped."""
 
     def __init__(self) -> None:
         self._lines: deque[bytes] = deque()
@@ -52,7 +52,7 @@ class _BackgroundWriter:
                     atexit.register(self.flush)
 
     def flush(self, timeout: float = 1.0) -> None:
-        """Wait up to `timeout` seconds until all lines are written."""
+        """Wait up to `timeout` seconds for all lines to be written."""
         deadline = time.monotonic() + timeout
         while (self._has_lines.is_set() or self._lines) and time.monotonic() < deadline:
             time.sleep(0.002)
@@ -80,7 +80,7 @@ _WRITER = _BackgroundWriter()
 
 
 def flush() -> None:
-    """Wait up to one second until all log lines are written."""
+    """Wait up to one second for all log lines to be written."""
     _WRITER.flush()
 
 
@@ -96,7 +96,7 @@ class JsonLogger:
     ----------
     level : {"debug", "info", "warning", "error"}
     worker : int
-        The number of the worker process, which every line includes.
+        The number of the worker process, included in every line.
     """
 
     def __init__(self, level: str, worker: int = 0) -> None:

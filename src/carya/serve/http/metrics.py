@@ -1,8 +1,8 @@
 """Server metrics in the Prometheus text format.
 
 Each worker process has a row in shared memory, and any worker can report the sum of all rows. Each value has a single
-writer and is written atomically, so no locks are needed. A restarted worker continues the row of its predecessor, so
-counters never decrease.
+writer and is written atomically, so no locks are needed. A restarted worker reuses its predecessor's row, so counters
+never decrease.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class MetricsLayout:
 
 
 class ServerMetrics:
-    """Metrics of a server.
+    """Metrics for a server.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ _CONTEXT_KEY = "carya.context"
 
 
 def _relative_path(scope: Scope) -> str:
-    """Return the path relative to the mount point if the application is mounted in another one."""
+    """Return the path relative to the mount point if the application is mounted in another application."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     return path[len(root) :] if root and (path == root or path.startswith(f"{root}/")) else path
@@ -154,7 +154,7 @@ class RequestContext:
     async def _drain_body(self) -> bool:
         """Receive and discard the rest of the body for a short time; return whether it was complete."""
         if not self.received_bytes and (b"expect", b"100-continue") in self._scope["headers"]:
-            return False  # the client waits to be asked for the body, and receiving would ask for it
+            return False  # the client sends the body only after 100 Continue, which receiving would send
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while not self._is_body_complete:
@@ -230,7 +230,7 @@ class RequestMiddleware:
             context.is_counted = True  # set after the check, so that rejected requests do not count
             self._in_progress += 1
             self.metrics.set_gauge("requests_in_progress", self._in_progress)
-            scope["app"] = self._app  # makes Starlette's router raise exceptions instead of sending plain texts
+            scope["app"] = self._app  # makes Starlette's router raise exceptions instead of sending plain text
             await self._app(scope, context.receive, context.send)
         except HttpError as error:
             await context.send_error(error)
@@ -255,7 +255,7 @@ class RequestMiddleware:
         settings = self.settings
         if self._tokens and not (route is not None and route.is_public):
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-            # Compare the token with every accepted one so that the time does not depend on which one matches.
+            # Compare the token with every accepted token, so that the time taken does not reveal which one matches.
             matches = [hmac.compare_digest(token.strip(), accepted) for accepted in self._tokens]
             if scheme.lower() != b"bearer" or not any(matches):
                 raise UnauthorizedError

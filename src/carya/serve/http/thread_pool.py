@@ -17,8 +17,8 @@ class ThreadPool:
     """Thread pool of a worker process.
 
     A running job cannot be interrupted: after a timeout, the client receives an error, but the thread remains busy
-    until the job finishes. Jobs that have not started by then are canceled, so a client is waiting for every queued
-    job.
+    until the job finishes. Jobs that have not started by then are canceled, so every queued job has a client waiting
+    for it.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class ThreadPool:
     def _on_done(self, future: asyncio.Future[Any]) -> None:
         self.pending -= 1
         if not future.cancelled():
-            future.exception()  # mark it as retrieved, because the client may have disconnected
+            future.exception()  # mark the exception as retrieved, because the client may have disconnected
 
     def close(self) -> None:
         """Wait for running jobs and cancel queued ones."""

@@ -90,7 +90,7 @@ async def suggest_batch(state: ServerState, request: Request) -> Response:
 async def learn(state: ServerState, request: Request) -> Response:
     """Reject a request for online learning."""
     raise ForbiddenError(
-        f"Project {_project(state, request).name!r} does not support online learning. Train the model again."
+        f"Project {_project(state, request).name!r} does not support online learning. Retrain the model instead."
     )
 
 

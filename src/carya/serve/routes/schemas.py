@@ -70,10 +70,7 @@ class ExplainRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     text: Text
     label: Annotated[str, Meta(description="Label id or name; the best label if omitted.")] | None = None
     model: ModelName | None = None
-    tree: (
-        Annotated[int, Meta(description="Index of a label tree inside the model, whose score is explained.", ge=0)]
-        | None
-    ) = None
+    tree: Annotated[int, Meta(description="Index of the label tree whose score is explained.", ge=0)] | None = None
 
 
 class ExplainedTerm(Struct):
@@ -92,7 +89,7 @@ class ExplainedLevel(Struct):
 
     node: int
     score: float
-    base: Annotated[float, Meta(description="Contribution of an empty text.")]
+    base: Annotated[float, Meta(description="Score for an empty text, or its logarithm if `log_scale` is true.")]
     terms: list[ExplainedTerm]
 
 
@@ -182,7 +179,7 @@ class ExploreLabelRequest(Struct, forbid_unknown_fields=True):
 
 
 class TreeSummary(Struct):
-    """The properties of one of a model's label trees."""
+    """The properties of a label tree in a model."""
 
     level_sizes: Annotated[list[int], Meta(description="Number of clusters per level.")]
     beam_width: int

@@ -1,1 +1,1 @@
-"""Text models that combine other text models: ensembles and reranking."""
+"""Text models that combine other text models: ensembles and rerankers."""

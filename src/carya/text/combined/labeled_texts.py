@@ -1,4 +1,4 @@
-"""Training texts with lists of labels, which can be split into training texts and held-out texts."""
+"""Texts with lists of labels, which can be split into training texts and held-out texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LabeledTextLists:
     texts : list of str
     labels : list of tuple of str
     names : mapping of str to str, or None
-        The names of the labels, if the texts are a corpus that contains them.
+        The label names, if the texts come from a corpus that contains them.
     sample_weight : ndarray of float32 or None
     """
 

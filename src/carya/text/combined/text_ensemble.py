@@ -60,8 +60,8 @@ class _TextEnsembleState(NamedTuple):
 class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
     """An ensemble of text models, which must have the same labels but can otherwise differ.
 
-    Use :class:`carya.Ensemble` to combine models over the same feature matrix, such as several trees: it computes the
-    features of a text only once.
+    Use :class:`carya.Ensemble` to combine models that use the same feature matrix, such as several trees: it computes
+    the features of a text only once.
 
     Examples
     --------
@@ -79,14 +79,14 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
     combine: str = parameter(
         "mean",
         Choice(*COMBINATIONS),
-        "how rankings are combined: mean, mean score; rank, mean rank; count, number of members that found the label; "
-        "softmax or sigmoid of the scores; round_robin, the best label of each member in turn, then the second-best "
-        "labels, and so on",
+        "how rankings are combined: mean (mean score), rank (mean rank), count (number of members that found the "
+        "label), softmax or sigmoid (mean softmax or sigmoid of the scores), or round_robin (the best label from each "
+        "member in turn, then the second-best labels, and so on)",
     )
     weights: Any = parameter(
         None,
         MemberWeights(),
-        "weight of each member; learned chooses them on held-out texts; None means equal weights",
+        "weights of the members; learned means weights chosen on held-out texts, None means equal weights",
     )
     validation_fraction: float = parameter(
         0.1, Real(0, 0.9, open_low=True), "fraction of the texts held out to learn the weights"
@@ -94,29 +94,29 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
     pool_size: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
-        "number of labels considered per member; None means twice top_k, at least 20",
+        "number of labels considered per member; None means twice top_k, but at least 20",
     )
     n_jobs: int = parameter(
-        -1, Either(Choice(-1), Integer(1)), "number of threads to combine rankings; -1 means all cores"
+        -1, Either(Choice(-1), Integer(1)), "number of threads for combining rankings; -1 means all cores"
     )
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed for choosing the held-out texts")
     verbose: bool = parameter(False, Choice(True, False), "show the progress bars of all members on standard error")
 
     def check_parameters(self) -> None:
-        """Raise ParameterError for the first invalid parameter, including those of the members."""
+        """Raise ParameterError for the first invalid parameter of the ensemble or a member."""
         for member in self.members if isinstance(self.members, (list, tuple)) else ():
             if isinstance(member, Model) and not isinstance(member, type):
                 raise ParameterError(
                     f"members contains {type(member).__name__}, which ranks feature matrices instead of texts. Use "
-                    f"TextRanker(model={type(member).__name__}(...)) as a member, or carya.Ensemble for such models."
+                    f"TextRanker(model={type(member).__name__}(...)) as a member, or use carya.Ensemble instead."
                 )
         super().check_parameters()
         for member in self.members:
             member.check_parameters()
         if self.combine in ("mean", "sigmoid") and any(member.has_log_scores for member in self.members):
             raise ParameterError(
-                f"combine={self.combine!r} requires members whose scores are not logarithms, unlike those of "
-                "Reranked models. Use combine='rank' or combine='softmax'."
+                f"combine={self.combine!r} cannot be used with members whose scores are logarithms, such as Reranked "
+                "models. Use combine='rank' or combine='softmax'."
             )
 
     def check_dependencies(self) -> None:
@@ -186,7 +186,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         all_texts = list_of_texts(texts)
         count = pool_size(self.pool_size, options.top_k)
         rankings = [
-            # No warning is issued for texts without known terms, because other members may know some of their terms.
+            # No warning is issued for texts without known terms, because they may contain terms known to other members.
             matrix_to_native(member.rank_all(all_texts, RankOptions.of(count, options.beam_width, None)))
             for member in state.members
         ]
@@ -201,7 +201,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, len(state.labels)))
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return the same ensemble with another transform in all members; weights are shared.
+        """Return a copy of the ensemble with another transform in all members and shared weights.
 
         The copy is not calibrated. Raises InputError if a member does not support this.
 

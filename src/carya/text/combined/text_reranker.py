@@ -1,4 +1,4 @@
-"""Rerank the labels found by a text model with a reranker that can read the text and the label names."""
+"""Two-stage text models, whose reranker can read the text and the label names."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ KIND = "text-reranker"
 #: The features of a (text, label) pair; rerankers that read texts may ignore them.
 FEATURE_NAMES = ("score", "score.log", "score.gap", "rank", "frequency")
 
-_RANKER = "ranker"  # the part and the folder with the reranker
-_MIN_SCORE = 1e-6  # lower bound for scores in logarithms
+_RANKER = "ranker"  # the name of the reranker's part and folder
+_MIN_SCORE = 1e-6  # lower bound for scores before taking logarithms
 _RUN = 20  # maximum number of adjacent texts that are held out together
 _BLOCK = 1024  # number of texts whose pairs are in memory at a time
 
@@ -66,7 +66,7 @@ class _TextRerankerState(NamedTuple):
 class TextReranker(BaseTextRanker[_TextRerankerState]):
     """A two-stage model: a text model finds candidates, and a reranker orders them.
 
-    The reranker receives the text and the label name of each pair, and the score, the rank and the frequency of the
+    The reranker receives the text and label name of each (text, label) pair, with the score, rank and frequency of the
     label as features; it can therefore be a :class:`carya.CrossEncoderRanker`. It is trained on held-out texts, so it
     learns how reliable the scores of the first stage are. Scores are a softmax over the candidates for a text.
 
@@ -95,17 +95,18 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
     n_jobs: int | None = parameter(
         None,
         Either(Choice(-1, None), Integer(1)),
-        "number of threads of the base model; -1 means all cores, None means its own n_jobs",
+        "number of threads for the base model; -1 means all cores, None means its own n_jobs",
     )
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed for choosing the held-out texts")
     verbose: bool = parameter(False, Choice(True, False), "show progress bars on standard error")
 
     def check_parameters(self) -> None:
-        """Raise ParameterError for the first invalid parameter, including those of the base model."""
+        """Raise ParameterError for the first invalid parameter of the model, its base model or its reranker."""
         if isinstance(self.base, Model) and not isinstance(self.base, type):
             kind = type(self.base).__name__
             raise ParameterError(
-                f"base is a {kind}, which ranks feature matrices instead of texts. Pass TextRanker(model={kind}(...))."
+                f"base has type {kind}, which ranks feature matrices instead of texts. Pass "
+                f"TextRanker(model={kind}(...))."
             )
         super().check_parameters()
         if self.base is not None:
@@ -136,7 +137,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         texts, labels, label_names
             As for :meth:`carya.TextRanker.fit`.
         names : mapping of str to str, optional
-            Human-readable names of the labels. The reranker reads them.
+            Human-readable names of the labels, which the reranker reads.
         label_texts : mapping of str to str, optional
             Descriptions of the labels, passed to the base model. The reranker reads them instead of the names.
         sample_weight : array_like of shape (texts,), optional
@@ -276,14 +277,17 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         chosen = shuffled[np.argsort(shuffled, kind="stable")[:count]]
         held_out = np.flatnonzero(np.isin(shuffled, chosen))
         if not 0 < held_out.size < rows:
-            raise InputError(f"{rows} texts in {shuffled.max() + 1} groups are too few to hold out some of them.")
+            raise InputError(
+                f"There are too few texts ({rows}) or groups ({shuffled.max() + 1}) to hold out some of the texts. "
+                "Pass more texts, or use smaller groups."
+            )
         return held_out
 
 
 def candidate_pairs(
     base: BaseTextRanker[Any], texts: Sequence[str], n_candidates: int, *, beam_width: int | None = None
 ) -> tuple[Pairs, Candidates]:
-    """Return the candidates that a text model finds, and the features and texts of all (text, label) pairs."""
+    """Return the candidates found by a text model, and the features and texts of all (text, label) pairs."""
     S = base.rank_all(texts, RankOptions.of(n_candidates, beam_width, None))
     rows = np.repeat(np.arange(S.shape[0], dtype=np.int64), np.diff(S.indptr))
     keys = rows * S.shape[1] + S.indices

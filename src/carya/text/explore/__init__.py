@@ -1,1 +1,1 @@
-"""Inspection of text rankers: search paths, clusters, labels, and comparisons of two rankers."""
+"""Inspect text rankers: search paths, clusters, labels, and comparisons of two rankers."""

@@ -1,4 +1,4 @@
-"""Descriptions of clusters, which have no names, based on their most frequent labels and strongest terms."""
+"""Describe clusters, which have no names, by their most frequent labels and strongest terms."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ClusterNamer:
         return weights
 
     def _labels_of_level(self, level: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the most important labels of each node at a level, padded with -1, and the node sizes in labels."""
+        """Return the most important labels (padded with -1) and the number of labels of each node at a level."""
         with self._lock:
             if level not in self._levels:
                 clusters = self._tree.clusters(level)

@@ -163,7 +163,7 @@ class Explorer:
 
 
 def compare(first: Explorer, second: Explorer, text: str, *, top_k: int = 10) -> tuple[ComparedLabel, ...]:
-    """Return the best labels of two rankers: first the labels of `first`, then those that only `second` returned.
+    """Return the best labels from two rankers: the labels from `first`, then those returned only by `second`.
 
     A label that is not in the top k of a ranker still has a score if the ranker can score any label.
 
@@ -197,7 +197,7 @@ def compare(first: Explorer, second: Explorer, text: str, *, top_k: int = 10) ->
 
 
 def _known_spans(vectorizers: Sequence[Tfidf], text: str) -> tuple[tuple[int, int], ...]:
-    """Return the character ranges of a text that are covered by terms of the vectorizers."""
+    """Return the character ranges of a text that are covered by the vectorizers' terms."""
     terms = itertools.chain.from_iterable(vectorizer.terms_in(text) for vectorizer in vectorizers)
     return _merge_spans(sorted((term.begin, term.end) for term in terms))
 

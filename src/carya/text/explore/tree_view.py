@@ -1,4 +1,4 @@
-"""Inspection of a single label tree: its clusters, its labels, and the beam of a search."""
+"""Inspect a single label tree: its clusters, its labels, and the beam during a search."""
 
 from __future__ import annotations
 

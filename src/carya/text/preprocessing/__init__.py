@@ -1,1 +1,1 @@
-"""Optional steps before texts are split into terms."""
+"""Optional text preprocessing: word segmentation and stemming."""

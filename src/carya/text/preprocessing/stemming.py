@@ -11,14 +11,14 @@ from carya.core.extras import require
 from carya.core.parameters import did_you_mean
 from carya.errors import MissingExtraError, ParameterError
 
-_MAX_WORDS = 1 << 20  # limits the memory for words of queries
+_MAX_WORDS = 1 << 20  # limits the memory for words in queries
 
 
 def check_language(language: str) -> None:
     """Raise ParameterError if there is no stemmer for a language; accept any language if no stemmer is installed."""
     try:
         known = list(import_snowball(language).algorithms())
-    except MissingExtraError:  # `check_dependencies` reports it
+    except MissingExtraError:  # reported by `check_dependencies`
         return
     if language not in known:
         raise ParameterError(
@@ -33,7 +33,7 @@ class Stemmer:
     Attributes
     ----------
     table : _core.StemTable
-        The stem of each known word; analyzers that use the table replace words by their stems.
+        The stem of each known word; analyzers that use the table replace words with their stems.
     """
 
     def __init__(self, language: str) -> None:

@@ -1,1 +1,1 @@
-"""Text encoders: conversion of texts to embeddings without padding."""
+"""Text encoders, which convert texts to embeddings without padding."""

@@ -27,7 +27,7 @@ def packed_attention(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Return the attention output, for tokens that attend only to tokens of the same text.
+    """Return the attention output; each token attends only to tokens in the same text.
 
     The signature is the one that ``transformers`` requires.
 

@@ -175,7 +175,7 @@ def _pad(ids: NDArray[np.int32], lengths: NDArray[np.int64], layout: BatchLayout
 def _pack(ids: NDArray[np.int32], lengths: NDArray[np.int64], layout: BatchLayout) -> dict[str, NDArray[Any]]:
     size, longest = layout.tokens, layout.max_length
     rest = size - int(lengths.sum())
-    # The remaining tokens form filler texts of at most the maximum length, so that every token can attend to a text.
+    # The remaining tokens form filler texts of at most the maximum length, so that every token belongs to a text.
     fillers = np.diff(np.append(np.arange(0, rest, longest), rest)) if rest else np.zeros(0, np.int64)
     all_lengths = np.concatenate([lengths, fillers]).astype(np.int64)
     starts = np.full(layout.rows + -(-size // longest) + 2, size, np.int32)

@@ -169,7 +169,7 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def _test_packing(self) -> bool:
-        """Return whether packed texts have the same embeddings as separate texts, by encoding two texts both ways."""
+        """Encode two texts packed and separately, and return whether the embeddings are the same."""
         arguments = inspect.signature(self.model.forward).parameters
         if "position_ids" not in arguments or all(
             argument.kind is not argument.VAR_KEYWORD for argument in arguments.values()

@@ -1,4 +1,4 @@
-"""Pooling of token embeddings into text embeddings: the first token, the last token, or the mean."""
+"""Pool token embeddings into text embeddings: the first token, the last token, or the mean."""
 
 from __future__ import annotations
 

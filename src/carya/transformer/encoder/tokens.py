@@ -57,7 +57,7 @@ class Tokens:
         return self.starts.size - 1
 
     def append(self, *others: Tokens) -> Tokens:
-        """Return the tokens of these texts, followed by the tokens of the others."""
+        """Return the tokens of these texts, followed by the tokens of `others`."""
         starts = [self.starts]
         for other in others:
             starts.append(starts[-1][-1] + other.starts[1:])

@@ -25,7 +25,10 @@ _MAX_SAMPLE = 512  # approximate number of texts from which the partition functi
 def label_text_ranker(
     settings: TransformerSettings, label_texts: LabelTexts, embeddings: NDArray[np.float32]
 ) -> XRLinear:
-    """Return a ranker that scores labels by the cosine similarity of text and label text, or 0 without a label text."""
+    """Return a ranker that scores labels by the cosine similarity between text and label text.
+
+    Labels without a text have a score of 0.
+    """
     dense = np.zeros((label_texts.n_labels, embeddings.shape[1]), np.float32)
     dense[label_texts.labels] = embeddings
     biases = np.zeros(label_texts.n_labels, np.float32)

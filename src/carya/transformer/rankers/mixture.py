@@ -1,4 +1,4 @@
-"""Combination of rankers with a small neural network that uses their scores and the label frequencies.
+"""Combine rankers with a small neural network that uses their scores and the label frequencies.
 
 In a weighted sum, a ranker has the same weight for all labels. However, nearest neighbors are better than heads for
 rare labels, and a label suggested by three rankers is more likely to be correct than a label suggested by only one. A
@@ -18,7 +18,7 @@ from carya.ranking.candidates import Candidates
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
 
-_MIN_SCORE = 1e-6  # lower bound for scores in logarithms and denominators
+_MIN_SCORE = 1e-6  # lower bound for scores before taking logarithms or dividing
 _FEATURE_SUFFIXES = ("", ".log", ".relative", ".rank")
 
 
@@ -139,7 +139,7 @@ def keys_and_scores(S: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.floa
 def cross_validated_ranking(
     scores: CandidateScores, relevance: NDArray[np.float32], log_frequency: NDArray[np.float32], *, seed: int
 ) -> sp.csr_array:
-    """Return the five best labels for each text by twofold cross-validation: no network ranks its training texts."""
+    """Return the five best labels for each text by 2-fold cross-validation: no network ranks its training texts."""
     candidates, pairs = scores.candidates, scores.pairs(log_frequency)
     fold = np.random.default_rng([seed, 2]).permutation(candidates.offsets.size - 1) % 2
     values = np.zeros(len(pairs), np.float32)
@@ -175,6 +175,6 @@ def _network(seed: int) -> NeuralRanker:
 
 
 def _select(pairs: Pairs, selected: NDArray[np.bool_], queries: NDArray[np.bool_]) -> Pairs:
-    """Return the selected pairs; they must be exactly the pairs of the selected queries."""
+    """Return the selected pairs, which must be exactly the pairs for the selected queries."""
     offsets = np.concatenate([[0], np.cumsum(np.diff(pairs.offsets)[queries])]).astype(np.int64)
     return Pairs(pairs.values[selected], pairs.names, offsets)

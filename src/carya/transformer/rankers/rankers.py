@@ -240,7 +240,7 @@ class CombinedRankers:
 
 @dataclass(frozen=True)
 class RankerCombiner:
-    """Selects the combination of rankers that performs best on validation texts.
+    """Select the combination of rankers that performs best on validation texts.
 
     Attributes
     ----------
@@ -288,7 +288,7 @@ class RankerCombiner:
         try:
             cross_validated = cross_validated_ranking(scores, relevance, log_frequency, seed=self.seed)
             mixture = Mixture.fit(scores, relevance, log_frequency, seed=self.seed)
-        except InputError:  # raised if no candidate is correct, because a mixture cannot be learned
+        except InputError:  # raised if no candidate is correct, so that no mixture can be learned
             return summed, reports
         report = precisions(truth[rows], cross_validated)
         if self.method == "auto":

@@ -29,7 +29,7 @@ class CrossEncoderRanker(Parameterized):
 
     The encoder is any model that ``transformers.AutoModelForSequenceClassification`` can load. If its classification
     layer has exactly one output, this layer is used; otherwise, a new one is trained. The listwise loss is the
-    cross-entropy between the relevant candidates of a text and the softmax of the scores; the pointwise loss is the
+    cross-entropy between the relevant candidates for a text and the softmax of the scores; the pointwise loss is the
     binary cross-entropy of every pair.
 
     Use it in :class:`carya.TextReranker`, alone or averaged with a reranker that uses the scores of the first stage.
@@ -65,7 +65,7 @@ class CrossEncoderRanker(Parameterized):
     warmup_ratio: float = parameter(
         0.1, Real(0, high=0.9), "fraction of the steps during which the learning rate increases"
     )
-    weight_decay: float = parameter(0.01, Real(0), "weight decay of the weight matrices")
+    weight_decay: float = parameter(0.01, Real(0), "weight decay for the weight matrices")
     score_batch_size: int = parameter(64, Integer(1), "number of pairs per batch when ranking")
     device: str = parameter(
         "auto",
@@ -98,7 +98,7 @@ class CrossEncoderRanker(Parameterized):
         return model.score(_check_texts(pairs), pairs.queries, batch_size=int(self.score_batch_size))
 
     def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the parameters; the model is in additional files."""
+        """Return the parameters; the model is saved in additional files."""
         self._check_fitted()
         own = self.get_params(deep=False).items()
         return {"parameters": {key: to_json(value) for key, value in own if key not in _MACHINE_SETTINGS}}, {}

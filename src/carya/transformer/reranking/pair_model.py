@@ -46,7 +46,7 @@ class PairModel:
     def load(cls, name: str, *, max_length: int, seed: int, device: str) -> PairModel:
         """Load a model from a folder, or by name from the Hugging Face Hub or its cache.
 
-        If its classification layer does not have exactly one output, a new one is initialized from the seed.
+        If its classification layer does not have exactly one output, a new layer is initialized randomly with the seed.
         """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -89,7 +89,7 @@ class PairModel:
         settings: CrossEncoderRanker,
         report: Report,
     ) -> list[float]:
-        """Train on the pairs of all queries with a relevant candidate; return the mean loss of each epoch."""
+        """Train on pairs for all queries with a relevant candidate; return the mean loss of each epoch."""
         sums = np.add.reduceat(np.append(targets, 0), offsets[:-1]) * (np.diff(offsets) > 0)
         useful = np.flatnonzero((np.diff(offsets) > 1) & (sums > 0))
         if not useful.size:
@@ -155,7 +155,7 @@ class PairModel:
         loss_name: str,
         optimizer: torch.optim.Optimizer,
     ) -> float:
-        """Perform one optimizer step on the chosen pairs of some queries, and return the loss."""
+        """Perform one optimizer step on the chosen pairs for some queries, and return the loss."""
         pairs = np.concatenate(chosen)
         queries = np.searchsorted(offsets, pairs, side="right") - 1
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
@@ -210,7 +210,7 @@ def _load(name: str | os.PathLike[str], **options: Any) -> tuple[Any, Any]:
 def _sample(
     rng: np.random.Generator, begin: int, end: int, targets: NDArray[np.float32], n_negatives: int
 ) -> NDArray[np.int64]:
-    """Return all relevant pairs of a query and a random selection of the others."""
+    """Return all relevant pairs for a query and a random selection of the others."""
     pairs = np.arange(begin, end)
     negatives = pairs[targets[begin:end] == 0]
     if negatives.size > n_negatives:

@@ -1,1 +1,1 @@
-"""Fine-tuning of encoders along the label tree."""
+"""Fine-tune encoders along the label tree."""

@@ -1,8 +1,8 @@
 """Data-parallel training: several processes, each with its own GPU, train on different batches.
 
 Processes started by ``torchrun`` run the same script on the same data. They shuffle the batches identically, each
-process takes every n-th batch, and the gradients are averaged before each optimizer step. The result of n processes is
-therefore the same as that of one process that accumulates the gradients of n batches.
+process takes every n-th batch, and the gradients are averaged before each optimizer step. Training with n processes
+therefore gives the same result as training with one process that accumulates the gradients of n batches.
 """
 
 from __future__ import annotations

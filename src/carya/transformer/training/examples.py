@@ -21,7 +21,7 @@ class Targets:
     Attributes
     ----------
     starts : int64 ndarray of shape (texts + 1,)
-        The start of each text's nodes in `nodes`, and the end of the last one's.
+        The start of each text's nodes in `nodes`, and the end of the last text's nodes.
     nodes : ndarray of int32
     costs : ndarray of float32
         The cost of missing each node.
@@ -35,7 +35,7 @@ class Targets:
     n_nodes: int
 
     def entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """Return the targets of the texts in `rows`: the index of the text in `rows`, the node and the cost."""
+        """Return the targets of the texts in `rows`: the indices of the texts in `rows`, the nodes and the costs."""
         counts = np.diff(self.starts)[rows]
         ends = np.cumsum(counts)
         selected = np.repeat(self.starts[rows] - (ends - counts), counts) + np.arange(int(counts.sum()))

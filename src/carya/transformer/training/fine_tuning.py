@@ -30,9 +30,7 @@ from carya.transformer.training.heads import Heads
 from carya.transformer.training.trainer import Trainer, TrainingHistory
 from carya.trees.label_tree import LabelTree
 
-_MIN_BIAS = (
-    -10
-)  # lower bound for initial biases, because nodes without texts have extremely low biases in linear rankers
+_MIN_BIAS = -10  # lower bound for initial biases: in linear rankers, nodes without texts have extremely low biases
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +43,9 @@ class Matcher:
     embeddings : ndarray of float32
         The embeddings of the training texts.
     head : XRLinear or None
-        The ranker of the nodes at the last trained level; None if the encoder was not fine-tuned.
+        The ranker for the nodes at the last trained level; None if the encoder was not fine-tuned.
     label_texts : XRLinear or None
-        The ranker that scores labels by the cosine similarity of text and label text.
+        The ranker that scores labels by the cosine similarity between text and label text.
     history : TrainingHistory
     """
 

@@ -77,8 +77,8 @@ class Heads(nn.Module):
         frequencies : array
             The fraction of texts for which each node is positive.
         log_odds : bool
-            Whether to set the biases to the log odds of the frequencies. Otherwise, they are set to -1, which is a
-            confident negative for a hinge loss.
+            Whether to set the biases to the log odds of the frequencies. Otherwise, they are set to -1, at which
+            the hinge loss of a negative node is 0.
         """
         weights, biases = self.weights[level - 1], self.biases[level - 1]
         if parents is None:
@@ -92,13 +92,13 @@ class Heads(nn.Module):
 
     @torch.no_grad()
     def set_weights(self, level: int, weights: NDArray[np.float32], biases: NDArray[np.float32]) -> None:
-        """Set the biases of a level and its weights, which are scaled for unit vectors."""
+        """Set the weights of a level, scaled for unit vectors, and its biases."""
         self.weights[level - 1].copy_(torch.from_numpy(weights / self.scale))
         self.biases[level - 1].copy_(torch.from_numpy(biases))
 
     @torch.no_grad()
     def add_weights(self, level: int, nodes: NDArray[np.int32], weights: NDArray[np.float32]) -> None:
-        """Add weights, which are scaled for unit vectors, to the weights of some nodes at a level."""
+        """Add weights, scaled for unit vectors, to the weights of some nodes at a level."""
         level_weights = self.weights[level - 1]
         indices = torch.from_numpy(nodes.astype(np.int64)).to(level_weights.device)
         level_weights.index_add_(0, indices, torch.from_numpy(weights / self.scale).to(level_weights))

@@ -10,7 +10,7 @@ loss               positive node           negative node
 ``bce``            c · log(1 + exp(-h))    log(1 + exp(h))
 =================  ======================  =====================
 
-``softmax`` is the cross entropy between the normalized costs of the positive nodes and the softmax of all scores.
+``softmax`` is the cross-entropy between the normalized costs of the positive nodes and the softmax of all scores.
 Scores trained with this loss are meaningful only relative to each other.
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import logsigmoid, relu
 
-#: The :class:`carya.trees.transforms.Transform` that is applied to the scores of heads trained with each loss.
+#: The :class:`carya.trees.transforms.Transform` applied to the scores of heads trained with each loss.
 TRANSFORMS = {"squared-hinge": "l3-hinge", "hinge": "l3-hinge", "bce": "sigmoid", "softmax": "sigmoid"}
 
 

@@ -1,4 +1,4 @@
-"""Training step: computes the loss of a batch and its gradient; on a GPU, it is replayed as a CUDA graph."""
+"""Compute the loss of a batch and its gradient; on a GPU, the computation is replayed as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class TrainingStep:
 
     @property
     def keeps_gradients(self) -> bool:
-        """Whether the gradient tensors must be kept instead of replaced, because a graph writes to them."""
+        """Whether a graph writes to the gradient tensors, so that they must be kept instead of replaced."""
         return self._uses_graph
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:

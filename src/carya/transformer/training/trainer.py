@@ -31,11 +31,11 @@ from carya.transformer.training.step import Objective, TrainingStep, step_tensor
 
 _BYTES_PER_SCORE = 16  # a score, its gradient, its target, and intermediate values of the loss
 _HOST_MEMORY = 4 << 30  # memory in bytes that is assumed to be available for heads on a CPU
-_MAX_TARGETS = 256  # per text, in shortlists
+_MAX_TARGETS = 256  # maximum number of targets per text with shortlists
 _MIN_TOKENS_TO_COMPILE = 50_000_000  # for stages with more tokens, compiling saves more time than it takes
 _KS = (1, 3, 5)
 _LOSS_WINDOW = 20  # number of steps over which the loss in the progress bar is averaged
-_LOSS_INTERVAL = 1.0  # seconds between updates of this loss, because the host must wait for the device to read it
+_LOSS_INTERVAL = 1.0  # seconds between updates of this loss; to read it, the host must wait for the device
 _EVALUATION_ROWS = 1024
 
 

@@ -1,4 +1,4 @@
-// Requests to the server. Each channel has at most one pending request; a new request cancels the previous one.
+// Send requests to the server. Each channel has at most one pending request; a new request cancels the previous one.
 
 const TOKEN_KEY = "carya-token";
 const pending = new Map();

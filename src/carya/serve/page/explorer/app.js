@@ -27,11 +27,11 @@ const currentTree = () => selectTree(currentModel(), state.tree);
 const currentTreeNumber = () => Math.max(0, currentModel().trees.indexOf(currentTree()));
 const comparedModel = () => models.find((model) => model.name === state.compare && model !== currentModel());
 
-// ── The address ──────────────────────────────────────────────────────────────────────────────────────────────────
+// ── URL state ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function readAddress() {
   const values = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  if (values.text === undefined) { // the text may be too long for the address
+  if (values.text === undefined) { // the text may be too long for the URL
     if (history.state?.text) values.text = history.state.text;
     else if (state.text?.length > MAX_ADDRESS_TEXT) values.text = state.text;
   }

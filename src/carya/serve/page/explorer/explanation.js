@@ -101,7 +101,7 @@ function colorText(text, terms, knownSpans, logScale) {
   const isKnown = new Uint8Array(characters.length);
   for (const [begin, end] of knownSpans) isKnown.fill(1, begin, end);
   const category = (i) => (characters[i].trim() ? (/[\p{L}\p{N}\p{M}_\u00ad\u200c\u200d]/u.test(characters[i]) ? 2 : 1) : 0);
-  // Scripts without spaces between words are colored by character; a mark stays with its letter.
+  // Scripts without spaces between words are colored by character; combining marks stay with their letters.
   const isUnspaced = (i) => /[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{scx=Thai}\p{scx=Laoo}\p{scx=Khmr}\p{scx=Mymr}]/u.test(characters[i]);
   const startsUnit = (i) => !/\p{M}/u.test(characters[i]) && (isUnspaced(i) || isUnspaced(i - 1));
   for (let i = 1; i < characters.length; i += 1) if (category(i) !== category(i - 1) || isKnown[i] !== isKnown[i - 1] || startsUnit(i)) boundaries.add(i);

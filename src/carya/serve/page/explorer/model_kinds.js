@@ -31,7 +31,7 @@ export function noExplanationNote(model, tree) {
 export function treeNote(model, tree) {
   if (model.kind === "XRLinear" || !tree) return undefined;
   const shown = `This section shows tree ${treePosition(model, tree)}, which has its own scores.`;
-  if (model.kind === "XRTransformer" || model.kind === "XTransformer") return `${shown} It ranks labels by TF-IDF features alone. The list shows the combined scores of this tree and the encoder's rankers, which cannot be explained.`;
+  if (model.kind === "XRTransformer" || model.kind === "XTransformer") return `${shown} It ranks labels using only TF-IDF features. The list shows the combined scores of this tree and the encoder-based rankers. Combined scores cannot be explained.`;
   if (model.kind === "Reranked" || model.kind === "TextReranker") return `${shown} It provides candidates for the reranker. The list shows the reranker's scores, which cannot be explained.`;
   return `${shown} The list shows the combined scores of all members.`;
 }
