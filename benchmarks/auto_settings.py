@@ -1,4 +1,4 @@
-"""Measure transforms and values of C for every loss and kind of negatives, on held-out training rows.
+"""Compare transforms and values of C for every loss and kind of negatives on held-out training rows.
 
     python benchmarks/auto_settings.py FEATURES --out grid.json [--losses logistic] [--negatives teacher] [--C 1,8]
     python benchmarks/auto_settings.py --show grid.json...
@@ -41,7 +41,7 @@ COSTS = {
     "hinge": (0.5, 1.0, 2.0, 4.0),
     "logistic": (1.0, 4.0, 8.0, 16.0, 32.0, 64.0),
 }
-#: Transforms of the inner layers; training uses the first one.
+#: Transforms for the inner layers; training uses the first one.
 INNER = {
     "squared-hinge": ("l3-hinge", "l2-hinge", "l4-hinge"),
     "hinge": ("l3-hinge", "l2-hinge", "l4-hinge"),
@@ -58,7 +58,7 @@ def split(rows: int) -> tuple[Any, Any]:
 
 
 def measure_transforms(model: carya.XRLinear, X: Any, Y: Any, inner: tuple[str, ...]) -> dict[str, list[float]]:
-    """Return P@1, P@3 and P@5 with every pair of transforms for the inner layers and the last layer."""
+    """Return P@1, P@3 and P@5 for every pair of transforms in the inner layers and the last layer."""
     results, queries, layers = {}, check_features(X), list(model.layers_)
     for above in inner if len(layers) > 1 else ("none",):
         upper = [replace(layer, transform=Transform.from_name(above)) for layer in layers[:-1]]
@@ -71,7 +71,7 @@ def measure_transforms(model: carya.XRLinear, X: Any, Y: Any, inner: tuple[str, 
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train and measure all models of a data set."""
+    """Train and evaluate all models on a data set."""
     X, Y = (measure.read(arguments.features, f"{name}.train.npz") for name in "XY")
     train, held_out = split(X.shape[0])
     out = Path(arguments.out)
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def show(paths: list[str]) -> None:
-    """Print the best transforms of each model, and the results of each pair of transforms on all data sets."""
+    """Print the best transforms for each model, and the results for each pair of transforms on all data sets."""
     grids = {Path(path).stem: json.loads(Path(path).read_text()) for path in paths}
     for key in next(iter(grids.values())):
         if not all(key in grid for grid in grids.values()):

@@ -34,7 +34,7 @@ ROWS = [
     ("one_row_ms_p99", "single row, ms (p99)", True),
     ("load_s", "load, s", True),
     ("model_bytes", "model, bytes", True),
-    ("train_peak_mb", "peak memory of training, MB", True),
+    ("train_peak_mb", "peak training memory, MB", True),
     ("peak_mb", "peak memory, MB", True),
     ("P@1", "P@1", False),
     ("P@3", "P@3", False),
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="number of runs per system, with seeds 0, 1, ...")
     parser.add_argument("--negatives", choices=["teacher", "both"], default="teacher")
     parser.add_argument("--dense", type=int, default=0, help="number of dense columns to add")
-    parser.add_argument("--out", type=Path, help="output file for the JSON")
+    parser.add_argument("--out", type=Path, help="JSON output file")
     parser.add_argument("--peer-runs", type=Path, help="JSON file of an earlier comparison; its peer runs are reused")
     arguments = parser.parse_args()
     options = RunOptions(arguments.features, arguments.threads, arguments.negatives, arguments.dense)

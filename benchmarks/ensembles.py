@@ -20,7 +20,7 @@ import carya
 
 import measure
 
-RANKINGS = 9  # repetitions per round, because ranking all test rows takes less than a second
+RANKINGS = 9  # repetitions per round; ranking all test rows once takes less than a second
 
 
 def record(times: dict[str, list[float]], name: str, call: Callable[[], object]) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "formats.json"
 
-#: The path in each format, the path of the labels if they are in a second file, and the function that writes the file.
+#: The path of the data in each format, and the path of the labels if they are in a separate file.
 TARGETS: dict[str, tuple[str, str]] = {
     "jsonl": ("data.jsonl", ""),
     "json": ("data.json", ""),
@@ -51,7 +51,7 @@ TARGETS: dict[str, tuple[str, str]] = {
     "xmc-folder": ("set", ""),
     "annif-folder": ("set", ""),
 }
-#: Factors for the number of rows of compressed formats, whose files would otherwise be smaller.
+#: Factors by which the number of rows is multiplied for compressed formats, whose files would otherwise be smaller.
 ROW_FACTORS = {"npz": 2.5, "pecos": 2.5, "xmc-json-folder": 1.7}
 WORDS_PER_TEXT, LABELS_PER_ROW, N_LABELS = 60, 5, 10_000
 FEATURES_PER_ROW, N_FEATURES = 100, 100_000
@@ -60,7 +60,7 @@ FEATURES_PER_ROW, N_FEATURES = 100, 100_000
 def examples(prefix: str = "") -> list[Any]:
     """Return texts of random words with numbered labels, about 430 bytes each; the files repeat these texts.
 
-    There are so many distinct texts that Parquet does not store them as a dictionary.
+    There are enough distinct texts that Parquet does not use dictionary encoding.
     """
     from carya.data import Example
 
@@ -97,7 +97,7 @@ def matrices(n_rows: int) -> Any:
 
 
 def write(name: str, folder: Path, megabytes: int) -> float:
-    """Write the file of a format and return the time in seconds.
+    """Write a file in the given format and return the time in seconds.
 
     Formats that can only be read are written without Carya, and their times are not used.
     """
@@ -168,7 +168,7 @@ def write_dataset(target: Path, rows: Iterator[Any]) -> None:
 
 
 def read(name: str, folder: Path) -> int:
-    """Read the file of a format, without keeping the texts; return the number of rows."""
+    """Read a file in the given format without keeping the texts; return the number of rows."""
     from carya.data import Matrices, open_data
 
     path, labels = TARGETS[name]

@@ -42,7 +42,7 @@ ROWS = [
     ("batch_1_ms", "batch, one thread, ms per row"),
     ("batch_ms", "batch, all threads, ms per row"),
     ("threads_gain", "batch, one thread / all"),
-    ("load_s", "load to first result, s"),
+    ("load_s", "load time to first result, s"),
     ("model_bytes", "model, bytes"),
     ("resident_mb", "resident set while serving, MB"),
     ("P@1", "P@1"),
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="folder for the trained models; existing models are reused")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="output file for the JSON; the plot has the same name with .svg")
+    parser.add_argument("--out", type=Path, help="JSON output file; the plot has the same name with the extension .svg")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         measure_all(arguments, arguments.models or Path(scratch), Console())

@@ -1,4 +1,4 @@
-"""Measure nearest neighbor libraries, search algorithms and models: python neighbors.py PART FEATURES
+"""Measure nearest-neighbor libraries, search algorithms and models: python neighbors.py PART FEATURES
 
 libraries   usearch and hnswlib with dense vectors (truncated SVD of the features): build time, recall relative to
             brute force, time per query with one and two threads, reproducibility, size and load time
@@ -78,7 +78,7 @@ def recall(similarities: Vectors, truth: Vectors, count: int) -> float:
 
 
 class Library(Protocol):
-    """A nearest neighbor library."""
+    """A nearest-neighbor library."""
 
     name: str
 

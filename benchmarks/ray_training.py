@@ -1,9 +1,9 @@
-"""Measure training on a Ray cluster: time by number of nodes, identity of the results, and failures of nodes.
+"""Measure training on a Ray cluster: times for different numbers of nodes, identical results, and node failures.
 
 python benchmarks/ray_training.py FOLDER [--nodes 1,2,4] [--kills 20]   # X.train.npz and Y.train.npz in FOLDER
 
 The nodes are separate processes on this machine, each with one CPU (`ray.cluster_utils.Cluster`). The results are
-written to benchmarks/results/ray.json. Training on this machine with one thread and training by one node alternate; the
+written to benchmarks/results/ray.json. Runs on the cluster alternate with runs on this machine with one thread; the
 times are medians.
 """
 
@@ -29,7 +29,7 @@ from ray.cluster_utils import Cluster
 import carya
 
 RESULTS = Path(__file__).parent / "results" / "ray.json"
-MEMORY = 80 * 2**20  # of the object store, through which only names pass
+MEMORY = 80 * 2**20  # size of the object store, through which only names are passed
 
 
 def digest(folder: Path) -> str:
@@ -39,7 +39,7 @@ def digest(folder: Path) -> str:
 
 
 def train(X: Any, Y: Any, engine: carya.RayEngine | None = None) -> tuple[float, str]:
-    """Return the seconds of a training without its checkpoints, and the hash of the model."""
+    """Train a model without existing checkpoints; return the training time in seconds and the hash of the model."""
     with tempfile.TemporaryDirectory() as folder:
         options: dict[str, Any] = {"n_jobs": 1}
         if engine is not None:
@@ -76,7 +76,7 @@ def measure_nodes(X: Any, Y: Any, n_nodes: int, runs: int) -> dict[str, Any]:
 
 
 def measure_kills(X: Any, Y: Any, kills: int) -> dict[str, int]:
-    """Return the number of correct models from trainings during which a node is killed at a random moment."""
+    """Return the number of correct models from training runs in which a node is killed at a random time."""
     cluster = start_cluster(1)
     engine = carya.RayEngine(cluster.address)
     seconds, expected = train(X, Y)

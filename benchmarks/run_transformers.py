@@ -29,7 +29,7 @@ import carya
 
 import measure
 
-_TERMS_COMPARED = 12  # number of terms with the largest weights, which are used to find near-duplicates
+_TERMS_COMPARED = 12  # number of highest-weighted terms per text that are compared to find near-duplicates
 _BLOCK_ROWS = 2000
 
 
@@ -195,7 +195,7 @@ def matrix_product_rate(device: Any) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder with texts and labels")
-    parser.add_argument("--encoder", required=True, help="folder of the encoder, or its name on the Hugging Face Hub")
+    parser.add_argument("--encoder", required=True, help="encoder folder or model name on the Hugging Face Hub")
     parser.add_argument("--model", choices=("xr-transformer", "x-transformer"), default="xr-transformer")
     parser.add_argument("--set", nargs="*", default=[], help="model parameters, as name=JSON")
     parser.add_argument("--threads", type=int, default=-1, help="number of threads; -1 means all cores")

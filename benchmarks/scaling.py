@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="number of Carya runs; the fastest is reported")
     parser.add_argument("--features", dest="feature_counts", type=int, nargs="*", default=FEATURES)
     parser.add_argument("--labels", type=int, nargs="*", default=LABELS)
-    parser.add_argument("--out", type=Path, help="output file for the JSON")
+    parser.add_argument("--out", type=Path, help="JSON output file")
     arguments = parser.parse_args()
 
     console = Console(width=140)

@@ -45,7 +45,7 @@ def markdown(headings: list[str], rows: list[list[str]]) -> str:
 
 
 def training_ratios(data: str) -> dict[str, float]:
-    """Return the training time of each peer relative to Carya with the same algorithm.
+    """Return the training time of each peer relative to Carya's with the same algorithm.
 
     The ratio for libpecos compares wall-clock times with teacher negatives. The ratios for omikuji (preset `parabel`)
     and napkinXC (preset `plt`) compare CPU times, because their runs did not alternate with Carya's.

@@ -81,7 +81,7 @@ def main() -> None:
         print(name, json.dumps({key: round(value, 3) for key, value in measured.items()}))
     for name, measured in medians.items():
         ratio = measured[measurement] / medians["carya"][measurement]
-        print(f"{name}: {measurement} {measured[measurement]:.2f}, {ratio:.1f} times that of carya")
+        print(f"{name}: {measurement} {measured[measurement]:.2f}, {ratio:.1f} times the value for carya")
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         setting = {"data": data.name, "threads": arguments.threads}

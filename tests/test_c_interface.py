@@ -212,7 +212,7 @@ def test_text_models_of_earlier_versions(folder: Path, rank_text_program: Path) 
     else:
         process = run(rank_text_program, folder)
         assert (process.returncode, process.stdout) == (1, "")
-        assert "The C interface supports XRLinear models, and TextRanker models with an XRLinear." in process.stderr
+        assert "The C interface supports XRLinear models, and TextRanker models that contain one." in process.stderr
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_import_pecos(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["import-pecos", "nowhere", "model"], "nowhere is not an XR-Linear model of libpecos"),
+        (["import-pecos", "nowhere", "model"], "nowhere is not a libpecos XR-Linear model"),
         (["inspect", "nowhere"], "nowhere is not a Carya model"),
         (["inspect", "empty"], "empty is not a Carya model"),
         (["evaluate", "nowhere", "x.npz", "y.npz"], "nowhere is not a Carya model"),

@@ -254,7 +254,7 @@ def test_learned_weights_prefer_the_better_member(world: SyntheticData) -> None:
             "beam_width must be an integer >= 1, got '10'",
         ),
         (lambda: carya.Ensemble([carya.XRLinear()], n_trees=2), "n_trees requires a single model"),
-        (lambda: carya.Ensemble([carya.XRLinear()] * 2, weights=[1]), "weights must be 2 nonnegative numbers"),
+        (lambda: carya.Ensemble([carya.XRLinear()] * 2, weights=[1]), "weights must be 2 non-negative numbers"),
         (lambda: carya.Ensemble([carya.XRLinear()] * 2, weights=[0, 0]), "that are not all 0"),
         (lambda: carya.Ensemble([carya.XRLinear()] * 2, weights=[1, -1]), "weights must be a list of numbers >= 0"),
     ],

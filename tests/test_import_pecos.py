@@ -61,14 +61,17 @@ def test_tree_beam_width_and_transforms_are_imported() -> None:
         (lambda model: truncate(model / "ranker" / "2.model" / "W.npz"), "W.npz cannot be read"),
         (
             lambda model: shutil.copy(model / "ranker" / "0.model" / "C.npz", model / "ranker" / "1.model" / "C.npz"),
-            "is not an XR-Linear",
+            "is not a libpecos XR-Linear",
         ),
         (
             lambda model: shutil.copy(model / "ranker" / "0.model" / "W.npz", model / "ranker" / "1.model" / "W.npz"),
             "weights of shape",
         ),
-        (lambda model: rewrite(model / "ranker" / "0.model" / "param.json", bias="one"), "is not an XR-Linear"),
-        (lambda model: rewrite(model / "ranker" / "0.model" / "param.json", pred_kwargs={}), "is not an XR-Linear"),
+        (lambda model: rewrite(model / "ranker" / "0.model" / "param.json", bias="one"), "is not a libpecos XR-Linear"),
+        (
+            lambda model: rewrite(model / "ranker" / "0.model" / "param.json", pred_kwargs={}),
+            "is not a libpecos XR-Linear",
+        ),
     ],
 )
 def test_damaged_folders_are_rejected(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:

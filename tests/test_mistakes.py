@@ -231,7 +231,7 @@ COMMANDS = {
         "features was trained on features and has no vectorizer. Pass a model trained on texts."
     ),
     "encode data.jsonl -o E.npy": "Pass either --encoder or --model, a saved transformer model.",
-    "import-pecos model m": "model is not an XR-Linear model of libpecos: the folder ranker/ is missing.",
+    "import-pecos model m": "model is not a libpecos XR-Linear model: the folder ranker/ is missing.",
     "data synth m --scale 0": "scale must be > 0 and <= 10, got 0.",
 }
 

@@ -104,7 +104,8 @@ def test_errors_of_tasks_are_raised(cluster: Any, tmp_path: Path) -> None:
     task = match_rows.MatchRows(folder, "no such data", "", 0, 10)
     with pytest.raises(carya.errors.ModelFormatError, match="must be shared by all machines"):
         carya.RayEngine(cluster.address).run([task])
-    with pytest.raises(InputError, match="threads_per_task is 2, but no machine in the cluster has more than 1 CPUs"):
+    message = "threads_per_task must be at most 1, the number of CPUs of the largest machine in the cluster, got 2"
+    with pytest.raises(InputError, match=message):
         carya.RayEngine(cluster.address, threads_per_task=2).run([task])
 
 

@@ -82,7 +82,7 @@ def test_text_models_and_feature_models_are_not_mixed() -> None:
         carya.Ensemble([carya.XRLinear(), words()]).check_parameters()
     with pytest.raises(ParameterError, match="members must be a non-empty list of text models"):
         carya.TextEnsemble(words()).fit(TEXTS, LABELS)
-    with pytest.raises(ParameterError, match=r"weights must be 2 nonnegative numbers that are not all 0, got \[1\]"):
+    with pytest.raises(ParameterError, match=r"weights must be 2 non-negative numbers that are not all 0, got \[1\]"):
         carya.TextEnsemble([words(), words()], weights=[1]).fit(TEXTS, LABELS)
     with pytest.raises(ParameterError, match=r"branching must be an integer >= 2, got 0"):
         carya.TextEnsemble([words(branching=0)]).fit(TEXTS, LABELS)

@@ -490,7 +490,7 @@ def test_inconsistent_vocabularies_are_rejected() -> None:
         with pytest.raises(InputError, match=message):
             carya.Tfidf(min_df=1).set_fitted([arrays], idf)  # type: ignore[list-item]
 
-    refused("The ends of terms must not decrease", data, ends[::-1].copy(), slots)
+    refused("The end offsets of terms must not decrease", data, ends[::-1].copy(), slots)
     refused("wrong number of bytes", data[:-1], ends, slots)
     refused("power of 2", data, ends, slots[:-1])
     refused("refers to a term that does not exist", data, ends, slots | np.uint64(0xFFFF))

@@ -1,4 +1,4 @@
-"""Carya, by default with libpecos's settings, so that the models of both systems are similar."""
+"""Carya with libpecos's settings by default, which make the models of both systems similar."""
 
 from __future__ import annotations
 

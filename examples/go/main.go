@@ -1,4 +1,4 @@
-// Ranks labels for texts from standard input, one per line, with the C interface of Carya.
+// Ranks labels for texts from standard input, one per line, with Carya's C interface.
 //
 //	cd examples/go
 //	CGO_CFLAGS="$(carya c-flags)" CGO_LDFLAGS="$(carya c-flags)" go build -o rank
@@ -43,7 +43,7 @@ func Open(folder string) (*Model, error) {
 	return &Model{handle}, nil
 }
 
-// Close closes the model. No goroutine may be using it.
+// Close closes the model, which must not be in use by any goroutine.
 func (m *Model) Close() { C.carya_close(m.handle) }
 
 // Rank returns the best labels for a text, best first.

@@ -1,4 +1,4 @@
-// Conversion between Python objects and native views. The bindings contain no logic.
+// Converts between Python objects and native views. The bindings contain no logic.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -27,7 +27,7 @@ void register_indexing(nb::module_& m) {
                                   to_numpy(std::move(out.dense), positives.view.rows(), features.view.dense.cols));
         },
         "features"_a, "positives"_a, "max_features"_a, "threads"_a, "report"_a.none(),
-        "Return the normalized sum of the features of each label's positives as ((indptr, indices, values), dense).");
+        "Return the normalized feature sum of each label's positive rows as ((indptr, indices, values), dense).");
 
     m.def(
         "partition",

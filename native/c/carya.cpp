@@ -1,4 +1,4 @@
-// Implementation of the C interface, which converts exceptions to return values.
+// Implements the C interface; exceptions are converted to return values.
 
 #include "../include/carya.h"
 
@@ -17,7 +17,7 @@
 struct carya_model {
     carya::ModelFolder folder;
     std::unique_ptr<carya::XRLinearModel> tree;
-    std::unique_ptr<carya::TextModel> text;  // null for models over feature matrices
+    std::unique_ptr<carya::TextModel> text;  // null if the model was trained on features
 };
 
 namespace {
@@ -47,10 +47,10 @@ void require(bool condition, const char* message) {
 
 [[noreturn]] void fail_kind(const std::string& path, const std::string& kind) {
     throw carya::FormatError(path + " is a model of kind '" + kind +
-                             "'. The C interface supports XRLinear models, and TextRanker models with an XRLinear.");
+                             "'. The C interface supports XRLinear models, and TextRanker models that contain one.");
 }
 
-// Opens a model of kind 'xr-linear', or of kind 'text-ranker' with a model of kind 'xr-linear'.
+// Opens an 'xr-linear' model, or a 'text-ranker' model that contains one.
 std::unique_ptr<carya_model> open_model(const char* path) {
     auto model = std::make_unique<carya_model>(carya_model{carya::ModelFolder(path), nullptr, nullptr});
     const carya::Json& manifest = model->folder.manifest();
@@ -97,7 +97,7 @@ int64_t rank(const carya_model& model, const carya::Query& query, const carya_op
     });
 }
 
-// Returns a string that belongs to a label, or an empty string if there is no such label.
+// Returns the id or the name of a label, or an empty string if the label does not exist.
 template <class Getter>
 carya_string label_string(const carya_model* model, int32_t label, const Getter& getter) {
     if (!model || !model->text || label < 0 || label >= model->text->n_labels()) return {"", 0};
@@ -159,7 +159,7 @@ int64_t carya_rank_text(const carya_model* model, const char* text, int64_t size
         require(model != nullptr, "model must not be NULL.");
         require(model->text != nullptr, "The model was trained on features. Use carya_rank.");
         require(text != nullptr || size == 0, "text must not be NULL unless size is 0.");
-        require(size >= -1, "size must be >= 0, or -1 for a text that ends with a null character.");
+        require(size >= -1, "size must be >= 0, or -1 for a null-terminated text.");
         const std::string_view view = !text      ? std::string_view()
                                       : size < 0 ? std::string_view(text)
                                                  : std::string_view(text, static_cast<std::size_t>(size));

@@ -1,4 +1,4 @@
-// Atomic exchange of two paths, which Python's standard library does not support.
+// Swaps two paths atomically, which Python's standard library does not support.
 #pragma once
 
 #ifdef __linux__

@@ -37,8 +37,7 @@ typedef struct carya_label {
     float score;
 } carya_label;
 
-/* A string in UTF-8, which is not terminated by a null character. It belongs to the model and is valid until the model
- * is closed. */
+/* A UTF-8 string that is not null-terminated. It belongs to the model and is valid until the model is closed. */
 typedef struct carya_string {
     const char *data;
     int64_t size; /* in bytes */
@@ -54,7 +53,7 @@ typedef struct carya_options {
  * carya_error() then returns the reason. */
 CARYA_API carya_model *carya_open(const char *folder);
 
-/* Closes a model. No thread may be using it. NULL is ignored. */
+/* Closes a model, which must not be in use by any thread. NULL is ignored. */
 CARYA_API void carya_close(carya_model *model);
 
 /* Returns the last error message of the calling thread. It is never NULL and remains valid until the thread's next
@@ -96,8 +95,8 @@ CARYA_API int64_t carya_rank(const carya_model *model, const int32_t *features, 
 
 /* Ranks labels for one text, best first, as carya_rank does for features.
  *
- * text, size         the text in UTF-8 and its size in bytes, or -1 if the text ends with a null character; invalid
- *                    UTF-8 is read as U+FFFD
+ * text, size         the text in UTF-8 and its size in bytes, or -1 if the text is null-terminated; invalid UTF-8 is
+ *                    read as U+FFFD
  *
  * Returns the number of labels, which is 0 if the text contains no known terms, or -1 after an error.
  */

@@ -7,7 +7,7 @@
 #include "packed_weights.hpp"
 
 namespace carya {
-namespace {  // one copy per file, because the kernels are compiled for several instruction sets
+namespace {  // private to each file, because the kernels are compiled for several instruction sets
 
 // Calls body.operator()<BlockTypes<Id, Child, Weight>>() with the types for the format.
 template <class Body>

@@ -1,4 +1,4 @@
-// Iteration over the weights of a feature, chunk by chunk. Used to build the chunked layouts.
+// Iterates over the weights of a feature, chunk by chunk, to build the chunked layouts.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #endif
 
 namespace carya {
-namespace {  // one copy per file, because the kernels are compiled for several instruction sets
+namespace {  // private to each file, because the kernels are compiled for several instruction sets
 
 // Rounds to nearest, ties to even. Values that are too large are converted to the largest finite value, because weights
 // must be finite.

@@ -10,7 +10,7 @@
 #include "packed_weights.hpp"
 
 namespace carya {
-namespace {  // one copy per file, because the kernels are compiled for several instruction sets
+namespace {  // private to each file, because the kernels are compiled for several instruction sets
 
 template <class T>
 inline T load(const std::uint8_t* bytes) {  // `bytes` may be unaligned

@@ -24,7 +24,7 @@ bool flag(const Json& parameters, const char* name) {
     return *value;
 }
 
-// Returns the index of a string in a list of names; null is the name "null".
+// Returns the index of a string in a list of names; a JSON null matches the name "null".
 int choice(const Json& value, const char* name, std::initializer_list<const char*> names) {
     const std::string text = value.is_null() ? "null" : value.text().value_or("");
     const auto match = std::find(names.begin(), names.end(), text);
@@ -54,10 +54,10 @@ TextModel::Strings::Strings(std::span<const std::uint8_t> bytes, std::span<const
     : bytes_(bytes), ends_(ends) {
     std::int64_t previous = 0;
     for (const std::int64_t end : ends) {
-        if (end < previous) fail_inconsistent("the ends of strings decrease");
+        if (end < previous) fail_inconsistent("the end offsets of strings decrease");
         previous = end;
     }
-    if (previous != std::ssize(bytes)) fail_inconsistent("the ends of strings do not match their bytes");
+    if (previous != std::ssize(bytes)) fail_inconsistent("the end offsets of strings do not match their bytes");
 }
 
 std::string_view TextModel::Strings::operator[](std::int64_t i) const {
@@ -80,10 +80,10 @@ TextModel::TextModel(const ModelFolder& folder) {
     const char* current = "calibration.probabilities";
     probabilities_ = arrays.read<float>(arrays.has(current) ? current : "calibration.chances", "float32");
     if (scores_.empty() || scores_.size() != probabilities_.size())
-        fail_inconsistent("the scores and probabilities of the calibration differ in number");
+        fail_inconsistent("the numbers of calibration scores and probabilities differ");
     for (std::size_t i = 0; i < scores_.size(); ++i) {
         if (!std::isfinite(scores_[i]) || !std::isfinite(probabilities_[i]) || (i > 0 && scores_[i] <= scores_[i - 1]))
-            fail_inconsistent("the calibration is not a function of finite, increasing scores");
+            fail_inconsistent("calibration scores must be finite and increasing, and probabilities finite");
     }
 }
 

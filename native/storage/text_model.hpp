@@ -30,7 +30,7 @@ private:
     class Strings {
     public:
         Strings() = default;
-        // Throws std::invalid_argument unless the ends are non-decreasing from 0 to the number of bytes.
+        // Throws std::invalid_argument unless the end offsets are non-decreasing from 0 to the number of bytes.
         Strings(std::span<const std::uint8_t> bytes, std::span<const std::int64_t> ends);
 
         std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }

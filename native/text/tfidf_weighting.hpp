@@ -1,4 +1,4 @@
-// Conversion of term counts to TF-IDF weights.
+// Converts term counts to TF-IDF weights.
 #pragma once
 
 #include <cstdint>

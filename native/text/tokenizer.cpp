@@ -12,7 +12,7 @@ namespace carya {
 namespace {
 
 // Converts a character to lower case and strips its accents, depending on the options. Calls body(character) for each
-// resulting character, or never for invisible characters.
+// resulting character; invisible characters are skipped.
 template <class Body>
 void for_each_normalized(std::string_view text, std::size_t begin, std::size_t end, std::uint32_t point,
                          const AnalyzerOptions& options, const Body& body) {
@@ -102,14 +102,14 @@ void Tokenizer::read(std::string_view text, std::int64_t text_number) {
     if (normalize) restore_spans();
 }
 
-// Converts the spans of units in the text in NFC to spans in the original text.
+// Converts the spans of units in the normalized (NFC) text to spans in the original text.
 void Tokenizer::restore_spans() {
     const std::vector<unicode::NormalizedText::Span>& spans = normalized_.spans;
     for (TermSpan& unit : units_) {
         const std::uint32_t begin = unit.char_begin < spans.size() ? spans[unit.char_begin].begin : spans.back().end;
         const std::uint32_t end = unit.char_end > 0 ? spans[unit.char_end - 1].end : spans.front().begin;
         unit.char_begin = begin;
-        unit.char_end = std::max(begin, end);  // the spaces around words are empty
+        unit.char_end = std::max(begin, end);  // the spaces around words have empty spans
     }
 }
 

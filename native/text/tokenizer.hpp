@@ -17,7 +17,7 @@ enum class Accents : int { keep, unicode, ascii };
 
 // How texts are split into words and normalized.
 enum class TokenizerKind : int {
-    sklearn,  // like scikit-learn: a word is a sequence of letters, digits and underscores
+    sklearn,  // as in scikit-learn: a word is a sequence of letters, digits and underscores
     unicode,  // words include combining marks; texts are converted to NFC, and invisible characters are removed
 };
 
@@ -159,7 +159,7 @@ private:
     std::size_t size_ = 0;  // number of bytes used in the buffer
     std::vector<TermSpan> units_;
     std::vector<std::size_t> word_ends_;    // end of each word in `units_`; used by character_in_word
-    std::vector<std::uint32_t> unit_runs_;  // number of each unit's run, from 1, or 0; empty if there are no runs
+    std::vector<std::uint32_t> unit_runs_;  // run number per unit, or 0 if it is in no run; empty if there are no runs
     std::uint32_t n_runs_ = 0;
     std::size_t text_size_ = 0;  // number of bytes in the text
     unicode::NormalizedText normalized_;

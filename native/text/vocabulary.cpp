@@ -61,7 +61,7 @@ Vocabulary::Vocabulary(std::span<const std::uint8_t> bytes, std::span<const std:
     : bytes_(reinterpret_cast<const char*>(bytes.data())), ends_(ends), slots_(slots), mask_(slots.size() - 1) {
     std::int64_t previous_end = 0;
     for (const std::int64_t end : ends) {
-        if (end < previous_end) throw std::invalid_argument("The ends of terms must not decrease.");
+        if (end < previous_end) throw std::invalid_argument("The end offsets of terms must not decrease.");
         previous_end = end;
     }
     if (bytes.size() != static_cast<std::size_t>(previous_end) + kPadding)

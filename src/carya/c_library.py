@@ -1,4 +1,4 @@
-"""Location of the C library included in this package; see docs/c.md."""
+"""Locate the C library included in this package; see docs/c.md."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class CaryaWarning(UserWarning):
 
 
 class FewTermsWarning(CaryaWarning):
-    """Issued when a vectorizer is fitted on texts, most of which have hardly any terms."""
+    """Issued when a vectorizer is fitted and most of the texts have hardly any terms."""
 
 
 class UnknownTextWarning(CaryaWarning):

@@ -198,8 +198,8 @@ def label_report(Y_true: Any, S: Any, k: int = 5) -> LabelReport:
 def ndcg(Y_true: Any, S: Any, k: int = 5) -> float:
     """Compute normalized discounted cumulative gain at k (nDCG@k).
 
-    A relevant label at rank r contributes 1 / log2(1 + r); the sum is divided by that of an ideal ranking. Rows without
-    relevant labels are ignored.
+    A relevant label at rank r contributes 1 / log2(1 + r); the sum is divided by the sum for an ideal ranking. Rows
+    without relevant labels are ignored.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def coverage(Y_true: Any, S: Any, k: int = 5) -> float:
 def psp(Y_true: Any, S: Any, k: int = 1, *, propensity: ArrayLike) -> float:
     """Compute propensity-scored precision at k (PSP@k), which gives more weight to rare labels.
 
-    Each label is weighted by its inverse propensity; the sum is divided by that of an ideal ranking.
+    Each label is weighted by its inverse propensity; the sum is divided by the sum for an ideal ranking.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> Any:
 
 
 def propensities_from_counts(label_counts: ArrayLike, n_rows: int, *, a: float = 0.55, b: float = 1.5) -> _Floats:
-    """Estimate propensities as :func:`propensities` does, from the number of training rows of each label.
+    """Estimate propensities like :func:`propensities`, but from the number of training rows per label.
 
     Parameters
     ----------
@@ -416,7 +416,7 @@ def report(
 
 
 def mean_precision(Y_true: Any, S: Any) -> float:
-    """Compute the mean of P@1, P@3 and P@5, the criterion for all settings that models choose on held-out rows."""
+    """Compute the mean of P@1, P@3 and P@5, the criterion by which models choose settings on held-out rows."""
     values = report(Y_true, S, k=(1, 3, 5))
     return (values["P@1"] + values["P@3"] + values["P@5"]) / 3
 
@@ -482,7 +482,7 @@ def _text_ranker(estimator: Any) -> Any:
 
 
 def _propensity_of(propensity: Any, labels: Sequence[str]) -> list[float]:
-    """Return the propensity of each label, given by name."""
+    """Return the propensity of each of the labels, which are given by name."""
     if not isinstance(propensity, Mapping):
         raise InputError(
             "propensity must be a mapping from labels to numbers for a model that ranks texts. Pass "
@@ -533,7 +533,7 @@ class _Ranking:
         return LabelReport(*(np.array([total], np.int64) for total in totals))
 
     def macro(self, k: int) -> LabelReport:
-        """Return the report for the labels that occur in the true labels."""
+        """Return the report for the labels that occur in `Y_true`."""
         report = self.label_report(k)
         occurring = report.support > 0
         return LabelReport(report.support[occurring], report.suggested[occurring], report.correct[occurring])

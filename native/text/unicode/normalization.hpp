@@ -19,7 +19,7 @@ struct NormalizedText {
         std::uint32_t end;
     };
     std::string bytes;
-    std::vector<Span> spans;  // per character: the range of characters of the original text that it results from
+    std::vector<Span> spans;  // per character: the range of original characters that it results from
 
     // Converts a text to NFC without ignored characters and, if `lowercase` is true, to lower case.
     void assign(std::string_view text, bool lowercase);

@@ -1,1 +1,1 @@
-"""Training on several machines."""
+"""Train models on several machines."""

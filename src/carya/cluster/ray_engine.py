@@ -15,7 +15,7 @@ from carya.ranking.tasks.engine import Task
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Runs training tasks on a Ray cluster (``pip install 'carya[ray]'``).
+    """Engine that runs training tasks on a Ray cluster (``pip install 'carya[ray]'``).
 
     Tasks read their inputs from the model's `checkpoint_dir`, which must be on storage that all machines share, and
     store their results there. They are retried if a machine fails, and the trained model has the same bytes as one
@@ -24,10 +24,10 @@ class RayEngine:
     Parameters
     ----------
     address : str, optional
-        The address of the cluster: ``"auto"`` for the cluster of this machine, or ``"host:port"``. By default, Ray uses
-        the cluster of this machine or starts one.
+        The address of the cluster: ``"auto"`` for a cluster running on this machine, or ``"host:port"``. By default, a
+        cluster running on this machine is used if there is one; otherwise, a new one is started.
     threads_per_task : int
-        The number of CPUs that a task occupies.
+        The number of CPUs per task.
 
     Examples
     --------
@@ -49,8 +49,8 @@ class RayEngine:
         cpus = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
         if cpus < self.threads_per_task:
             raise InputError(
-                f"threads_per_task is {self.threads_per_task}, but no machine in the cluster has more than {cpus:g} "
-                "CPUs."
+                f"threads_per_task must be at most {cpus:g}, the number of CPUs of the largest machine in the cluster, "
+                f"got {self.threads_per_task}."
             )
         remote = ray.remote(num_cpus=self.threads_per_task, max_retries=-1)(_run)
         largest_first = sorted(tasks, key=lambda task: -task.work)
@@ -80,12 +80,12 @@ class RayEngine:
             try:
                 ray.init(address=self.address, log_to_driver=False, logging_level="error")
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise InputError(f"There is no Ray cluster at {self.address!r}: {error}") from None
+                raise InputError(f"Cannot connect to a Ray cluster at {self.address!r}: {error}") from None
         return ray
 
 
 def _import_ray() -> Any:
-    return require("ray", extra="ray", purpose="RayEngine", alternative="no engine, to train on this machine")
+    return require("ray", extra="ray", purpose="RayEngine", alternative="engine=None to train on this machine")
 
 
 def _run(task: Task, threads: int) -> None:

@@ -12,7 +12,7 @@ from carya.trees.label_tree import LabelTree
 
 #: An upper bound that no tree reaches; unbalanced trees stop growing at `max_leaf_size`.
 _MAX_LEVELS = 64
-#: Iterations of a split stop when less than this fraction of the labels change sides.
+#: A split is complete when less than this fraction of the labels changes sides in an iteration.
 _MIN_MOVED = 0.01
 
 

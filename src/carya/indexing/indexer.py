@@ -22,7 +22,7 @@ REPRESENTATIONS = ("pifa", "pii", "pifa+lf", "pifa-concat-lf", "lf", "graph", "p
 
 @dataclass(frozen=True, kw_only=True)
 class Indexer:
-    """Builder of label trees; its attributes are the parameters of :class:`carya.XRLinear` with the same names."""
+    """Builder of label trees; its attributes are the :class:`carya.XRLinear` parameters of the same name."""
 
     branching: int
     max_leaf_size: int
@@ -58,16 +58,16 @@ class Indexer:
             The labels of the training rows; the values are row weights.
         label_features : features with one row per label, optional
         label_graph : matrix of shape (labels, labels), optional
-            Edge weights between labels; by default, the numbers of co-occurrences.
+            Edge weights between labels; by default, co-occurrence counts.
         sample_weight : ndarray of float32, shape (rows,), optional
-            Positive weights of the rows. A row with an integer weight has the same effect on the label representations
-            as a row that is repeated.
+            Positive weights of the rows. An integer weight has the same effect on the label representations as
+            repeating the row.
         cache : dict, optional
             Label representations of the same data, shared by trees with the same representation settings.
         """
         own_features = self._check_label_features(label_features, labels.cols)
         edges = self._check_label_graph(label_graph, labels, sample_weight)
-        if sample_weight is not None:  # PII compares labels by inner products, which contain the weights twice
+        if sample_weight is not None:  # PII vectors are compared by inner products, which apply each weight twice
             labels = labels.scale_rows(np.sqrt(sample_weight) if self.representation == "pii" else sample_weight)
         if self.clustering == "random":
             return clustering.random_tree(

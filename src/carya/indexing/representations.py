@@ -1,4 +1,4 @@
-"""Label representations (section 2.1 of the paper), the vectors that are clustered to build a tree.
+"""Compute label representations (section 2.1 of the paper), the vectors that are clustered to build a tree.
 
 Every function returns :class:`~carya.core.matrices.Features` with one row per label.
 """
@@ -14,7 +14,7 @@ from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
 from carya.errors import InputError, ParameterError
 
-#: Default number of dimensions of the spectral embedding and of the label-graph embedding.
+#: Default numbers of dimensions of the spectral embedding and the label-graph embedding.
 SPECTRAL_DIMENSIONS, GRAPH_DIMENSIONS = 24, 64
 
 

@@ -21,7 +21,7 @@ from carya.core.extras import require
 from carya.core.progress import Report
 from carya.errors import ModelFormatError
 
-#: Half precision halves the size of the graph and makes searching it faster; exact scores are computed elsewhere.
+#: Half precision halves the size of the graph and speeds up searches; exact scores are computed elsewhere.
 _SCALAR, _SCALAR_CODE, _SCALAR_BYTES = "f16", 12, 2
 _MAGIC = b"usearch"
 _METRIC, _METRIC_CODE = "ip", ord("i")
@@ -101,7 +101,7 @@ class HnswGraph:
     def search(
         self, queries: NDArray[np.float32], *, count: int, ef_search: int, threads: int = 1
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the nearest items of each query and their inner products, best first.
+        """Return the items nearest to each query and their inner products, best first.
 
         Both results have shape (queries, count), with fewer columns only if the graph has fewer items. They do not
         depend on the number of threads.

@@ -47,7 +47,7 @@ def index_layer(
 
 @dataclass(frozen=True, eq=False)
 class NeighborSearcher:
-    """Search for the nearest items of queries.
+    """Searcher that finds the items nearest to a query.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class NeighborSearcher:
     def search(
         self, queries: Features, *, count: int, ef_search: int | None = None, threads: int, report: Report = None
     ) -> Rankings:
-        """Return the `count` nearest items of each query, nearest first, or none for a query without features.
+        """Return the `count` items nearest to each query, nearest first; none for queries without features.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Hard negatives (section 2.3.1 of the paper): selection of the rows on which the children of a cluster are trained.
+"""Select the training rows for the children of each cluster, including hard negatives (section 2.3.1 of the paper).
 
 A label is trained on the rows that have its cluster in their shortlist. There are three sources of shortlists:
 
@@ -26,7 +26,7 @@ NEGATIVES_NAMES = "'teacher', 'matcher', 'both', 'given', or a combination joine
 
 @dataclass(frozen=True)
 class Negatives:
-    """Set of negative sources.
+    """Set of sources of negatives.
 
     >>> "matcher" in Negatives.from_name("both")
     True

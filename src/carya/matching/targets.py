@@ -14,7 +14,7 @@ from carya.trees.label_tree import LabelTree
 
 @dataclass(frozen=True)
 class RelevanceCosts:
-    """Conversion of the values of Y to misclassification costs.
+    """Settings for converting the values of Y to misclassification costs.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ def level_targets(
     labels : Csr of shape (rows, labels)
     tree : LabelTree
     costs : RelevanceCosts, optional
-        The conversion of values to costs; by default, all costs are 1.
+        How values are converted to costs; by default, all costs are 1.
     assigned : Csr of shape (rows, leaves), optional
         The leaves whose clusters are the targets at the levels above; by default, all leaves of the row's labels.
     """

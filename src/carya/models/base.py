@@ -1,4 +1,4 @@
-"""The methods that all models for feature matrices share."""
+"""Methods shared by all models for feature matrices."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class BaseModel(Fitted[StateT]):
         return tuple(tree for member in getattr(self, "members_", ()) for tree in getattr(member, "trees_", ()))
 
     def set_label_ids(self, ids: Sequence[str] | None) -> None:
-        """Set the names of the labels, in column order; None removes them."""
+        """Set the label names, in column order; None removes them."""
         if ids is not None and len(ids) != self.n_labels_:
             raise InputError(f"The model has {self.n_labels_} labels, but {len(ids)} names.")
         self._label_ids = ids if ids is None or isinstance(ids, StringArray) else StringArray.of(ids)
@@ -194,7 +194,7 @@ class BaseModel(Fitted[StateT]):
         return to_frame(rankings, self.labels_) if as_frame else to_suggestions(rankings, self.labels_)
 
     def explain(self, x: FeaturesLike, label: int | str, *, tree: int | None = None) -> Any:
-        """Explain one tree's score of a label for a query: the contribution of every feature at every level.
+        """Explain the score that one tree assigns to a label: the contribution of every feature at every level.
 
         Raises InputError for models without label trees.
 
@@ -341,7 +341,7 @@ class BaseModel(Fitted[StateT]):
         return sp.csr_array((scores, pairs.indices, pairs.indptr), shape=(pairs.rows, pairs.cols))
 
     def score(self, X: FeaturesLike, Y: LabelsLike | None = None) -> float:
-        """Return P@1, the default score of scikit-learn's model selection.
+        """Return P@1, which scikit-learn's model selection uses by default.
 
         `X` and `Y` can have any form that `fit` accepts; unknown labels count as missed.
         """
@@ -351,7 +351,7 @@ class BaseModel(Fitted[StateT]):
         return metrics.precision(truth.matrix.to_scipy(), self.predict(X, top_k=1), k=1)
 
     def save(self, path: str | os.PathLike[str], *, weight_dtype: str | None = None) -> None:
-        """Save the model to a folder atomically: readers see the old model or the new one.
+        """Save the model to a folder atomically: readers see either the old model or the new one.
 
         Parameters
         ----------
@@ -408,14 +408,14 @@ class BaseModel(Fitted[StateT]):
         return [self._label_number(label) if isinstance(label, str) else label for label in labels]
 
     def _rank_batch(self, state: StateT, queries: Features, options: RankOptions) -> Rankings:
-        """Return the rankings of validated queries; `options.labels` is None unless `_restricts_labels` is set."""
+        """Return the rankings for validated queries; `options.labels` is None unless `_restricts_labels` is set."""
         raise NotImplementedError
 
     def _copy_with_transform(self, state: StateT, transform: str | Sequence[str]) -> Self:
         """Return the same model with a different transform, which is not validated yet."""
         raise InputError(
             f"The transform of {type(self).__name__} models cannot be changed, because their rankers were trained on "
-            "its scores."
+            "scores computed with it."
         )
 
     def _copy_with_labels(self, state: StateT, labels: NDArray[np.int32]) -> Self:
@@ -443,7 +443,7 @@ class BaseModel(Fitted[StateT]):
         return labels, scores
 
     def _fit_labeled(self, data: TrainingData) -> Self:
-        """Train on validated data and store the names of the labels."""
+        """Train on validated data and store the label names."""
         self.fit_data(data)
         self.set_label_ids(data.label_ids)
         return self
@@ -473,13 +473,13 @@ class BaseModel(Fitted[StateT]):
         """Return the scores of validated pairs; implemented by models with `scores_any_label`."""
         raise InputError(
             f"{type(self).__name__} models can score only the labels that they find. predict_selected requires an "
-            "XRLinear model, a NearestNeighbors model over labels, or an Ensemble of these with combine='mean'."
+            "XRLinear model, a NearestNeighbors model with over='labels', or an Ensemble of these with combine='mean'."
         )
 
     def _rank_one(
         self, state: StateT, query: QueryArrays, options: RankOptions
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the ranking of one query; models with a faster path override it."""
+        """Return the ranking for one query; models with a faster implementation override this method."""
         _, labels, scores = self._rank_batch(state, _as_row(query, state.widths), options)
         return labels, scores
 
@@ -495,23 +495,23 @@ class BaseModel(Fitted[StateT]):
         return validation.check_query(x, state.widths)
 
     def _feature_names(self) -> Sequence[str] | None:
-        """Return the names of the features, or None if they have none."""
+        """Return the feature names, or None if the features have no names."""
         return getattr(self, "feature_names_in_", None)
 
     def set_feature_names(self, names: Sequence[str] | None) -> None:
-        """Replace the names of the features; None means that they have no names."""
+        """Replace the feature names; None removes them."""
         if names is not None:
             self.feature_names_in_ = np.array(names, object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
     def _with_feature_names(self, saved: SavedModel) -> SavedModel:
-        """Return the contents of a model folder, with the names of the features if they have names."""
+        """Return the contents of a model folder, including the feature names, if there are any."""
         names = self._feature_names()
         return saved if names is None else replace(saved, shape=saved.shape | {"feature_names": list(names)})
 
     def _restore_feature_names(self, saved: SavedModel) -> None:
-        """Set the names of the features to those of a model folder; raise InputError if they are invalid."""
+        """Restore the feature names from a model folder; raise InputError if they are invalid."""
         names = saved.shape.get("feature_names")
         if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise InputError("feature_names must be a list of strings.")
@@ -538,7 +538,7 @@ def select_tree(kind: str, trees: Sequence[Any], number: int | None, *, is_singl
     number : int or None
         The index of a tree; None means the only tree.
     is_single : bool
-        Whether the scores of the model are those of its only tree.
+        Whether the model is a single tree, so that its scores are not combined.
     """
     if not trees:
         raise InputError(f"Scores of {kind} models cannot be explained, because these models have no label tree.")

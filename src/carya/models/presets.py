@@ -18,7 +18,7 @@ class Preset:
     Attributes
     ----------
     description : str
-        Its source and its characteristics.
+        The source and the characteristics of the system.
     settings : dict
         Parameters of its trees, or of its nearest-neighbor model.
     trees : int
@@ -32,7 +32,7 @@ class Preset:
     kind: str = "trees"
 
 
-#: Which preset to use, one line per purpose.
+#: The recommended presets, by purpose.
 ADVICE = (
     ("no preset", "one XRLinear tree: start here"),
     ("fast, small", "shorter training or smaller models, with a precision up to one point lower"),
@@ -41,7 +41,7 @@ ADVICE = (
         "the highest precision without a GPU, in milliseconds per row; with a GPU, use xr-transformer",
     ),
     ("slice, annexml", "few rows per label, or dense embeddings"),
-    ("parabel, bonsai, dismec, plt, xr-linear", "published systems, for comparisons"),
+    ("parabel, bonsai, dismec, plt, xr-linear", "published systems, for comparison"),
 )
 
 _HINGE = {"negatives": "teacher", "transform": "l2-hinge"}
@@ -83,7 +83,8 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "xr-linear": Preset(
-        "Yu et al. 2022: three trees with B = 32, PIFA with all features, teacher negatives and beam 10 in each",
+        "Yu et al. 2022: three trees with B = 32, PIFA with all features, teacher negatives and a beam width of 10 "
+        "per tree",
         {
             "branching": 32,
             "max_leaf_size": 100,
@@ -139,7 +140,7 @@ def preset(name: str, **changes: Any) -> Any:
     """
     if name in ("x-transformer", "xr-transformer"):
         raise ParameterError(
-            f"The preset {name!r} is an ensemble over texts. Use carya.XTransformer.recipe or "
+            f"The preset {name!r} is an ensemble of text models. Use carya.XTransformer.recipe or "
             "carya.XRTransformer.recipe."
         )
     if name not in PRESETS:

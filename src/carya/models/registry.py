@@ -1,4 +1,4 @@
-"""The model kinds by the names used in saved files; a class is imported only when a model of its kind is opened."""
+"""Registry of the model kinds in saved files; a class is imported only when a model of its kind is opened."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXT_MODEL_CLASSES = {
 }
 #: All model kinds, and vectorizers.
 ALL_CLASSES = MODEL_CLASSES | TEXT_MODEL_CLASSES | {"tfidf": ("carya.text.tfidf", "Tfidf")}
-#: The arrays that store the label names of a model over feature matrices, if it has any.
+#: The arrays that store the label names of a model for feature matrices, if there are any.
 LABEL_IDS = "labels.ids"
 
 
@@ -37,7 +37,7 @@ def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL
     """Create a model from its saved form; raise ModelFormatError if its kind is not in `classes`."""
     if saved.kind not in classes:
         raise ModelFormatError(
-            f"Unknown model kind {saved.kind!r}. It may have been written by a newer version of Carya."
+            f"Unknown model kind {saved.kind!r}. The model may have been written by a newer version of Carya."
         )
     module, name = classes[saved.kind]
     model_class = getattr(importlib.import_module(module), name)

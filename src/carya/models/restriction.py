@@ -1,4 +1,4 @@
-"""Rank within a set of labels, without missing any of them because labels outside the set rank higher."""
+"""Rank the labels in a given set, even if labels outside the set rank higher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rankings as lists of suggestions and as data frames."""
+"""Convert rankings to lists of suggestions and to data frames."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def to_frame(
     ids: Sequence[str],
     calibration: Callable[[NDArray[Any]], NDArray[np.float64]] | None = None,
 ) -> Any:
-    """Convert rankings to a pandas DataFrame with one line per suggestion.
+    """Convert rankings to a pandas DataFrame with one row per suggestion.
 
     The columns are ``row``, ``rank`` (from 1), ``label``, ``score`` and, with a calibration, ``probability``. Labels
     without names are integers.

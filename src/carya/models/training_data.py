@@ -1,4 +1,4 @@
-"""Validated training data for models over feature matrices."""
+"""Validated training data: features, labels and the other arguments of `fit`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from carya.trees.label_tree import LabelTree
 
 #: The inputs of `fit` that only some models use.
 _OPTIONAL_INPUTS = ("label_features", "label_graph", "shortlist", "tree", "engine")
-#: The models that use them.
+#: The models that use each input, for error messages.
 _REQUIREMENTS = {
     "label_graph": "a representation with 'graph' in its name",
     "shortlist": "negatives with 'given' in their name",
@@ -47,7 +47,7 @@ class TrainingData:
     label_ids : list of str or None
         The labels of the columns of `labels`; None if they have no names.
     engine : Engine or None
-        The engine that runs the tasks of the training; None means this process.
+        The engine that runs the training tasks; None means this process.
     """
 
     features: Features
@@ -93,7 +93,7 @@ class TrainingData:
         return replace(data, sample_weight=None) if (weights[rows] == 1).all() else data
 
     def take(self, rows: NDArray[np.int64]) -> TrainingData:
-        """Return the data of some rows."""
+        """Return the data for a subset of the rows."""
         shortlist, groups = self.shortlist, self.groups
         if shortlist is not None:
             shortlist = self._take_rows(validation.check_labels(shortlist, "shortlist").to_scipy(), rows, "shortlist")
@@ -110,7 +110,7 @@ class TrainingData:
 
     def _take_rows(self, matrix: Any, rows: NDArray[np.int64], name: str) -> Any:
         if matrix.shape[0] != self.labels.rows:
-            raise InputError(f"{name} must have {self.labels.rows} rows like X, got {matrix.shape[0]}.")
+            raise InputError(f"{name} must have {self.labels.rows} rows, like X, got {matrix.shape[0]}.")
         return matrix[rows]
 
     def for_member(self, member: Any, features: Features | None = None) -> TrainingData:

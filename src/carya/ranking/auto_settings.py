@@ -1,6 +1,6 @@
-"""The values of ``transform="auto"`` and ``C="auto"``, chosen on held-out training rows of three data sets.
+"""The values of ``transform="auto"`` and ``C="auto"``, chosen on held-out training rows from three data sets.
 
-docs/design-notes.md shows the measurements, and benchmarks/auto_settings.py repeats them.
+docs/design-notes.md shows the measurements, and benchmarks/auto_settings.py reproduces them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _C = {
     ("squared-hinge", "l1"): 8.0,
     ("logistic", "l1"): 32.0,
 }
-#: Transforms of the inner layers and the last layer, by loss and by whether the last layer has hard negatives.
+#: Transforms for the inner layers and the last layer, by loss and by whether the last layer has hard negatives.
 _TRANSFORMS = {
     ("squared-hinge", True): ("l3-hinge", "l4-hinge"),
     ("squared-hinge", False): ("l4-hinge", "l4-hinge"),
@@ -36,7 +36,7 @@ def auto_C(loss: str, penalty: str = "l2") -> float:  # noqa: N802 - the name of
 
 
 def auto_transform(loss: str, *, hard_negatives: bool) -> tuple[str, str]:
-    """Return the transforms of the inner layers and the last layer for a loss and the negatives.
+    """Return the transforms for the inner layers and the last layer, given the loss and the kind of negatives.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Averaging of several rerankers, because different models make different errors."""
+"""Average several rerankers, because different models make different errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from carya.ranking.ranker import Ranker, restore_ranker
 
 
 class _Rankers(Rule):
-    """A list of rankers."""
+    """Rule that allows a list of rankers."""
 
     text = "a non-empty list of rankers other than AveragedRanker, or None"
 
@@ -36,7 +36,7 @@ class _Rankers(Rule):
 
 @dataclass(eq=False, repr=False)
 class AveragedRanker(Fitted[Sequence[Ranker]], Parameterized):
-    """Reranker that averages the log probabilities assigned to the candidates of a query by several rankers.
+    """Reranker that averages the log probabilities that several rankers assign to a query's candidates.
 
     Examples
     --------

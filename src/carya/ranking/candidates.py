@@ -1,4 +1,4 @@
-"""Candidate labels of queries and per-query operations on their scores: ranks, gaps, lookups and votes."""
+"""Candidate labels for queries, and per-query operations on their scores: ranks, gaps, lookups and votes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from carya.core.matrices import Csr
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Candidate labels of each query, in ascending order.
+    """Candidate labels for each query, in ascending order.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class LabelVotes:
 
     @classmethod
     def of(cls, queries: NDArray[np.int64], rows: NDArray[np.int32], weights: NDArray[np.float32], labels: Csr) -> Self:
-        """Sum up the votes of rows of `labels` for each query.
+        """Sum the votes of the given rows of `labels` for each query.
 
         Examples
         --------

@@ -20,7 +20,7 @@ from carya.errors import InputError
 
 #: The number of bits in a mask.
 MAX_LEAVES = 32
-_BLOCK = 4096  # number of pairs scored at a time, so that their masks remain in the cache
+_BLOCK = 4096  # number of pairs scored at a time; their masks fit in the cache
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from carya.ranking.tasks.parts import ProblemPart, divide, join_columns
 from carya.trees.layer import Layer, Weights
 from carya.trees.transforms import Transform
 
-#: The settings of the solver that can differ between layers.
+#: The solver settings that can differ between layers.
 PER_LAYER_SETTINGS = ("C", "tol", "max_iter", "threshold", "max_weights")
 
 
@@ -65,7 +65,7 @@ class LayerProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearSolver:
-    """Solver for layers; its attributes are the parameters of :class:`carya.XRLinear` with the same names.
+    """Solver for layers; its attributes are the :class:`carya.XRLinear` parameters of the same name.
 
     The settings in `PER_LAYER_SETTINGS` are single values for all layers, pairs for the inner layers and the last
     layer, or tuples with one value per layer.
@@ -110,7 +110,7 @@ class LinearSolver:
         sample_weight : ndarray of float32, shape (rows,), optional
             Positive factors by which the costs of each row are multiplied.
         checkpoints : CheckpointFolder, optional
-            The folder for completed parts of the layers. The parts are then trained one after the other.
+            The folder for completed parts of the layers. If given, the parts are trained one after the other.
         data_key : str
             The hash of `features` and `sample_weight`, for the checkpoints.
         """
@@ -255,7 +255,7 @@ class LinearSolver:
 
 
 def layer_name(level: int) -> str:
-    """Return the name of the solutions of a layer in a checkpoint folder."""
+    """Return the name under which a checkpoint folder stores the solutions of a layer."""
     return f"layer-{level}"
 
 
@@ -266,7 +266,7 @@ def part_key(part: ProblemPart, problem: LayerProblem, problem_key: str) -> str:
 
 
 def join_solutions(parts: Sequence[dict[str, NDArray[Any]]]) -> Solution:
-    """Return the solution of a problem from those of its parts."""
+    """Combine the solutions of all parts of a problem."""
     joined = join_columns([csr_of_arrays(part, part["biases"].size, "The weights") for part in parts])
     biases, dense = (np.concatenate([part[name] for part in parts]) for name in ("biases", "dense"))
     return (joined.indptr, joined.indices, joined.values), biases, dense

@@ -70,7 +70,7 @@ class NeuralRanker(Fitted[_NeuralState], Parameterized):
 
     @property
     def names_(self) -> tuple[str, ...]:
-        """The names of the features."""
+        """The feature names."""
         return self._check_fitted().names
 
     def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

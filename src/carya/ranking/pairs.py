@@ -42,7 +42,7 @@ class Pairs:
     names : tuple of str
         The name of each feature.
     offsets : ndarray of int64, shape (queries + 1,)
-        The pairs of query q are those from ``offsets[q]`` to ``offsets[q + 1] - 1``.
+        Query q has the pairs ``offsets[q]`` to ``offsets[q + 1] - 1``.
     texts : PairTexts or None
         The texts of the pairs; None if the queries are feature rows.
 
@@ -50,7 +50,7 @@ class Pairs:
     --------
     >>> pairs = Pairs.of([[0.5, 3], [0.25, 1], [1, 2]], ["score", "votes"], [0, 2, 3])
     >>> pairs
-    Pairs(3 pairs of 2 queries, 2 features)
+    Pairs(3 pairs for 2 queries, 2 features)
     >>> pairs.column("votes")
     array([3., 1., 2.], dtype=float32)
     >>> pairs.queries
@@ -79,7 +79,7 @@ class Pairs:
         return len(self.values)
 
     def __repr__(self) -> str:
-        return f"Pairs({len(self)} pairs of {self.offsets.size - 1} queries, {len(self.names)} features)"
+        return f"Pairs({len(self)} pairs for {self.offsets.size - 1} queries, {len(self.names)} features)"
 
     @property
     def queries(self) -> NDArray[np.int64]:

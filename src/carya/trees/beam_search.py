@@ -61,7 +61,7 @@ class BeamSearcher:
         threads: int,
         report: Report = None,
     ) -> Rankings:
-        """Return the `top_k` best labels of each query, or none for a query without features."""
+        """Return the `top_k` best labels for each query; none for queries without features."""
         return self.native.predict(queries.native, top_k, beam_width, min_score, threads, report)
 
     def shortlist(self, queries: Features, *, beam_width: int, threads: int, report: Report = None) -> Csr:
@@ -78,7 +78,7 @@ class BeamSearcher:
         beam_width: int,
         min_score: float = -math.inf,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
-        """Return the labels and scores of one query, best first, or None if the arrays are not a valid query."""
+        """Return the labels and scores for one query, best first, or None if the arrays are not a valid query."""
         ranking = self.native.rank(indices, values, dense, top_k, beam_width, min_score)
         return cast(tuple[NDArray[np.int32], NDArray[np.float32]] | None, ranking)
 

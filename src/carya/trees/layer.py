@@ -1,4 +1,4 @@
-"""Linear ranker of one tree level: its weights, its nodes grouped by parent, and its score transform."""
+"""Linear ranker for one tree level: its weights, its nodes grouped by parent, and its score transform."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """Linear ranker of one level.
+    """Linear ranker for one level.
 
     Nodes are ordered by *position*: children of the same parent are adjacent, and parents are in order.
     ``order[position]`` is the node. Weights are stored by feature because a query has few features but a beam contains

@@ -35,7 +35,7 @@ class LayoutChoice:
     ----------
     layout : str
     reason : str
-        A description of the reason.
+        A human-readable reason for the choice.
     costs : dict of str to float
         The estimated time per query on this layer for each layout, in nanoseconds.
     """

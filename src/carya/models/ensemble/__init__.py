@@ -1,1 +1,1 @@
-"""Several models combined into one."""
+"""Ensembles of several models."""

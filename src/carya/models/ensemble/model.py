@@ -41,8 +41,10 @@ from carya.ranking.tasks.engine import Engine
 from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
-BEAM_SHARE = 1 / 2  # fraction of a tree's beam width if scores are averaged: other trees find the labels it misses
-_TRAINING_BEAM_SHARE = 3 / 4  # in training; this takes less time, and precision on held-out rows is the same
+# The fractions of its beam width that a tree in an ensemble uses for search, if scores are averaged, and for training.
+# Other trees find the labels that it misses, so this saves time without reducing the precision on held-out rows.
+BEAM_SHARE = 1 / 2
+_TRAINING_BEAM_SHARE = 3 / 4
 _DEFAULT_TREES = 3
 _SAVED_PARAMETERS = ("combine", "pool_size", "n_jobs", "seed")
 
@@ -103,12 +105,14 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     combine: str = parameter(
         "mean",
         Choice(*COMBINATIONS),
-        "how rankings are combined: mean, mean score; rank, mean rank; count, number of members that found the label; "
-        "softmax or sigmoid of the scores; round_robin, the best label of each member in turn, then the second-best "
-        "labels, and so on",
+        "how rankings are combined: mean (mean score), rank (mean rank), count (number of members that found the "
+        "label), softmax or sigmoid (mean softmax or sigmoid of the scores), or round_robin (the best label from each "
+        "member in turn, then the second-best labels, and so on)",
     )
     weights: Any = parameter(
-        None, MemberWeights(), "weight of each member; learned chooses them on held-out rows; None means equal weights"
+        None,
+        MemberWeights(),
+        "weights of the members; learned means weights chosen on held-out rows, None means equal weights",
     )
     validation_fraction: float = parameter(
         0.1, Real(0, 0.9, open_low=True), "fraction of the rows held out to learn the weights"
@@ -116,7 +120,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     pool_size: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
-        "number of labels considered per member; None means twice top_k, at least 20",
+        "number of labels considered per member; None means twice top_k, but at least 20",
     )
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed for choosing the held-out rows")
@@ -127,7 +131,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         for member in self._member_list():
             if isinstance(member, Parameterized) and not isinstance(member, Model):
                 raise ParameterError(
-                    f"members contains {type(member).__name__}, which is not a model over feature matrices. Use "
+                    f"members contains {type(member).__name__}, which is not a model for feature matrices. Use "
                     "carya.TextEnsemble to combine text models."
                 )
         super().check_parameters()
@@ -158,7 +162,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
         Parameters
         ----------
-        X : features, as for :meth:`XRLinear.fit`, or a list with the features of each member
+        X : features, as for :meth:`XRLinear.fit`, or a list with the features for each member
         Y, label_names : as for :meth:`XRLinear.fit`
         sample_weight : array_like of shape (n,), optional
             Weights of the rows, passed to all members; see :meth:`XRLinear.fit`. Raises InputError if a member does not
@@ -225,7 +229,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     ) -> Any:
         """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
-        By default, each of several trees whose scores are averaged searches with half of its own beam width.
+        By default, if the scores of several trees are averaged, each tree searches with half of its own beam width.
 
         Parameters
         ----------
@@ -282,11 +286,11 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return sp.csr_array((mean, pairs.indices, pairs.indptr), shape=(pairs.rows, pairs.cols))
 
     def explain(self, x: FeaturesLike | list[FeaturesLike], label: int | str, *, tree: int | None = None) -> Any:
-        """Explain one tree's score of a label for a query; see :meth:`XRLinear.explain`.
+        """Explain the score that one tree assigns to a label; see :meth:`XRLinear.explain`.
 
         Parameters
         ----------
-        x : one feature row, or a list with the row of each member
+        x : one feature row, or a list with one row per member
         label : int or str
             The number or the name of a label.
         tree : int
@@ -358,7 +362,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return validation.check_positive_int(widths[0], "beam_width")
 
     def _beam_widths(self, members: Sequence[Any], options: RankOptions) -> list[int | None]:
-        """Return the beam width of each member: the requested one, its own or, if averaged, part of its own.
+        """Return the beam width of each member: the requested one, its own, or half of its own if averaged.
 
         Other combinations require the full beam width, because a label that a tree misses is treated as irrelevant.
         """
@@ -433,8 +437,12 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         """Restore an ensemble from an opened folder; called by :func:`carya.load`."""
         members, own = unpack(saved)
         with consistent_parts():
-            if set(own) - {"verbose"} != {*_SAVED_PARAMETERS, "weights"}:
-                raise InputError(f"The ensemble has the parameters {', '.join(sorted(own))}.")
+            required = {*_SAVED_PARAMETERS, "weights"}
+            if set(own) - {"verbose"} != required:
+                raise InputError(
+                    f"The ensemble has the parameters {', '.join(sorted(own))}, but must have "
+                    f"{', '.join(sorted(required))}."
+                )
             ensemble = cls.from_saved_parameters(own | {"members": members})
             ensemble.set_fitted(members, check_weights(ensemble.weights, len(members)))
             ensemble._restore_feature_names(saved)
@@ -502,7 +510,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
     @staticmethod
     def _inputs(X: Any, n_members: int) -> list[Any]:
-        """Return the features of each member."""
+        """Return the features for each member."""
         per_member = (
             isinstance(X, list) and bool(X) and (isinstance(X[0], tuple) or sp.issparse(X[0]) or np.ndim(X[0]) == 2)
         )
@@ -513,7 +521,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return list(X)
 
     def _check_inputs(self, X: Any, members: Sequence[Any]) -> list[Any]:
-        """Return the features of each member, after checking the columns of data frames."""
+        """Return the features for each member, after checking the columns of data frames."""
         inputs = self._inputs(features_of(X), len(members))
         for member, own in zip(members, inputs, strict=True):
             for model in (self, member):

@@ -1,4 +1,4 @@
-"""Training of ensemble members; trees with the same features are trained together."""
+"""Train ensemble members; trees with the same features are trained together."""
 
 from __future__ import annotations
 

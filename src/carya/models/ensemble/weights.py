@@ -37,7 +37,7 @@ def check_weights(weights: Any, n_members: int) -> NDArray[np.float32]:
         return np.ones(n_members, np.float32)
     checked = np.asarray(weights, np.float32)
     if checked.shape != (n_members,) or not checked.sum() > 0:
-        raise ParameterError(f"weights must be {n_members} nonnegative numbers that are not all 0, got {weights!r}.")
+        raise ParameterError(f"weights must be {n_members} non-negative numbers that are not all 0, got {weights!r}.")
     return checked
 
 
@@ -56,7 +56,7 @@ def best_weights(
 
 
 def _candidate_weights(members: int) -> list[NDArray[np.float32]]:
-    """Return weights that are multiples of 1/10 and sum to 1, equal weights first; only some if members are many."""
+    """Return weights that are multiples of 1/10 and sum to 1, equal weights first; a subset for many members."""
     equal = np.full(members, 1 / members, np.float32)
     if members > 4:
         tilted = [np.where(np.arange(members) == member, 3.0, 1.0).astype(np.float32) for member in range(members)]

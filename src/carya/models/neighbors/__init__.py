@@ -1,1 +1,1 @@
-"""Nearest neighbors as the matcher, with linear rankers."""
+"""Nearest-neighbor matching with linear rankers."""

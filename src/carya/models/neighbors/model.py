@@ -43,9 +43,9 @@ _DEFAULT_NEIGHBORS = {"labels": 100, "rows": 50}
 class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     """Model that ranks the labels suggested by the nearest neighbors of a query.
 
-    Over labels, each label is represented by the centroid of its rows, and the labels nearest to the query are ranked.
-    Over rows, the training rows nearest to the query vote for their labels. The suggested labels are then ranked by one
-    linear ranker per label, trained on the rows for which the label is suggested.
+    With ``over="labels"``, each label is represented by the centroid of its rows, and the labels nearest to the query
+    are ranked. With ``over="rows"``, the training rows nearest to the query vote for their labels. The suggested labels
+    are then ranked by one linear ranker per label, trained on the rows for which the label is suggested.
 
     Examples
     --------
@@ -84,13 +84,13 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     sharpness: float | None = parameter(
         None,
         Either(Real(0, open_low=True), Choice(None)),
-        "over rows: the weight of a vote is exp(-sharpness · (1 - cosine)); None means the cosine itself",
+        "with over=rows: the weight of a vote is exp(-sharpness · (1 - cosine)); None means the cosine itself",
     )
-    max_candidates: int = parameter(200, Integer(1), "over rows: maximum number of labels to rank, by votes")
+    max_candidates: int = parameter(200, Integer(1), "with over=rows: maximum number of labels to rank, by votes")
     representation: str = parameter(
         "pifa",
         Choice("pifa", "lf"),
-        "label vectors: pifa, the centroid of the label's rows; lf, the label_features passed to fit",
+        "label vectors: pifa (the centroid of the label's rows) or lf (the label_features passed to fit)",
     )
     index_features: int | None = parameter(
         384,
@@ -100,8 +100,8 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     search: str = parameter(
         "auto",
         Choice("auto", "exact", "graph"),
-        "search algorithm: exact; graph, HNSW for dense features (requires carya[ann]); auto, graph if "
-        f"{MIN_GRAPH_ITEMS:,} or more items have dense features",
+        "search algorithm: exact, graph (HNSW for dense features; requires carya[ann]), or auto (graph for "
+        f"{MIN_GRAPH_ITEMS:,} or more items with only dense features, otherwise exact)",
     )
     connectivity: int = parameter(
         16, Integer(2, 512), "HNSW: number of links per node; twice as many on the lowest level"
@@ -115,15 +115,15 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     # Phase 3: ranking.
     ranker: str | None = parameter(
-        "linear", Choice("linear", None), "ranker of the suggested labels; None keeps the order of similarity"
+        "linear", Choice("linear", None), "ranker for the suggested labels; None keeps the similarity order"
     )
     similarity_weight: float | str | None = parameter(
         None,
         Either(Real(0, open_low=True), Choice("learned", None)),
-        "weight of the similarity relative to the ranker: over labels, scores are multiplied by "
-        "exp(-similarity_weight · (1 - cosine)); over rows, by the share of votes raised to this power; learned "
-        "chooses it on a tenth of the rows, which doubles the training time; None means learned over labels and 0.5 "
-        "over rows",
+        "weight of the similarity relative to the ranker: with over=labels, scores are multiplied by "
+        "exp(-similarity_weight · (1 - cosine)); with over=rows, by the share of votes raised to this power; learned "
+        "chooses it on a tenth of the rows, which doubles the training time; None means learned with over=labels and "
+        "0.5 with over=rows",
     )
     loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "loss function")
     C: float | str = parameter(
@@ -131,8 +131,8 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         Either(Choice(AUTO), Real(0, open_low=True)),
         "inverse regularization strength; auto means 1, or a value suited to the loss",
     )
-    positive_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for positive rows")
-    negative_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for negative rows")
+    positive_weight: float = parameter(1.0, Real(0, open_low=True), "factor by which C is multiplied for positive rows")
+    negative_weight: float = parameter(1.0, Real(0, open_low=True), "factor by which C is multiplied for negative rows")
     bias: float = parameter(1.0, Real(0), "value of the constant feature; 0 disables the bias")
     tol: float = parameter(
         0.005,
@@ -140,7 +140,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         "stopping tolerance: relative gain of the objective per pass below which a label is considered solved",
     )
     max_iter: int = parameter(20, Integer(1), "maximum number of passes over the rows of a label")
-    threshold: float = parameter(0.1, Real(0), "drop smaller weights of sparse features")
+    threshold: float = parameter(0.1, Real(0), "weights of sparse features below this threshold are dropped")
     max_weights: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
@@ -149,7 +149,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     weight_dtype: str = parameter(
         "int8",
         WEIGHT_DTYPE,
-        "data type of stored weights: float32, exact; float16, half the size; int8, a quarter",
+        "data type of stored weights: float32 (exact), float16 (half the size) or int8 (a quarter of the size)",
     )
     transform: str = parameter(
         AUTO,
@@ -280,8 +280,8 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         return self.needs_label_features
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and scikit-learn's worker processes. Use `save` to store models, because its files are safe to
-        # open.
+        # Used for copies and for scikit-learn's worker processes. To store a model, use `save`, whose files, unlike
+        # pickles, are safe to open.
         state = dict(self.__dict__)
         if "_state" in state:
             state["_state"] = self.to_saved()

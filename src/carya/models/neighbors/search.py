@@ -44,7 +44,7 @@ class TrainedNeighbors:
     row_features : float
         The mean number of sparse features per training row.
     similarity_weight : float
-        The weight of the similarity relative to the ranker; over labels it is part of the index.
+        The weight of the similarity relative to the ranker; with ``over="labels"``, it is part of the index.
     """
 
     index: Layer
@@ -133,7 +133,7 @@ class NeighborRanker:
         return self.trained.labels is None
 
     def predict(self, queries: Features, query: NeighborQuery, *, threads: int, report: Report = None) -> Rankings:
-        """Return the best labels of every query."""
+        """Return the best labels for each query."""
         if self._is_single_search:
             return self._path.predict(
                 normalize(queries),
@@ -151,7 +151,7 @@ class NeighborRanker:
         return _concatenate(rankings)
 
     def score_pairs(self, queries: Features, candidates: Csr, *, threads: int) -> NDArray[np.float32]:
-        """Return the score of every candidate pair; requires over='labels', where scores are independent."""
+        """Return the score of every candidate pair; requires over='labels', because other scores depend on votes."""
         return self._path.score_pairs(normalize(queries), candidates, threads=threads)
 
     def _rank(self, queries: Features, query: NeighborQuery, threads: int) -> Rankings:
@@ -171,7 +171,7 @@ class NeighborRanker:
 
 
 def constant_layer(n_labels: int, widths: tuple[int, int]) -> Layer:
-    """Return a layer in which every label has the score 1, as the parent of rankers."""
+    """Return a layer that assigns the score 1 to every label, to be placed above the rankers."""
     chunks = np.array([0, n_labels], np.int64)
     return Layer(
         weights=Weights.empty(widths[0], n_labels, chunks),

@@ -28,7 +28,7 @@ from carya.trees.transforms import Transform
 #: Below this number of items, all dense vectors are compared exactly.
 MIN_GRAPH_ITEMS = 10_000
 _DEFAULT_WEIGHTS: dict[str, float | str] = {"labels": "learned", "rows": 0.5}
-#: The weights that are tried on held-out rows, and those used if there are too few rows to hold out.
+#: Similarity weights to try on held-out rows, and the weights used if there are too few rows to hold out.
 _CANDIDATE_WEIGHTS = {"labels": (0.01, 1.0, 3.0, 6.0, 10.0, 20.0), "rows": (0.01, 0.1, 0.2, 0.5, 1.0)}
 _FALLBACK_WEIGHTS = {"labels": 1.0, "rows": 0.5}
 _VALIDATION_FRACTION, _MAX_VALIDATION_ROWS, _MIN_ROWS = 0.1, 5000, 50
@@ -83,7 +83,7 @@ class NeighborTrainer:
         features : Features, n rows with unit norm
         labels : Csr, n rows x labels, all ones
         label_vectors : Features, one row per label with unit norm, or None
-            The positions of the labels, if not the centroids of their rows.
+            The label vectors, if they are not the centroids of the labels' rows.
         sample_weight : ndarray of float32, shape (n,), optional
             Positive weights of the rows in the centroids and in the rankers.
         """
@@ -92,7 +92,7 @@ class NeighborTrainer:
         return self._train_all(rows, label_vectors)(similarity_weight)
 
     def _items(self, rows: _WeightedRows, label_vectors: Features | None) -> Features:
-        """Return the items among which neighbors are searched, with unit norm."""
+        """Return the items to be searched, with unit norm."""
         features, labels, sample_weight = rows
         if self.over == "rows":
             return features
@@ -107,8 +107,8 @@ class NeighborTrainer:
         is_sparse = items.widths[0] > 0
         if self.search == "graph" and is_sparse:
             raise ParameterError(
-                "search='graph' requires dense features. For sparse features use search='exact', an inverted index, "
-                "which is exact and faster."
+                "search='graph' requires dense features. For sparse features, use search='exact', an inverted index "
+                "that is faster than a graph."
             )
         if self.search == "exact" or is_sparse or (self.search == "auto" and items.rows < MIN_GRAPH_ITEMS):
             return None

@@ -19,7 +19,7 @@ class ColumnViews(NamedTuple):
     trees : Features
         For trees: all columns unchanged, or the first columns with unit norm.
     rows : Features
-        For neighbors and centroids: the same with unit norm.
+        For neighbors and centroids: the same columns, with unit norm.
     names : Features
         For label names: all columns, or all but the first ones, with unit norm. A dense block is part of every view.
     """

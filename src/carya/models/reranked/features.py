@@ -116,7 +116,7 @@ class CandidateFeatures:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and scikit-learn's worker processes: cached searches are created anew.
+        # Used for copies and for scikit-learn's worker processes, which create the cached searches again.
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @property
@@ -184,7 +184,7 @@ class CandidateFeatures:
     def _best_of_labels(
         self, member: XRLinear, queries: Features, settings: CandidateSettings, threads: int
     ) -> NDArray[np.int64]:
-        """Return the keys of those given labels that one tree ranks highest."""
+        """Return the keys of the given labels that a tree ranks highest."""
         assert settings.labels is not None
         score = partial(member.searcher.score_pairs, threads=threads)
         offsets, labels, _ = score_labels(

@@ -44,7 +44,7 @@ _BLOCK = 1024  # number of queries whose pairs are kept in memory at a time
 
 
 class _Base(Rule):
-    """Models that find candidates."""
+    """Rule that allows the models that find candidates."""
 
     text = "an XRLinear, an Ensemble of XRLinear models, a non-empty list of them, or None"
 
@@ -58,7 +58,7 @@ class _Base(Rule):
 
 
 class _Reranker(Rule):
-    """A reranker."""
+    """Rule that allows a reranker."""
 
     text = "a Ranker (an object with name, fit, score, to_saved and from_saved) or None"
 
@@ -115,7 +115,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         0.2, Real(0, 0.9, open_low=True), "fraction of the rows held out per round to train the reranker"
     )
     n_rounds: int = parameter(
-        1, Integer(1), "number of rounds with different held-out rows; each one trains all models"
+        1, Integer(1), "number of rounds with different held-out rows; each round trains all models"
     )
     max_ranker_rows: int = parameter(10_000, Integer(1), "maximum number of rows on which the reranker is trained")
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
@@ -131,8 +131,8 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             )
         if getattr(self.ranker, "needs_texts", False):
             raise ParameterError(
-                f"ranker is a {type(self.ranker).__name__}, which reads texts, but Reranked models rank feature rows. "
-                "Use carya.TextReranker."
+                f"The ranker {type(self.ranker).__name__} reads texts, but Reranked models rank feature rows. Use "
+                "carya.TextReranker."
             )
         for model in self._base_models():
             model.check_parameters()
@@ -175,8 +175,8 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             be trained with neighbors that a new query does not have. By default, runs of up to 20 adjacent rows are
             held out together, because rows of one source are often adjacent.
         name_columns : int, optional
-            Number of sparse columns at the end of X that are used only for comparisons with label_features, such as
-            character n-grams, which find a name within a longer word. Trees and neighbors use only the other columns.
+            Number of sparse columns at the end of X that are compared only with label_features, such as character
+            n-grams, which find a name within a longer word. Trees and neighbors use only the other columns.
         """
         self.check_parameters()
         return self._fit_labeled(
@@ -353,7 +353,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     def _compute_blocks(
         self, features: CandidateFeatures, queries: Features, settings: CandidateSettings, report: Report
     ) -> Iterator[tuple[int, Pairs, Candidates]]:
-        """Yield the index of the first query, the pairs and the candidates of each block of queries."""
+        """Yield the index of the first query, the pairs and the candidates for each block of queries."""
         threads = _core.thread_count(self.n_jobs)
         for begin in range(0, queries.rows, _BLOCK):
             block = queries.take(slice(begin, begin + _BLOCK)) if queries.rows > _BLOCK else queries
@@ -397,7 +397,7 @@ def _relevance(candidates: Candidates, labels: Csr) -> NDArray[np.float32]:
 
 
 def _with_full_beam(members: Any) -> Any:
-    """Return a copy of the tree that is trained with its full beam width, because it is also searched with it."""
+    """Return a copy of the tree that is trained with its full beam width, which is also used for searching."""
     if not isinstance(members, XRLinear) or members.training_beam_width is not None:
         return members
     return members.clone(training_beam_width=members.beam_width)

@@ -90,7 +90,9 @@ def _check_consistency(features: CandidateFeatures) -> None:
         raise InputError("The parts have different numbers of features.")
     name_words = features.name_words
     if tree_widths[0] > widths[0] or tree_widths[1] != widths[1]:
-        raise InputError("The label names must have the features of the trees, and possibly more sparse ones.")
+        raise InputError(
+            "The label names must have the features of the trees; only additional sparse features are allowed."
+        )
     if (features.names is None) != (name_words is None) or (name_words is not None and name_words.widths_ != widths):
         raise InputError("The two models of label names do not match.")
     if features.rows.tree_.n_labels != features.labels.rows or features.cooccurrence.rows != n_labels:

@@ -1,4 +1,4 @@
-"""Models with given vectors as label weights, so that scores are inner products.
+"""Create models whose label weights are given vectors, so that scores are inner products.
 
 The beam search is used with given weights instead of trained ones: with training rows as vectors, it finds the nearest
 rows; with label centroids, it finds the nearest labels. The search is exact.
@@ -16,7 +16,7 @@ _WEIGHT_DTYPE = "float16"
 
 
 def similarity_model(vectors: Features, *, n_jobs: int = 1, threads: int = 1) -> XRLinear:
-    """Return a model that assigns the score x · vectors[l] to label l of a query x.
+    """Return a model that assigns the score x · vectors[l] to label l for a query x.
 
     Examples
     --------

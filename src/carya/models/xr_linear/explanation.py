@@ -63,11 +63,11 @@ class Explanation:
     label : int
     score : float
     levels : list of LevelExplanation
-        From the root down.
+        The levels, from the root down.
     features : ndarray of int32
         The sparse features of the query, in the order of the levels' arrays.
     log_scale : bool
-        Whether base and contributions add up to the logarithm of the score; otherwise to the score.
+        Whether base and contributions add up to the logarithm of the score instead of the score itself.
     is_additive : bool
         False only if the transforms of the levels are of different kinds. Then no scale is additive along a path, all
         contributions are 0, and only `raw_contributions` are meaningful.
@@ -99,13 +99,13 @@ def explain(
     dense: NDArray[np.float32],
     label: int,
 ) -> Explanation:
-    """Explain the score of the best path to a label. Features must be ascending, and all dense values must be given."""
+    """Explain the score of the best path to a label; `features` must be in ascending order."""
     paths = [_explain_leaf(trained, features, values, dense, label, leaf) for leaf in trained.tree.leaves(label)]
     return max(paths, key=lambda path: path.score)
 
 
 def is_additive(layers: Sequence[Layer]) -> bool:
-    """Return whether contributions add up to a model's scores or to the logarithms of its scores."""
+    """Return whether contributions add up to either a model's scores or their logarithms."""
     kinds = {layer.transform.kind for layer in layers}
     return _is_multiplicative(layers) or kinds <= set(_ADDED) or kinds == {"noop"}
 

@@ -25,12 +25,12 @@ def import_pecos(path: str | os.PathLike[str]) -> XRLinear:
     Raises
     ------
     ModelFormatError
-        If the folder is not an XR-Linear model of libpecos.
+        If the folder is not a libpecos XR-Linear model.
     """
     folder = Path(path)
     ranker = folder / "ranker"
     if not ranker.is_dir():
-        raise ModelFormatError(f"{folder} is not an XR-Linear model of libpecos: the folder ranker/ is missing.")
+        raise ModelFormatError(f"{folder} is not a libpecos XR-Linear model: the folder ranker/ is missing.")
     depth = _positive_int(_read_json(ranker / "param.json"), "depth", ranker / "param.json")
     settings, weights, chain = [], [], []
     for level in range(depth):
@@ -52,7 +52,7 @@ def import_pecos(path: str | os.PathLike[str]) -> XRLinear:
             weight_dtype="float32",
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelFormatError(f"{folder} is not an XR-Linear model of libpecos: {error}") from None
+        raise ModelFormatError(f"{folder} is not a libpecos XR-Linear model: {error}") from None
 
 
 def _layer(tree: LabelTree, level: int, setting: dict[str, Any], matrix: sp.csr_array) -> Layer:

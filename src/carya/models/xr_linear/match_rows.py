@@ -1,4 +1,4 @@
-"""Task that finds the clusters in the beams of a block of training rows, for matcher negatives."""
+"""Task that finds the clusters in the beam of each training row in a block, for matcher negatives."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MatchRows:
         return CheckpointFolder(self.folder).contains("shortlist", self._key)
 
     def run(self, threads: int) -> None:
-        """Find the clusters and store them, unless another run of this task has done so."""
+        """Find the clusters and store them, unless another run of this task has already done so."""
         if self.is_done():
             return
         features = load_data(self.folder, self.data_key).features

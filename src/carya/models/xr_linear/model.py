@@ -105,10 +105,10 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     representation: str = parameter(
         "pifa",
         Choice(*REPRESENTATIONS),
-        "label vectors for clustering: pifa, mean features of the label's rows; pii, the label's rows; lf, "
-        "label_features passed to fit; pifa+lf, their weighted sum; pifa-concat-lf, both concatenated; graph, "
-        "embedding of the label_graph passed to fit or of the co-occurrence graph; pifa-concat-graph, both "
-        "concatenated; spectral, co-clustering of rows and labels",
+        "label vectors for clustering: pifa (mean features of the label's rows), pii (the label's rows), lf "
+        "(label_features passed to fit), pifa+lf (their weighted sum), pifa-concat-lf (both concatenated), graph "
+        "(embedding of the label_graph passed to fit or of the co-occurrence graph), pifa-concat-graph (both "
+        "concatenated) or spectral (co-clustering of rows and labels)",
         group="tree",
     )
     alpha: float | ArrayLike = parameter(
@@ -127,7 +127,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     embedding_dimensions: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
-        f"number of dimensions of the label vectors of spectral and graph; None means {SPECTRAL_DIMENSIONS} and "
+        f"number of dimensions of the label vectors for spectral and graph; None means {SPECTRAL_DIMENSIONS} and "
         f"{GRAPH_DIMENSIONS}",
         group="tree",
     )
@@ -156,9 +156,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     negatives: str | Sequence[str] = parameter(
         ("teacher", "both"),
         PerLayer(Parsed(Negatives.from_name, NEGATIVES_NAMES)),
-        "rows on which a label is trained in addition to its own: teacher, rows of sibling labels; matcher, rows "
-        "that the layers above assign to its cluster; both; given, rows whose shortlist (passed to fit) contains a "
-        "sibling",
+        "rows on which a label is trained in addition to its own: teacher (rows of sibling labels), matcher (rows "
+        "that the layers above assign to its cluster), both, or given (rows whose shortlist, passed to fit, contains a "
+        "sibling)",
         group="negatives",
     )
     beam_width: int = parameter(10, Integer(1), "b, number of nodes kept per level during search", group="negatives")
@@ -185,13 +185,17 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         "inverse regularization strength; auto means 1, or a value suited to the loss and the penalty",
         group="training",
     )
-    positive_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for positive rows", group="training")
-    negative_weight: float = parameter(1.0, Real(0, open_low=True), "factor of C for negative rows", group="training")
+    positive_weight: float = parameter(
+        1.0, Real(0, open_low=True), "factor by which C is multiplied for positive rows", group="training"
+    )
+    negative_weight: float = parameter(
+        1.0, Real(0, open_low=True), "factor by which C is multiplied for negative rows", group="training"
+    )
     relevance: str = parameter(
         "none",
         Choice("none", "induce", "leaf"),
-        "how the values of Y are used: none, ignored; induce, as costs of the positives, which are summed for each "
-        "cluster; leaf, as costs of the positives in the last layer only",
+        "how the values of Y are used: none (ignored), induce (as costs of the positives, which are summed for each "
+        "cluster) or leaf (as costs of the positives in the last layer only)",
         group="training",
     )
     relevance_norm: str = parameter(
@@ -211,14 +215,14 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         20, PerLayer(Integer(1)), "maximum number of passes over the rows of a label", group="training"
     )
     threshold: float | Sequence[float] = parameter(
-        0.1, PerLayer(Real(0)), "drop smaller weights of sparse features", group="training"
+        0.1, PerLayer(Real(0)), "weights of sparse features below this threshold are dropped", group="training"
     )
     threshold_by: str = parameter(
         "weight",
         Choice("weight", "effect"),
-        "quantity compared with the threshold: weight, the absolute weight; effect, the weight times the typical "
+        "quantity compared with the threshold: weight (the absolute weight) or effect (the weight times the typical "
         "size of the feature's values, which keeps fewer weights of common words, speeds up ranking for long texts, "
-        "and needs a higher threshold",
+        "and needs a higher threshold)",
         group="training",
     )
     max_weights: int | Sequence[int | None] | None = parameter(
@@ -230,8 +234,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     weight_dtype: str = parameter(
         "int8",
         WEIGHT_DTYPE,
-        "data type of stored weights: float32, exact; float16, half the size; int8, a quarter, with one scale per "
-        "cluster",
+        "data type of stored weights: float32 (exact), float16 (half the size) or int8 (a quarter of the size, with "
+        "one scale per cluster)",
         group="training",
     )
     transform: str | Sequence[str] = parameter(
@@ -285,7 +289,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
             Edge weights between labels, such as those of a thesaurus, for representations with ``graph``; the
             co-occurrence graph by default.
         shortlist : sparse matrix of shape (n, labels), optional
-            For ``negatives`` with ``given``: for each row, the labels whose clusters the row is a negative for.
+            For ``negatives`` with ``given``: for each row, the labels whose clusters use the row as a negative.
         engine : RayEngine, optional
             The engine that trains the layers on other machines; requires `checkpoint_dir`, a folder that all machines
             share.
@@ -369,7 +373,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         ranking = state.searcher.rank(*query, options.top_k, self._beam_width(options), options.min_score)
         if ranking is None:
-            raise InputError(f"Features must ascend and be < {state.widths[0]}, and values must be finite.")
+            raise InputError(f"Feature indices must be ascending and < {state.widths[0]}, and values must be finite.")
         return ranking
 
     def _score_pairs(self, state: _XRLinearState, queries: Features, pairs: Csr) -> NDArray[np.float32]:
@@ -493,7 +497,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     @property
     def uses_tree(self) -> bool:
-        """Whether the model can be trained with a tree passed to `fit` of the enclosing model."""
+        """Whether the model can be trained with a tree passed to the enclosing model's `fit`."""
         return self.tree is None
 
     @property
@@ -503,7 +507,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     @property
     def trees_(self) -> tuple[Self, ...]:
-        """The model itself, which is one label tree."""
+        """The label trees in the model: only the model itself."""
         self._check_fitted()
         return (self,)
 
@@ -552,8 +556,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         self._state = _XRLinearState(trained, searcher)
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and scikit-learn's worker processes. Use `save` to store models, because its files are safe to
-        # open.
+        # Used for copies and for scikit-learn's worker processes. To store a model, use `save`, whose files, unlike
+        # pickles, are safe to open.
         state = dict(self.__dict__)
         if "_state" in state:
             state["_state"] = state["_state"].trained

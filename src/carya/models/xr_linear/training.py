@@ -1,4 +1,4 @@
-"""Training of XR-Linear models (algorithm 2 in the paper): every layer is the matcher for the next one.
+"""Train XR-Linear models (algorithm 2 in the paper): every layer is the matcher for the next one.
 
 The training of a tree is a generator: it yields the layer problems to be solved next, receives the trained
 layers, and returns the trained tree. Several trees can therefore be trained side by side (:func:`train_trees`), and the
@@ -58,7 +58,7 @@ def train_trees(
     Parameters
     ----------
     models : sequence of XRLinear
-        Their solver settings, `n_jobs`, `verbose` and `checkpoint_dir` must be equal.
+        The models; their solver settings, `n_jobs`, `verbose` and `checkpoint_dir` must be equal.
     data : TrainingData
     cache : dict, optional
         Label representations shared by trees on the same data.
@@ -103,7 +103,7 @@ def _name_levels(problems: Sequence[LayerProblem]) -> str:
 
 
 class _TreeTraining:
-    """The training of one tree."""
+    """Training run for one tree."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class _TreeTraining:
         assigned : Csr, rows x leaves, or None
             If clusters overlap, the leaf at which each row should find each of its labels; None means all leaves.
         depth : int
-            The depth of the complete tree, by which per-layer parameters are expanded.
+            The depth of the complete tree, used to expand per-layer parameters.
         """
         model = self._model
         negatives = [Negatives.from_name(name) for name in expand_per_layer(model.negatives, depth, "negatives")]
@@ -261,7 +261,7 @@ class _TreeTraining:
         return csr_of_arrays(arrays, layers[-1].n_nodes, "The shortlist")
 
     def _match_by_engine(self, tree: LabelTree, layers: Sequence[Layer], stage: str, key: str) -> Csr:
-        """Return the same matrix as :meth:`_match`, from tasks that match blocks of rows."""
+        """Return the same matrix as :meth:`_match`, computed by tasks that match blocks of rows."""
         data, checkpoints = self._data, self._checkpoints
         assert checkpoints is not None  # checked in train_trees
         assert data.engine is not None

@@ -1,1 +1,1 @@
-"""Division of training into tasks, whose results are stored in a folder."""
+"""Divide training into tasks whose results are stored in a folder."""

@@ -21,7 +21,7 @@ _HASH_BYTES = 16
 
 
 class CheckpointFolder:
-    """Results of training steps, stored by the hash of their inputs.
+    """Results of training steps, identified by the hash of their inputs.
 
     Every result is a sealed folder: it is written to a temporary folder, flushed to disk and renamed, so a training run
     that is killed leaves complete results or none. A result is used only if all of its inputs are the same, so a
@@ -58,7 +58,7 @@ class CheckpointFolder:
         try:
             saved = storage.load(folder)
         except ModelFormatError as error:
-            raise ModelFormatError(f"{error} Delete {folder}, so that this step is computed again.") from None
+            raise ModelFormatError(f"{error} Delete {folder} to compute this step again.") from None
         if saved.kind != _KIND:
             raise ModelFormatError(f"{folder} is not a checkpoint. Pass another folder for the checkpoints.")
         return saved.arrays
@@ -84,12 +84,12 @@ class CheckpointFolder:
 
 
 def csr_arrays(matrix: Csr, prefix: str = "") -> dict[str, NDArray[Any]]:
-    """Return the arrays of a matrix by name, to store them."""
+    """Return the arrays of a matrix by name, for storage."""
     return {f"{prefix}indptr": matrix.indptr, f"{prefix}indices": matrix.indices, f"{prefix}values": matrix.values}
 
 
 def csr_of_arrays(arrays: dict[str, NDArray[Any]], cols: int, name: str, prefix: str = "") -> Csr:
-    """Return the matrix whose arrays were stored with :func:`csr_arrays`; `name` is for error messages."""
+    """Return the matrix whose arrays were stored with :func:`csr_arrays`; `name` is used in error messages."""
     indptr, indices, values = (arrays[f"{prefix}{part}"] for part in ("indptr", "indices", "values"))
     return Csr.of(indptr, indices, values, cols, name)
 
@@ -124,4 +124,4 @@ def _update(digest: Any, value: object) -> None:
     elif value is None or isinstance(value, (str, bool, int, float, np.integer, np.floating)):
         digest.update(f"{type(value).__name__} {value!r};".encode())
     else:
-        raise TypeError(f"A {type(value).__name__} cannot be hashed.")
+        raise TypeError(f"Cannot hash a value of type {type(value).__name__}.")

@@ -23,7 +23,7 @@ class Task(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Runs independent tasks."""
+    """Engine that runs independent tasks."""
 
     def run(self, tasks: Sequence[Task], report: Report = None) -> None:
         """Run all tasks and return when they are finished; if a task fails, raise its error."""

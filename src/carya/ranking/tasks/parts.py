@@ -1,4 +1,4 @@
-"""Division of layer problems into parts: ranges of parents that can be trained one after the other."""
+"""Divide layer problems into parts: ranges of parents that can be trained one after the other."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def divide(problems: Sequence[LayerProblem], features: Features, *, max_work: fl
 
 
 def join_columns(parts: Sequence[Csr]) -> Csr:
-    """Return matrices with the same number of rows side by side."""
+    """Concatenate the columns of matrices with the same number of rows."""
     if len(parts) == 1:
         return parts[0]
     cols = sum(part.cols for part in parts)

@@ -1,4 +1,4 @@
-"""Training of layers by an engine: the parts of a layer are tasks, which share a checkpoint folder."""
+"""Train layers with an engine: the parts of a layer are tasks, which share a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoredData(NamedTuple):
 
 @dataclass(frozen=True)
 class SolvePart:
-    """Training of a part of a layer.
+    """Task that trains a part of a layer.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class SolvePart:
         return self.part.work
 
     def run(self, threads: int) -> None:
-        """Train the part and store its weights, unless another run of this task has done so."""
+        """Train the part and store its weights, unless another run of this task has already done so."""
         checkpoints = CheckpointFolder(self.folder)
         name = layer_name(self.level)
         if checkpoints.contains(name, self.result_key):
