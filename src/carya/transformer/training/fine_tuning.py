@@ -145,7 +145,9 @@ def load_encoder(settings: TransformerSettings) -> Encoder:
             f"max_length must be at most {encoder.max_length}, the limit of the encoder, got {settings.max_length}."
         )
     if settings.gradient_checkpointing:
-        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
+        model = encoder.model  # the method was renamed in transformers 5
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
     return encoder
 
 
