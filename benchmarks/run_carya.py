@@ -41,7 +41,7 @@ def main() -> None:
     stages = StageTimes()
     measure.reset_peak()
     started = time.perf_counter()
-    with mock.patch("carya.models.xr_linear.training.show_progress", lambda _: stages):
+    with mock.patch("carya.models.xr_linear.training.show_progress", return_value=stages):
         model.fit(X, Y)
     ended = time.perf_counter()
     indexed = stages.started["train"]

@@ -15,7 +15,7 @@ import measure
 
 
 def carya(*arguments: object) -> tuple[dict[str, Any], float]:
-    """Run the `carya` command; return the JSON that it prints and its wall-clock seconds."""
+    """Run the `carya` command; return its JSON output and the wall-clock time in seconds."""
     command = [sys.executable, "-c", "from carya.cli import main; main()", *map(str, arguments)]
     started = time.perf_counter()
     process = subprocess.run(command, capture_output=True, text=True, check=True)

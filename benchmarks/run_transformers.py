@@ -133,7 +133,7 @@ def measure_precision(data: Path, arguments: argparse.Namespace, parameters: dic
 
 
 def measure_speed(data: Path, arguments: argparse.Namespace, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Measure the training throughput with all labels in the last of three epochs; padding tokens are not counted."""
+    """Train on all labels for three epochs and return the throughput of the last epoch, without padding tokens."""
     import torch
 
     from carya.transformer.encoder.encoder import Encoder

@@ -1,4 +1,4 @@
-"""Carya with libpecos's settings by default, which make the models of both systems similar."""
+"""Run Carya, by default with libpecos's settings, so that both systems train similar models."""
 
 from __future__ import annotations
 

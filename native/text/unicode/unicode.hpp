@@ -93,7 +93,7 @@ constexpr std::uint32_t kHangul = 0xAC00;  // first syllable; syllables are orde
 constexpr std::uint32_t kHangulCount = 11172;
 constexpr std::uint32_t kHangulLeading = 0x1100, kHangulLeadingCount = 19;
 constexpr std::uint32_t kHangulVowel = 0x1161, kHangulVowelCount = 21;
-constexpr std::uint32_t kHangulTrailing = 0x11A7, kHangulTrailingCount = 28;  // the first one means none
+constexpr std::uint32_t kHangulTrailing = 0x11A7, kHangulTrailingCount = 28;  // index 0 means no trailing jamo
 
 // Calls body(jamo) for each jamo of a Hangul syllable.
 template <class Body>

@@ -14,7 +14,7 @@ _POLL_SECONDS = 0.1  # how often the thread checks whether the consumer has stop
 
 
 class _End:
-    """Marker for the end of the items, with the exception that ended the iteration, if any."""
+    """Sentinel for the end of the iteration, with the exception that ended it, if any."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error

@@ -135,7 +135,7 @@ def open_data(
 
 @contextmanager
 def _naming_defaults(defaults: Mapping[str, Any]) -> Iterator[None]:
-    """State the origin of a default in errors that it caused."""
+    """Explain in option errors that the invalid value is a default stored in the model."""
     try:
         yield
     except OptionError as error:

@@ -74,7 +74,7 @@ def add_leaves(
 
 
 def restrict_targets(targets: Csr, parents: NDArray[np.int32], shortlist: Csr) -> Csr:
-    """Return the targets, of shape (rows, leaves), whose cluster is in the row's shortlist."""
+    """Return the targets, of shape (rows, leaves), without leaves outside the clusters in the row's shortlist."""
     inside = np.concatenate(
         [_score_of(targets, shortlist, entries, parents[targets.indices[entries]]) > 0 for entries in _blocks(targets)]
     )

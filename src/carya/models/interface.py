@@ -135,7 +135,7 @@ class Model(Protocol):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> Rankings:
-        """Return the same as `predict`, but take and return CSR arrays instead of SciPy matrices."""
+        """Rank rows like `predict`, but take and return CSR arrays instead of SciPy matrices."""
         ...
 
     def rank_sparse(
@@ -149,7 +149,7 @@ class Model(Protocol):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the same as `rank`, but take the arrays of the sparse features."""
+        """Rank a row like `rank`, but take the arrays of its sparse features."""
         ...
 
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> Any:

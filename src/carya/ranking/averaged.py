@@ -26,7 +26,7 @@ class _Rankers(Rule):
     text = "a non-empty list of rankers other than AveragedRanker, or None"
 
     def allows(self, value: object) -> bool:
-        """Return whether the value is a valid list of rankers, or None."""
+        """Return whether the value is None or a valid list of rankers."""
         if value is None:
             return True
         if not isinstance(value, (list, tuple)) or not value:

@@ -63,7 +63,7 @@ class NeuralRanker(Fitted[_NeuralState], Parameterized):
         """Return the output of the network for each pair."""
         weights, names = self._check_fitted()
         pairs.check_names(names)
-        # Computed in float64 so that scores do not depend on the batch size, for which BLAS uses different kernels.
+        # Use float64, because BLAS uses different kernels for different batch sizes, and their rounding differs.
         wide = {name: array.astype(np.float64) for name, array in weights.items()}
         hidden = _inputs(pairs.values, weights).astype(np.float64) @ wide["hidden"] + wide["hidden_bias"]
         return np.asarray(np.maximum(hidden, 0) @ wide["output"], np.float32)

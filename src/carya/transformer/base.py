@@ -148,7 +148,8 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             ranking of rare labels.
         features : sparse matrix or array of shape (n_texts, n_features), or a pair (sparse, dense) of them, optional
             Features of the texts in addition to TF-IDF features or, with ``use_tfidf=False``, instead of them. Rows
-            should have about unit norm. All methods that rank texts then also require the features of these texts.
+            should have approximately unit norm. All methods that rank texts then also require the features of these
+            texts.
         label_features : like features, of shape (n_labels, ...), optional
             Features of the labels, in the column order of the label matrix, for label trees built from label features
             (`matcher_representation`, and `representation` of the ranker). By default, TF-IDF features of

@@ -65,7 +65,7 @@ def pack(
 
 
 def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTransformer]:
-    """Return the parameters, as an instance of `cls`, and the fitted state.
+    """Return the parameters of a saved model, as an instance of `cls`, and its fitted state.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class CandidateSettings:
     n_neighbors : int
         Number of training rows that vote.
     extra_candidates : int
-        Number of candidates added by each of the votes, the centroids and the label names.
+        Number of additional candidates per source (votes, label centroids and label names).
     beam_width : int, optional
         The beam width of the trees; by default, the largest of their own beam widths.
     labels : ndarray of int32, optional

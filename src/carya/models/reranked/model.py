@@ -109,7 +109,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     extra_candidates: int = parameter(
         15,
         Integer(0),
-        "number of additional candidates from each of the votes, the label centroids and the label names",
+        "number of additional candidates per source (votes, label centroids and label names)",
     )
     validation_fraction: float = parameter(
         0.2, Real(0, 0.9, open_low=True), "fraction of the rows held out per round to train the reranker"

@@ -208,7 +208,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     tol: float | Sequence[float] = parameter(
         0.005,
         PerLayer(Real(0)),
-        "stopping tolerance: relative gain of the objective per pass below which a label is considered solved",
+        "stopping tolerance: a label has converged when a pass improves its objective by at most this fraction",
         group="training",
     )
     max_iter: int | Sequence[int] = parameter(
@@ -271,8 +271,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         Parameters
         ----------
         X : sparse matrix, array_like, frame or tensor of shape (n, d), a pair (sparse, dense), or Matrices
-            Rows should have about unit norm, like TF-IDF rows, because `C` and `threshold` assume it. Rows without
-            features train only the bias. Matrices, as returned by :func:`carya.data.open_data`, also contain Y.
+            Rows should have approximately unit norm, like TF-IDF rows, for which the defaults of `C` and `threshold`
+            are chosen. Rows without features train only the bias. Matrices, as returned by
+            :func:`carya.data.open_data`, also contain Y.
         Y : sparse matrix, array_like or frame of shape (n, labels), or the labels of each row
             A matrix is positive where a row has a label; nested lists of numbers form a matrix. Otherwise, Y contains
             one label, or one list or set of labels, per row. Labels are strings, which the model stores in `labels_`,

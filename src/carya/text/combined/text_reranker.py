@@ -311,7 +311,7 @@ def candidate_pairs(
 
 
 def _rank(candidates: Candidates, values: NDArray[np.float32], options: RankOptions) -> sp.csr_array:
-    """Return the best candidates for each text, best first; the scores are the softmax of the values."""
+    """Return the best candidates for each text, best first; the scores are the softmax of `values` per text."""
     n_texts = candidates.offsets.size - 1
     exponentials = np.exp(candidates.gaps(values).astype(np.float64))
     totals = np.bincount(candidates.queries, exponentials, minlength=n_texts)

@@ -30,7 +30,7 @@ _ROWS_PER_BLOCK = 2048
 
 @dataclass(frozen=True)
 class Limits:
-    """The numbers of features and labels, and their origin for error messages.
+    """Limits on the numbers of features and labels, and the source of these limits for error messages.
 
     `column` is the term for a feature in error messages, and `first_feature` is the lowest feature number.
     """
