@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TypedDict, Unpack
 
 import numpy as np
 
 _MASK = (1 << 64) - 1
-_ENTRIES_PER_FEATURE = 16  # below this average, features that occur in only one label of the group are dropped
+# Features that occur in only one label of a group are dropped if the group has fewer entries per feature, and at most
+# this fraction of the labels for which they were last dropped.
+_ENTRIES_PER_FEATURE = 16
+_SHRINKAGE = 3
+_ITERATIONS_AFTER_SAMPLE = 2
 
 
 class KMeansOptions(TypedDict):
-    """Options for every split; `balanced` parts have equal sizes, and `min_moved` is a fraction of the members."""
+    """Options for every split; `balanced` parts have equal sizes, and `min_moved` is a fraction of the members.
+
+    Groups with at least twice `sample_size` members are first bisected on a sample.
+    """
 
     max_iter: int
     min_moved: float
+    sample_size: int
     spherical: bool
     balanced: bool
 
@@ -44,20 +53,21 @@ class Random:
 class Group:
     """The labels in a cluster and the features that at least two of them share."""
 
-    def __init__(self, labels: np.ndarray, sparse: np.ndarray, dense: np.ndarray) -> None:
-        self.labels, self.sparse, self.dense = labels, sparse, dense
+    def __init__(self, labels: np.ndarray, sparse: np.ndarray, dense: np.ndarray, stored: int) -> None:
+        self.labels, self.sparse, self.dense, self.stored = labels, sparse, dense, stored
 
     @classmethod
     def whole(cls, sparse: np.ndarray, dense: np.ndarray) -> Group:
         """Return the group that contains all labels."""
-        return cls(np.arange(len(sparse)), _shared(sparse), dense)
+        return cls(np.arange(len(sparse)), _shared(sparse), dense, len(sparse))
 
     def part(self, members: np.ndarray) -> Group:
         """Return a subgroup; if it has few entries per feature, features that occur in only one label are dropped."""
-        sparse = self.sparse[members]
-        if np.count_nonzero(sparse) < _ENTRIES_PER_FEATURE * sparse.shape[1]:
-            sparse = _shared(sparse)
-        return Group(self.labels[members], sparse, self.dense[members])
+        sparse, stored = self.sparse[members], self.stored
+        is_sparse = np.count_nonzero(sparse) < _ENTRIES_PER_FEATURE * sparse.shape[1]
+        if is_sparse and _SHRINKAGE * len(members) <= stored:
+            sparse, stored = _shared(sparse), len(members)
+        return Group(self.labels[members], sparse, self.dense[members], stored)
 
     @property
     def rows(self) -> np.ndarray:
@@ -111,30 +121,50 @@ def k_means(
     **options: Unpack[KMeansOptions],
 ) -> np.ndarray:
     """Alternate between computing centers and assigning members; initially, only the seeds are assigned."""
-    for iteration in range(options["max_iter"]):
-        centers = centers_of(rows, side, parts, options["spherical"])
+    centers = centers_of(rows, side, parts, options["spherical"])
+    return iterate(rows, centers, assign, options["max_iter"], **options)[0]
+
+
+def iterate(
+    rows: np.ndarray,
+    centers: np.ndarray,
+    assign: Callable[[np.ndarray], np.ndarray],
+    iterations: int,
+    **options: Unpack[KMeansOptions],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part of each member and the centers after some iterations."""
+    side = np.full(len(rows), len(centers))
+    for iteration in range(iterations):
         assigned = assign(similarity(rows, centers, options["spherical"]))
         moved = len(rows) if iteration == 0 else np.count_nonzero(assigned != side)
         side = assigned
+        centers = centers_of(rows, side, len(centers), options["spherical"])
         if moved <= options["min_moved"] * len(rows):
             break
-    return side
+    return side, centers
 
 
 def bisect_group(group: Group, share: float, random: Random, **options: Unpack[KMeansOptions]) -> np.ndarray:
     """Split a group in two; the first part gets the given share of the members."""
-    size = len(group.labels)
-    first = min(max(int(share * size + 0.5), 1), size - 1)
+    size, count = len(group.labels), options["sample_size"]
     seed, other_seed = random.below(size), random.below(size - 1)
     side = np.full(size, 2)
     side[seed], side[other_seed + (other_seed >= seed)] = 0, 1
+    centers = centers_of(group.rows, side, 2, options["spherical"])
 
     def assign(score: np.ndarray) -> np.ndarray:
         nearer = (score[:, 1] > score[:, 0]).astype(int)
         one_sided = nearer.min() == nearer.max()
+        first = min(max(int(share * len(score) + 0.5), 1), len(score) - 1)
         return balanced_in_two(score, first) if options["balanced"] or one_sided else nearer
 
-    return k_means(group.rows, side, 2, assign, **options)
+    iterations = options["max_iter"]
+    if size >= 2 * count:
+        bounds = [size * i // count for i in range(count + 1)]
+        sample = [first + random.below(last - first) for first, last in itertools.pairwise(bounds)]
+        _, centers = iterate(group.rows[sample], centers, assign, iterations, **options)
+        iterations = min(iterations, _ITERATIONS_AFTER_SAMPLE)
+    return iterate(group.rows, centers, assign, iterations, **options)[0]
 
 
 def split_group(group: Group, parts: int, random: Random, **options: Unpack[KMeansOptions]) -> np.ndarray:

@@ -28,6 +28,7 @@ EXP_ERROR = 2e-6
 MIN_EXP = math.exp(-80)
 #: Smallest normal float32 number; smaller products lose relative precision.
 MIN_NORMAL = 2.0**-126
+NEAR_ONE = 1 - 2.0**-20  # scores above differ less than their logarithms can
 #: Sums of multiples of 1/16 below 2^20 have at most 24 significant bits, so float32 computes them exactly.
 _DYADIC, _MAX_EXACT = 16.0, 2.0**20
 #: Maximum number of beams that are tried if rounding errors make the cut ambiguous.

@@ -38,7 +38,7 @@ from model_kinds import (
     training_set,
     training_set_with_twins,
 )
-from reference_search import MIN_NORMAL, AmbiguityError, ReferenceSearch
+from reference_search import MIN_NORMAL, NEAR_ONE, AmbiguityError, ReferenceSearch
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +91,11 @@ def refusal(call: Callable[[], Any]) -> str | None:
 def is_ordered(ranking: list[tuple[int, float]], *, saturates: bool) -> bool:
     """Return whether scores are in descending order and ties go to the lower label.
 
-    Trees compare log scores, which can differ even if the scores round to 1 or are below the normal range of float32.
+    Trees compare log scores, which can differ even if the scores round to the same number near 1, where logarithms have
+    a finer resolution, or are below the normal range of float32.
     """
     return all(
-        first > second or (first == second and (label < other or (saturates and not MIN_NORMAL <= first < 1)))
+        first > second or (first == second and (label < other or (saturates and not MIN_NORMAL <= first < NEAR_ONE)))
         for (label, first), (other, second) in itertools.pairwise(ranking)
     )
 

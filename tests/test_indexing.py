@@ -192,10 +192,12 @@ def test_partition_equals_the_reference(seed: int, spherical: bool, balanced: bo
     Z = rng.standard_normal((labels, columns)) * (rng.random((labels, columns)) < 0.3)
     D = rng.standard_normal((labels, dense))
     Z, D = Z.astype(np.float32), D.astype(np.float32)
-    options = reference_partition.KMeansOptions(spherical=spherical, balanced=balanced, max_iter=15, min_moved=0.01)
+    options = reference_partition.KMeansOptions(
+        spherical=spherical, balanced=balanced, max_iter=15, min_moved=0.01, sample_size=20
+    )
     branching, stop_size = [5, 3, 4], 0 if balanced else 6
     levels = _core.partition(
-        validation.check_features((sp.csr_array(Z), D)).native,
+        _core.LabelGroup(validation.check_features((sp.csr_array(Z), D)).native, threads=2),
         branching=branching,
         bisect=bisect,
         stop_size=stop_size,

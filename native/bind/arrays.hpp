@@ -31,12 +31,13 @@ inline DenseView view(const Matrix<float>& matrix) {
 }
 
 // Moves a vector into a NumPy array without copying.
-template <class T, class... Shape>
-nb::ndarray<nb::numpy, T> to_numpy(std::vector<T>&& values, Shape... shape) {
-    auto owner = std::make_unique<std::vector<T>>(std::move(values));
+template <class T, class Allocator, class... Shape>
+nb::ndarray<nb::numpy, T> to_numpy(std::vector<T, Allocator>&& values, Shape... shape) {
+    using Vector = std::vector<T, Allocator>;
+    auto owner = std::make_unique<Vector>(std::move(values));
     T* data = owner->data();
     const std::size_t size = owner->size();
-    nb::capsule owner_capsule(owner.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    nb::capsule owner_capsule(owner.release(), [](void* p) noexcept { delete static_cast<Vector*>(p); });
     if constexpr (sizeof...(Shape) == 0)
         return nb::ndarray<nb::numpy, T>(data, {size}, owner_capsule);
     else

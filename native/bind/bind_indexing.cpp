@@ -8,34 +8,65 @@ namespace carya::bind {
 
 using namespace nb::literals;
 
+namespace {
+
+LabelVectors aggregate(const CheckedFeatures& features, const CheckedCsr& positives, std::int64_t max_features,
+                       std::int64_t max_rows, int threads, Monitor& monitor) {
+    if (positives.view.cols != features.view.rows())
+        throw std::invalid_argument("features has " + std::to_string(features.view.rows()) +
+                                    " rows, but positives has " + std::to_string(positives.view.cols) + " columns.");
+    return aggregate_positives(features.view, positives.view, max_features, max_rows, threads, monitor);
+}
+
+}  // namespace
+
 void register_indexing(nb::module_& m) {
+    nb::class_<LabelGroup>(m, "LabelGroup", "Label representations that can be partitioned.")
+        .def(
+            "__init__",
+            [](LabelGroup* group, const CheckedFeatures& representation, int threads) {
+                const nb::gil_scoped_release released;
+                new (group) LabelGroup(make_root_group(representation.view, threads));
+            },
+            "representation"_a, "threads"_a, nb::keep_alive<1, 2>())
+        .def_prop_ro("size", &LabelGroup::size);
+
     m.def(
         "aggregate_positives",
         [](const CheckedFeatures& features, const CheckedCsr& positives, std::int64_t max_features, int threads,
            nb::object report) {
             PythonMonitor monitor(std::move(report));
-            LabelRepresentations out;
+            LabelVectors vectors;
+            Csr sparse;
             {
                 const nb::gil_scoped_release released;
-                if (positives.view.cols != features.view.rows())
-                    throw std::invalid_argument("features has " + std::to_string(features.view.rows()) +
-                                                " rows, but positives has " + std::to_string(positives.view.cols) +
-                                                " columns.");
-                out = aggregate_positives(features.view, positives.view, max_features, threads, monitor);
+                vectors = aggregate(features, positives, max_features, 0, threads, monitor);
+                sparse = to_csr(vectors, threads);
             }
-            return nb::make_tuple(to_numpy(std::move(out.sparse)),
-                                  to_numpy(std::move(out.dense), positives.view.rows(), features.view.dense.cols));
+            return nb::make_tuple(to_numpy(std::move(sparse)),
+                                  to_numpy(std::move(*vectors.dense), vectors.size(), features.view.dense.cols));
         },
         "features"_a, "positives"_a, "max_features"_a, "threads"_a, "report"_a.none(),
-        "Return the normalized feature sum of each label's positive rows as ((indptr, indices, values), dense).");
+        "Return the normalized sum of the features of each label's positives as ((indptr, indices, values), dense).");
+
+    m.def(
+        "group_positives",
+        [](const CheckedFeatures& features, const CheckedCsr& positives, std::int64_t max_features,
+           std::int64_t max_rows, int threads, nb::object report) {
+            PythonMonitor monitor(std::move(report));
+            const nb::gil_scoped_release released;
+            return make_root_group(aggregate(features, positives, max_features, max_rows, threads, monitor), threads);
+        },
+        "features"_a, "positives"_a, "max_features"_a, "max_rows"_a, "threads"_a, "report"_a.none(),
+        "Return the sums of aggregate_positives as a LabelGroup. At most max_rows positives are used per label.");
 
     m.def(
         "partition",
-        [](const CheckedFeatures& representation, const std::vector<int>& branching, std::int64_t stop_size,
-           bool spherical, bool balanced, bool bisect, int max_iter, double min_moved, std::uint64_t seed, int threads,
-           nb::object report) {
+        [](const LabelGroup& labels, const std::vector<int>& branching, std::int64_t stop_size, bool spherical,
+           bool balanced, bool bisect, int max_iter, double min_moved, std::int64_t sample_size, std::uint64_t seed,
+           int threads, nb::object report) {
             PartitionOptions options;
-            options.split = {spherical, balanced, max_iter, min_moved};
+            options.split = {spherical, balanced, max_iter, min_moved, sample_size};
             options.bisect = bisect;
             options.stop_size = stop_size;
             options.seed = seed;
@@ -43,14 +74,14 @@ void register_indexing(nb::module_& m) {
             std::vector<std::vector<std::int32_t>> levels;
             {
                 const nb::gil_scoped_release released;
-                levels = partition(representation.view, branching, options, threads, monitor);
+                levels = partition(labels, branching, options, threads, monitor);
             }
             nb::list out;
             for (std::vector<std::int32_t>& level : levels) out.append(to_numpy(std::move(level)));
             return out;
         },
-        "representation"_a, "branching"_a, "stop_size"_a, "spherical"_a, "balanced"_a, "bisect"_a, "max_iter"_a,
-        "min_moved"_a, "seed"_a, "threads"_a, "report"_a.none(), "Return the cluster of each label at each level.");
+        "labels"_a, "branching"_a, "stop_size"_a, "spherical"_a, "balanced"_a, "bisect"_a, "max_iter"_a, "min_moved"_a,
+        "sample_size"_a, "seed"_a, "threads"_a, "report"_a.none(), "Return the cluster of each label at each level.");
 }
 
 }  // namespace carya::bind

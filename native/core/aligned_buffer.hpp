@@ -7,9 +7,7 @@
 #include <memory>
 #include <new>
 
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
+#include "raw_vector.hpp"
 
 namespace carya {
 
@@ -25,18 +23,16 @@ public:
             memory_.reset();
             capacity_ = 0;
             std::size_t bytes = count * sizeof(T);
-            const std::size_t page = bytes >= kHugePage ? kHugePage : kCacheLine;
+            const std::size_t page = bytes >= kHugePage / 4 ? kHugePage : kCacheLine;
             bytes = (bytes + page - 1) / page * page;
-            memory_.reset(static_cast<T*>(::operator new(bytes, std::align_val_t{page})));
+            memory_.reset(static_cast<T*>(allocate_pages(bytes, page)));
             memory_.get_deleter().alignment = page;
-#ifdef __linux__
-            if (page == kHugePage) madvise(memory_.get(), bytes, MADV_HUGEPAGE);
-#endif
             capacity_ = bytes / sizeof(T);
         }
         return memory_.get();
     }
 
+    T* data() { return memory_.get(); }
     const T* data() const { return memory_.get(); }
 
     T* zeros(std::size_t count) {
@@ -47,7 +43,6 @@ public:
 
 private:
     static constexpr std::size_t kCacheLine = 64;
-    static constexpr std::size_t kHugePage = std::size_t{1} << 21;
 
     struct Deleter {
         std::size_t alignment = kCacheLine;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "raw_vector.hpp"
+
 namespace carya {
 
 // A view of a matrix in compressed sparse row (CSR) format. `check` ensures that columns are sorted and in range and
@@ -31,9 +33,9 @@ struct CsrView {
 };
 
 struct Csr {
-    std::vector<std::int64_t> indptr{0};
-    std::vector<std::int32_t> indices;
-    std::vector<float> values;
+    RawVector<std::int64_t> indptr{0};
+    RawVector<std::int32_t> indices;
+    RawVector<float> values;
     std::int64_t cols = 0;
 
     CsrView view() const { return {indptr, indices, values, cols}; }

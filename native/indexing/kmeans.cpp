@@ -9,6 +9,7 @@ namespace carya {
 namespace {
 
 constexpr std::int64_t kMembersPerTask = 512;
+constexpr int kIterationsAfterSample = 2;
 
 // Returns the factor that converts a sum of members to a centroid.
 float centroid_scale(const Centroid& sum, std::int64_t members, bool spherical) {
@@ -16,76 +17,139 @@ float centroid_scale(const Centroid& sum, std::int64_t members, bool spherical) 
     return norm > 0.0 ? static_cast<float>(1.0 / norm) : 0.0F;
 }
 
+// The sums of the members in two clusters.
+struct TwoClusters {
+    explicit TwoClusters(const LabelGroup& group) : sums{Centroid(group), Centroid(group)} {}
+
+    void add(const LabelGroup& group, std::int64_t member, int cluster, int sign) {
+        sums[cluster].add(group, member, static_cast<float>(sign));
+        counts[cluster] += sign;
+    }
+
+    Centroid sums[2];
+    std::int64_t counts[2] = {0, 0};
+};
+
+// Alternates between assigning the members of a group to two clusters and updating the clusters.
+class Bisection {
+public:
+    Bisection(const LabelGroup& group, double first_fraction, const KMeansOptions& options, int threads,
+              const std::atomic<bool>& stop)
+        : group_(group),
+          size_(group.size()),
+          first_size_(
+              std::clamp<std::int64_t>(std::llround(first_fraction * static_cast<double>(size_)), 1, size_ - 1)),
+          options_(options),
+          threads_(threads),
+          stop_(stop),
+          difference_(group),
+          score_(size_),
+          order_(size_),
+          assignment_(size_, kUnassigned),
+          next_(size_) {}
+
+    // The clusters can initially contain any members, such as one seed each. At the end, they contain the members of
+    // this group.
+    void run(TwoClusters& clusters, int max_iter) {
+        for (int iteration = 0; iteration < max_iter && !stop_; ++iteration) {
+            assign(clusters);
+            if (iteration == 0) clusters = TwoClusters(group_);
+            parallel_for(2, threads_, nullptr,
+                         [&](int, std::int64_t cluster) { update(clusters, static_cast<int>(cluster)); });
+            std::int64_t moved = 0;
+            for (std::int64_t m = 0; m < size_; ++m) moved += assignment_[m] != next_[m];
+            assignment_ = next_;
+            if (static_cast<double>(moved) <= options_.min_moved * static_cast<double>(size_)) break;
+        }
+    }
+
+    std::vector<std::uint8_t> result() && {
+        for (std::uint8_t& cluster : assignment_) cluster &= 1;  // needed only if `stop` was set before `run`
+        return std::move(assignment_);
+    }
+
+private:
+    static constexpr std::uint8_t kUnassigned = 2;
+
+    void assign(const TwoClusters& clusters) {
+        const Centroid(&sums)[2] = clusters.sums;
+        const float scale0 = centroid_scale(sums[0], clusters.counts[0], options_.spherical);
+        const float scale1 = centroid_scale(sums[1], clusters.counts[1], options_.spherical);
+        for (std::size_t f = 0; f < difference_.sparse.size(); ++f)
+            difference_.sparse[f] = scale1 * sums[1].sparse[f] - scale0 * sums[0].sparse[f];
+        for (std::size_t j = 0; j < difference_.dense.size(); ++j)
+            difference_.dense[j] = scale1 * sums[1].dense[j] - scale0 * sums[0].dense[j];
+        parallel_each(size_, kMembersPerTask, threads_, nullptr,
+                      [&](int, std::int64_t m) { score_[m] = similarity(group_, m, difference_); });
+        if (!options_.balanced) {  // assign to the nearer centroid, or by rank if one cluster would be empty
+            double boundary = 0.0;
+            if (!options_.spherical)
+                boundary = 0.5 * (sums[1].squared_norm() * scale1 * scale1 - sums[0].squared_norm() * scale0 * scale0);
+            std::int64_t n_second = 0;
+            for (std::int64_t m = 0; m < size_; ++m) n_second += next_[m] = score_[m] > static_cast<float>(boundary);
+            if (n_second > 0 && n_second < size_) return;
+        }
+        std::iota(order_.begin(), order_.end(), 0);
+        std::nth_element(
+            order_.begin(), order_.begin() + first_size_, order_.end(),
+            [&](std::int32_t a, std::int32_t b) { return score_[a] != score_[b] ? score_[a] < score_[b] : a < b; });
+        std::fill(next_.begin(), next_.end(), 1);
+        for (std::int64_t i = 0; i < first_size_; ++i) next_[order_[i]] = 0;
+    }
+
+    void update(TwoClusters& clusters, int cluster) {
+        for (std::int64_t m = 0; m < size_; ++m) {
+            if (assignment_[m] == next_[m]) continue;
+            if (next_[m] == cluster) clusters.add(group_, m, cluster, 1);
+            if (assignment_[m] == cluster) clusters.add(group_, m, cluster, -1);
+        }
+    }
+
+    const LabelGroup& group_;
+    const std::int64_t size_;
+    const std::int64_t first_size_;
+    const KMeansOptions& options_;
+    const int threads_;
+    const std::atomic<bool>& stop_;
+    Centroid difference_;
+    std::vector<float> score_;
+    std::vector<std::int32_t> order_;
+    std::vector<std::uint8_t> assignment_;
+    std::vector<std::uint8_t> next_;
+};
+
+// Returns `count` members in ascending order, a random one from each of `count` ranges of equal size.
+std::vector<std::int32_t> sample_members(std::int64_t size, std::int64_t count, Random& random) {
+    std::vector<std::int32_t> members;
+    members.reserve(count);
+    for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t first = size * i / count;
+        const std::int64_t last = size * (i + 1) / count;
+        members.push_back(static_cast<std::int32_t>(first + random.below(static_cast<std::uint32_t>(last - first))));
+    }
+    return members;
+}
+
 }  // namespace
 
 std::vector<std::uint8_t> two_means(const LabelGroup& group, double first_fraction, const KMeansOptions& options,
                                     Random random, int threads, const std::atomic<bool>& stop) {
     const std::int64_t size = group.size();
-    const auto first_size =
-        std::clamp<std::int64_t>(std::llround(first_fraction * static_cast<double>(size)), 1, size - 1);
     const std::uint32_t first_seed = random.below(static_cast<std::uint32_t>(size));
     std::uint32_t second_seed = random.below(static_cast<std::uint32_t>(size - 1));
     second_seed += second_seed >= first_seed;
-
-    Centroid sums[2] = {Centroid(group), Centroid(group)};
-    std::int64_t counts[2] = {1, 1};
-    sums[0].add(group, first_seed, 1.0F);
-    sums[1].add(group, second_seed, 1.0F);
-    Centroid difference(group);
-    std::vector<float> score(size);
-    std::vector<std::int32_t> order(size);
-    std::vector<std::uint8_t> assignment(size, 2);  // 2 means not yet assigned
-    std::vector<std::uint8_t> next(size);
-
-    for (int iteration = 0; iteration < options.max_iter && !stop; ++iteration) {
-        const float scale0 = centroid_scale(sums[0], counts[0], options.spherical);
-        const float scale1 = centroid_scale(sums[1], counts[1], options.spherical);
-        for (std::size_t f = 0; f < difference.sparse.size(); ++f)
-            difference.sparse[f] = scale1 * sums[1].sparse[f] - scale0 * sums[0].sparse[f];
-        for (std::size_t j = 0; j < difference.dense.size(); ++j)
-            difference.dense[j] = scale1 * sums[1].dense[j] - scale0 * sums[0].dense[j];
-        parallel_each(size, kMembersPerTask, threads, nullptr,
-                      [&](int, std::int64_t m) { score[m] = similarity(group, m, difference); });
-
-        bool by_rank = options.balanced;
-        if (!by_rank) {  // assign to the nearer centroid, or by rank if one cluster would be empty
-            double boundary = 0.0;
-            if (!options.spherical)
-                boundary = 0.5 * (sums[1].squared_norm() * scale1 * scale1 - sums[0].squared_norm() * scale0 * scale0);
-            std::int64_t n_second = 0;
-            for (std::int64_t m = 0; m < size; ++m) n_second += next[m] = score[m] > static_cast<float>(boundary);
-            by_rank = n_second == 0 || n_second == size;
-        }
-        if (by_rank) {
-            std::iota(order.begin(), order.end(), 0);
-            std::nth_element(
-                order.begin(), order.begin() + first_size, order.end(),
-                [&](std::int32_t a, std::int32_t b) { return score[a] != score[b] ? score[a] < score[b] : a < b; });
-            std::fill(next.begin(), next.end(), 1);
-            for (std::int64_t i = 0; i < first_size; ++i) next[order[i]] = 0;
-        }
-
-        if (iteration == 0) {
-            for (int s = 0; s < 2; ++s) {
-                sums[s] = Centroid(group);
-                counts[s] = 0;
-            }
-        }
-        parallel_for(2, threads, nullptr, [&](int, std::int64_t s) {
-            for (std::int64_t m = 0; m < size; ++m) {
-                if (assignment[m] == next[m] || (assignment[m] != s && next[m] != s)) continue;
-                const int sign = next[m] == s ? 1 : -1;
-                sums[s].add(group, m, static_cast<float>(sign));
-                counts[s] += sign;
-            }
-        });
-        std::int64_t moved = 0;
-        for (std::int64_t m = 0; m < size; ++m) moved += assignment[m] != next[m];
-        assignment = next;
-        if (static_cast<double>(moved) <= options.min_moved * static_cast<double>(size)) break;
+    TwoClusters clusters(group);
+    clusters.add(group, first_seed, 0, 1);
+    clusters.add(group, second_seed, 1, 1);
+    int max_iter = options.max_iter;
+    if (size >= 2 * options.sample_size) {
+        const LabelGroup sample = select_members(group, sample_members(size, options.sample_size, random));
+        Bisection(sample, first_fraction, options, threads, stop).run(clusters, max_iter);
+        max_iter = std::min(max_iter, kIterationsAfterSample);
     }
-    for (std::uint8_t& s : assignment) s &= 1;  // needed only if `stop` was set before the first assignment
-    return assignment;
+    Bisection bisection(group, first_fraction, options, threads, stop);
+    bisection.run(clusters, max_iter);
+    return std::move(bisection).result();
 }
 
 namespace {

@@ -1,9 +1,11 @@
 #include "label_group.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <iterator>
 #include <numeric>
 
+#include "../core/parallel.hpp"
 #include "../kernels/kernels.hpp"
 
 namespace carya {
@@ -12,88 +14,134 @@ namespace {
 
 // Groups with fewer entries per feature get their own copy. (Values from 8 to 24 are equally fast; 1 is slower.)
 constexpr std::int64_t kMinEntriesPerFeature = 16;
+// Groups with a larger share of the labels for which entries were last copied continue to use these entries, so
+// repeated bisection copies at every second level.
+constexpr std::int64_t kMinShrinkage = 3;
+constexpr std::int64_t kRowsPerTask = 512;
 
-// Copies the entries of a group and renumbers their features: new_ids[f] is the new id of feature f plus 1, or 0 if the
-// feature is dropped.
-template <class Columns, class Values>
-void renumber(LabelGroup& group, const Columns& columns, const Values& values,
-              const std::vector<std::uint32_t>& new_ids, std::size_t count, std::int64_t width) {
-    auto entries = std::make_shared<GroupEntries>();
-    entries->width = width;
-    // Every entry is written and, if its feature is dropped, overwritten by the next one, which is cheaper than a
-    // branch.
-    entries->columns.resize(count + 1);
-    entries->values.resize(count + 1);
-    std::uint32_t* new_columns = entries->columns.data();
-    float* new_values = entries->values.data();
-    std::int64_t used = 0;
-    for (LabelGroup::Row& row : group.rows) {
-        const std::int64_t begin = used;
-        for (std::int64_t e = row.begin; e < row.end; ++e) {
-            const std::uint32_t n = new_ids[columns[e]];
-            new_columns[used] = n - 1;
-            new_values[used] = values[e];
-            used += n != 0;
-        }
-        row = {begin, used};
+// Renumbers features, drops the features whose new id is 0, and stores the entries of each row at its new begin.
+// new_ids[f] is the new id of feature f plus 1. The arrays may be the same.
+template <class Column>
+void renumber_row(LabelGroup::Row& row, std::int64_t new_begin, const Column* columns, const float* values,
+                  const std::uint32_t* new_ids, std::uint32_t* new_columns, float* new_values) {
+    std::int64_t used = new_begin;
+    for (std::int64_t e = row.begin; e < row.end; ++e) {
+        const std::uint32_t id = new_ids[columns[e]];
+        new_columns[used] = id - 1;  // overwritten by the next entry if the feature is dropped, cheaper than a branch
+        new_values[used] = values[e];
+        used += id != 0;
     }
-    group.entries = std::move(entries);
+    row = {new_begin, used};
+}
+
+// Returns the new ids of features by the number of labels in which they occur. Frequent features are numbered first,
+// grouped by powers of 2, so that most entries access the part of a centroid that stays in cache.
+std::int64_t number_by_frequency(std::vector<std::uint32_t>& counts) {
+    constexpr int kBuckets = 33;
+    std::uint32_t next_id[kBuckets] = {};
+    for (const std::uint32_t n : counts)
+        if (n > 1) ++next_id[kBuckets - 1 - std::bit_width(n)];
+    std::exclusive_scan(std::begin(next_id), std::end(next_id), std::begin(next_id), 0U);
+    for (std::uint32_t& n : counts) n = n > 1 ? ++next_id[kBuckets - 1 - std::bit_width(n)] : 0;
+    return next_id[kBuckets - 1];
+}
+
+// Returns the number of rows in which each column occurs.
+template <class Column>
+std::vector<std::uint32_t> count_columns(const std::vector<LabelGroup::Row>& rows, const Column* columns,
+                                         std::int64_t cols, int threads) {
+    const auto size = static_cast<std::int64_t>(rows.size());
+    std::vector<std::vector<std::uint32_t>> counts(threads);
+    parallel_for(threads, threads, nullptr, [&](int, std::int64_t part) {
+        std::vector<std::uint32_t>& own = counts[part];
+        own.assign(cols, 0);
+        for (std::int64_t r = size * part / threads; r < size * (part + 1) / threads; ++r)
+            for (std::int64_t e = rows[r].begin; e < rows[r].end; ++e) ++own[columns[e]];
+    });
+    for (int part = 1; part < threads; ++part)
+        for (std::int64_t c = 0; c < cols; ++c) counts[0][c] += counts[part][c];
+    return std::move(counts[0]);
+}
+
+std::vector<std::int32_t> all_labels(std::int64_t count) {
+    std::vector<std::int32_t> labels(count);
+    std::iota(labels.begin(), labels.end(), 0);
+    return labels;
 }
 
 }  // namespace
 
-LabelGroup make_root_group(const Features& representation) {
+LabelGroup make_root_group(const Features& representation, int threads) {
     const CsrView& z = representation.sparse;
-    LabelGroup out;
+    LabelVectors vectors;
+    vectors.cols = z.cols;
+    vectors.rows.reserve(z.rows());
+    for (std::int64_t label = 0; label < z.rows(); ++label) vectors.rows.push_back({z.begin(label), z.end(label)});
+    vectors.columns.assign(z.indices.begin(), z.indices.end());
+    vectors.values.assign(z.values.begin(), z.values.end());
+    LabelGroup out = make_root_group(std::move(vectors), threads);
     out.dense = representation.dense;
-    out.labels.resize(z.rows());
-    std::iota(out.labels.begin(), out.labels.end(), 0);
-    out.rows.reserve(z.rows());
-    for (std::int64_t label = 0; label < z.rows(); ++label) out.rows.push_back({z.begin(label), z.end(label)});
-    std::vector<std::uint32_t> counts(z.cols, 0);
-    for (const std::int32_t column : z.indices) ++counts[column];
-    // Number frequent features first, grouped by powers of 2, so that most entries access the part of a centroid that
-    // stays in cache.
-    constexpr int kBuckets = 33;
-    std::size_t count = 0;
-    std::uint32_t next_id[kBuckets] = {};
-    for (const std::uint32_t n : counts) {
-        if (n < 2) continue;
-        count += n;
-        ++next_id[kBuckets - 1 - std::bit_width(n)];
+    return out;
+}
+
+LabelGroup make_root_group(LabelVectors&& vectors, int threads) {
+    LabelGroup out;
+    out.labels = all_labels(vectors.size());
+    out.rows = std::move(vectors.rows);
+    if (vectors.dense) {
+        out.dense = {vectors.dense->data(), out.size(),
+                     std::ssize(*vectors.dense) / std::max<std::int64_t>(out.size(), 1)};
+        out.dense_owner = vectors.dense;
     }
-    std::exclusive_scan(std::begin(next_id), std::end(next_id), std::begin(next_id), 0U);
-    for (std::uint32_t& n : counts) n = n > 1 ? ++next_id[kBuckets - 1 - std::bit_width(n)] : 0;
-    renumber(out, z.indices, z.values, counts, count, next_id[kBuckets - 1]);
+    auto entries = std::make_shared<GroupEntries>();
+    entries->columns = std::move(vectors.columns);
+    entries->values = std::move(vectors.values);
+    std::uint32_t* columns = entries->columns.data();
+    float* values = entries->values.data();
+    std::vector<std::uint32_t> ids = count_columns(out.rows, columns, vectors.cols, threads);
+    entries->width = number_by_frequency(ids);
+    entries->labels = out.size();
+    parallel_each(out.size(), kRowsPerTask, threads, nullptr, [&](int, std::int64_t r) {
+        renumber_row(out.rows[r], out.rows[r].begin, columns, values, ids.data(), columns, values);
+    });
+    out.entries = std::move(entries);
+    return out;
+}
+
+LabelGroup select_members(const LabelGroup& group, const std::vector<std::int32_t>& members) {
+    LabelGroup out;
+    out.dense = group.dense;
+    out.dense_owner = group.dense_owner;
+    out.entries = group.entries;
+    out.labels.reserve(members.size());
+    out.rows.reserve(members.size());
+    for (const std::int32_t member : members) {
+        out.labels.push_back(group.labels[member]);
+        out.rows.push_back(group.rows[member]);
+    }
     return out;
 }
 
 LabelGroup make_subgroup(const LabelGroup& group, const std::vector<std::int32_t>& members) {
-    LabelGroup out;
-    out.dense = group.dense;
-    out.entries = group.entries;
-    out.labels.reserve(members.size());
-    out.rows.reserve(members.size());
-    std::int64_t entries = 0;
-    for (const std::int32_t member : members) {
-        const LabelGroup::Row row = group.rows[member];
-        out.labels.push_back(group.labels[member]);
-        out.rows.push_back(row);
-        entries += row.end - row.begin;
-    }
-    if (entries >= kMinEntriesPerFeature * group.entries->width) return out;
+    LabelGroup out = select_members(group, members);
+    std::int64_t count = 0;
+    for (const LabelGroup::Row& row : out.rows) count += row.end - row.begin;
+    const GroupEntries& all = *group.entries;
+    if (count >= kMinEntriesPerFeature * all.width || kMinShrinkage * out.size() > all.labels) return out;
 
-    const std::vector<std::uint32_t>& columns = group.entries->columns;
-    std::vector<std::uint32_t> counts(group.entries->width, 0);  // labels per feature, later the new id plus 1
-    for (const LabelGroup::Row& row : out.rows)
-        for (std::int64_t e = row.begin; e < row.end; ++e) ++counts[columns[e]];
-    std::size_t count = 0;
-    std::uint32_t used = 0;
-    for (std::uint32_t& n : counts) {
-        if (n > 1) count += n;
-        n = n > 1 ? ++used : 0;
+    std::vector<std::uint32_t> ids = count_columns(out.rows, all.columns.data(), all.width, 1);
+    auto entries = std::make_shared<GroupEntries>();
+    entries->labels = out.size();
+    for (std::uint32_t& id : ids) id = id > 1 ? static_cast<std::uint32_t>(++entries->width) : 0;
+    entries->columns.resize(count + 1);  // renumber_row can write one entry too many
+    entries->values.resize(count + 1);
+    std::int64_t begin = 0;
+    for (LabelGroup::Row& row : out.rows) {
+        renumber_row(row, begin, all.columns.data(), all.values.data(), ids.data(), entries->columns.data(),
+                     entries->values.data());
+        begin = row.end;
     }
-    renumber(out, columns, group.entries->values, counts, count, used);
+    out.entries = std::move(entries);
     return out;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../core/matrix.hpp"
+#include "label_representations.hpp"
 
 namespace carya {
 
@@ -13,30 +14,35 @@ namespace carya {
 // label are dropped: they do not contribute to the similarity between labels, and near the leaves they account for most
 // of the entries.
 struct GroupEntries {
-    std::vector<std::uint32_t> columns;
-    std::vector<float> values;
-    std::int64_t width = 0;  // number of features
+    RawVector<std::uint32_t> columns;
+    RawVector<float> values;
+    std::int64_t width = 0;   // number of features
+    std::int64_t labels = 0;  // number of labels whose entries are stored
 };
 
 // A subgroup shares the entries of its parent group until the subgroup has few entries per feature. Copying takes as
 // long as several k-means iterations and saves little before that point. The dense block is never copied.
 struct LabelGroup {
-    struct Row {
-        std::int64_t begin;
-        std::int64_t end;
-    };
+    using Row = LabelVectors::Row;
 
     std::vector<std::int32_t> labels;  // ascending
     std::vector<Row> rows;             // range of entries of each label
     std::shared_ptr<const GroupEntries> entries;
-    DenseView dense;  // contains all labels, not only the labels in the group
+    DenseView dense;                          // contains all labels, not only the labels in the group
+    std::shared_ptr<const void> dense_owner;  // null if the caller owns the dense block
 
     std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
 };
 
-LabelGroup make_root_group(const Features& representation);
+// Return the group of all labels.
+LabelGroup make_root_group(const Features& representation, int threads);
+LabelGroup make_root_group(LabelVectors&& vectors, int threads);
 
-// Returns a group with the given members, which must be ascending indices into group.labels.
+// Returns a group with the given members, which must be ascending indices into group.labels. The returned group shares
+// the entries of `group`.
+LabelGroup select_members(const LabelGroup& group, const std::vector<std::int32_t>& members);
+
+// Returns a group like select_members, with its own entries if it has few entries per feature.
 LabelGroup make_subgroup(const LabelGroup& group, const std::vector<std::int32_t>& members);
 
 // A sum of members from which a centroid is computed, with one array for sparse features and one for dense features.

@@ -1,8 +1,11 @@
 #include "label_representations.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <functional>
+#include <limits>
+#include <span>
+#include <utility>
 
 #include "../core/aligned_buffer.hpp"
 #include "../kernels/kernels.hpp"
@@ -13,160 +16,212 @@ namespace {
 
 constexpr std::int64_t kLabelsPerTask = 64;
 
-// Adds sparse rows to a dense array and records which columns have entries.
+// Sums sparse rows in a dense array and lists the columns that have entries.
 class Accumulator {
 public:
-    void begin(std::int64_t cols) {
-        if (n_columns_ < cols) {
-            sums_.zeros(cols);
-            seen_.zeros(cols / 64 + 1);
-            n_columns_ = cols;
-        }
-        touched_.clear();
-    }
-
     void add(const CsrView& x, std::int64_t row, float scale) {
-        float* sums = sums_.reserve(n_columns_);
-        std::uint64_t* seen = seen_.reserve(n_columns_ / 64 + 1);
-        const std::size_t n_touched = touched_.size();
-        touched_.resize(n_touched + static_cast<std::size_t>(x.length(row)));
-        std::int32_t* next = touched_.data() + n_touched;
+        if (n_columns_ < x.cols) {
+            n_columns_ = x.cols;
+            sums_.zeros(n_columns_);
+            seen_.zeros(n_columns_ / 64 + 1);
+        }
+        const std::int64_t count = x.length(row);
+        columns_.resize(n_used_ + static_cast<std::size_t>(count));
+        float* sums = sums_.data();
+        std::uint64_t* seen = seen_.data();
+        std::uint32_t* next = columns_.data() + n_used_;
         const std::int32_t* columns = x.indices.data() + x.begin(row);
         const float* values = x.values.data() + x.begin(row);
-        const std::int64_t count = x.length(row);
         for (std::int64_t e = 0; e < count; ++e) {
-            const std::int32_t column = columns[e];
+            const auto column = static_cast<std::uint32_t>(columns[e]);
             const std::uint64_t word = seen[column >> 6];
             *next = column;  // kept only if the column is new; a branch would be mispredicted half the time
             next += ~(word >> (column & 63)) & 1;
             seen[column >> 6] = word | std::uint64_t{1} << (column & 63);
             sums[column] += scale * values[e];
         }
-        touched_.resize(static_cast<std::size_t>(next - touched_.data()));
+        n_used_ = static_cast<std::size_t>(next - columns_.data());
     }
 
-    // Keeps the `max_features` columns with the largest absolute sums (all columns if 0) and returns them in ascending
-    // order. Ties are broken in favor of the lower column.
-    const std::vector<std::int32_t>& select(std::int64_t max_features) {
-        if (max_features > 0 && static_cast<std::int64_t>(touched_.size()) > max_features) {
-            const float* sums = sums_.data();
-            magnitudes_.clear();
-            for (const std::int32_t column : touched_) magnitudes_.push_back(std::fabs(sums[column]));
-            std::nth_element(magnitudes_.begin(), magnitudes_.begin() + (max_features - 1), magnitudes_.end(),
-                             std::greater<>());
-            const float smallest_kept = magnitudes_[max_features - 1];
-            const auto is_larger = [&](std::int32_t column) { return std::fabs(sums[column]) > smallest_kept; };
-            const auto tied = std::partition(touched_.begin(), touched_.end(), is_larger);
-            const auto end_of_tied = std::partition(
-                tied, touched_.end(), [&](std::int32_t column) { return std::fabs(sums[column]) == smallest_kept; });
-            const auto end_of_kept = touched_.begin() + max_features;
-            std::nth_element(tied, end_of_kept, end_of_tied);
-            clear(end_of_kept, touched_.end());
-            touched_.erase(end_of_kept, touched_.end());
+    // Returns the columns in the order in which they first occurred, and writes their sums to `values`. The columns are
+    // valid until the next call of `add`. Clears the accumulator.
+    std::span<std::uint32_t> drain(RawVector<float>& values) {
+        float* sums = sums_.data();
+        std::uint64_t* seen = seen_.data();
+        values.resize(n_used_);
+        for (std::size_t i = 0; i < n_used_; ++i) {
+            const std::uint32_t column = columns_[i];
+            values[i] = sums[column];
+            sums[column] = 0.0F;
+            seen[column >> 6] = 0;  // the other columns in this word are also cleared by this loop
         }
-        std::sort(touched_.begin(), touched_.end());
-        return touched_;
+        return {columns_.data(), std::exchange(n_used_, 0)};
     }
-
-    double squared_norm() const {
-        double total = 0.0;
-        for (const std::int32_t column : touched_) {
-            const double sum = sums_.data()[column];
-            total += sum * sum;
-        }
-        return total;
-    }
-
-    float operator[](std::int32_t column) const { return sums_.data()[column]; }
-    void end() { clear(touched_.begin(), touched_.end()); }
 
 private:
-    void clear(std::vector<std::int32_t>::iterator from, std::vector<std::int32_t>::iterator to) {
-        float* sums = sums_.reserve(n_columns_);
-        std::uint64_t* seen = seen_.reserve(n_columns_ / 64 + 1);
-        for (auto column = from; column != to; ++column) {
-            sums[*column] = 0.0F;
-            seen[*column >> 6] = 0;  // the other columns in this word are also cleared, in this call or the next
-        }
-    }
-
     AlignedBuffer<float> sums_;
     AlignedBuffer<std::uint64_t> seen_;  // one bit per column, small enough for the L1 cache
     std::int64_t n_columns_ = 0;
-    std::vector<std::int32_t> touched_;
-    std::vector<float> magnitudes_;
+    RawVector<std::uint32_t> columns_;
+    std::size_t n_used_ = 0;
 };
 
-// Prefetches the next rows of a label while the current row is being added, because rows are scattered in memory.
-void prefetch_rows(const CsrView& x, const CsrView& positives, std::int64_t e) {
-    constexpr std::int64_t offset_distance = 16;
-    constexpr std::int64_t row_distance = 8;
-    const auto count = static_cast<std::int64_t>(positives.indices.size());
-    if (e + offset_distance < count) __builtin_prefetch(&x.indptr[positives.indices[e + offset_distance]]);
-    if (e + row_distance < count) {
-        const std::int64_t first = x.begin(positives.indices[e + row_distance]);
-        const std::int32_t* indices = x.indices.data() + first;
-        const float* values = x.values.data() + first;
-        for (int line = 0; line < 2; ++line) {
-            __builtin_prefetch(indices + 16 * line);
-            __builtin_prefetch(values + 16 * line);
-        }
+// Calls keep(i) for the `count` values with the largest magnitudes, in order. Ties are broken in favor of the lower
+// column.
+template <class Keep>
+void for_each_largest(std::span<const std::uint32_t> columns, const float* values, std::int64_t count,
+                      std::vector<std::uint32_t>& tied, const Keep& keep) {
+    const auto size = std::ssize(columns);
+    // The bits of non-negative floats have the same order as their values. Bisect the bits of the smallest value kept.
+    std::uint32_t smallest_kept = 0;
+    for (std::uint32_t bit = 1U << 30; bit != 0; bit >>= 1)
+        if (kernels().count_at_least(values, size, std::bit_cast<float>(smallest_kept | bit)) >= count)
+            smallest_kept |= bit;
+    const auto threshold = std::bit_cast<float>(smallest_kept);
+    const std::int64_t n_larger = kernels().count_at_least(values, size, std::bit_cast<float>(smallest_kept + 1));
+    std::uint32_t last_tied = UINT32_MAX;  // the highest column that is kept among those with the smallest value
+    if (kernels().count_at_least(values, size, threshold) > count) {
+        tied.clear();
+        for (std::int64_t i = 0; i < size; ++i)
+            if (std::fabs(values[i]) == threshold) tied.push_back(columns[i]);
+        const auto last = tied.begin() + (count - n_larger - 1);
+        std::nth_element(tied.begin(), last, tied.end());
+        last_tied = *last;
+    }
+    for (std::int64_t i = 0; i < size; ++i) {
+        const float magnitude = std::fabs(values[i]);
+        if (magnitude > threshold || (magnitude == threshold && columns[i] <= last_tied)) keep(i);
     }
 }
 
+// Aggregates the rows of one label after the other.
+class Aggregator {
+public:
+    Aggregator(const Features& features, const CsrView& positives, std::int64_t max_features, std::int64_t max_rows)
+        : features_(features),
+          positives_(positives),
+          max_features_(max_features),
+          max_rows_(max_rows > 0 ? max_rows : std::numeric_limits<std::int64_t>::max()) {}
+
+    void aggregate(std::int64_t label, LabelVectors& out) {
+        LabelVectors::Row& row = out.rows[label];
+        std::uint32_t* columns = out.columns.data() + row.begin;
+        float* values = out.values.data() + row.begin;
+        const std::int64_t dense_cols = features_.dense.cols;
+        float* dense = out.dense->data() + label * dense_cols;
+        const std::int64_t n_rows = std::min(positives_.length(label), max_rows_);
+        for (std::int64_t i = 0; i < n_rows; ++i) {
+            const std::int64_t e = entry_of(label, i);
+            prefetch_rows(label, i);
+            sums_.add(features_.sparse, positives_.indices[e], positives_.values[e]);
+            if (dense_cols > 0)
+                kernels().add_scaled(dense, features_.dense.row(positives_.indices[e]), positives_.values[e],
+                                     dense_cols);
+        }
+        const std::span<const std::uint32_t> all_columns = sums_.drain(all_values_);
+        std::int64_t used = std::ssize(all_columns);
+        if (max_features_ > 0 && used > max_features_) {
+            used = 0;
+            for_each_largest(all_columns, all_values_.data(), max_features_, tied_, [&](std::int64_t i) {
+                columns[used] = all_columns[i];
+                values[used++] = all_values_[i];
+            });
+        } else {
+            std::copy(all_columns.begin(), all_columns.end(), columns);
+            std::copy(all_values_.begin(), all_values_.end(), values);
+        }
+        row.end = row.begin + used;
+        const double squared_norm = double{kernels().dot(values, values, used)} +
+                                    (dense_cols > 0 ? double{kernels().dot(dense, dense, dense_cols)} : 0.0);
+        const float scale = squared_norm > 0.0 ? static_cast<float>(1.0 / std::sqrt(squared_norm)) : 0.0F;
+        for (std::int64_t e = 0; e < used; ++e) values[e] *= scale;
+        for (std::int64_t j = 0; j < dense_cols; ++j) dense[j] *= scale;
+    }
+
+private:
+    // Returns the entry of the label's i-th row. If there are too many rows, they are selected at equal distances.
+    std::int64_t entry_of(std::int64_t label, std::int64_t i) const {
+        const std::int64_t count = positives_.length(label);
+        return positives_.begin(label) + (count <= max_rows_ ? i : i * count / max_rows_);
+    }
+
+    // Prefetches one of the next rows while the current row is being added, because rows are scattered in memory.
+    void prefetch_rows(std::int64_t label, std::int64_t i) const {
+        constexpr std::int64_t offset_distance = 10;
+        constexpr std::int64_t distance = 4;
+        constexpr std::int64_t max_entries = 512;
+        constexpr std::int64_t entries_per_line = 16;
+        const CsrView& x = features_.sparse;
+        const std::int64_t last_entry = std::ssize(positives_.indices) - 1;
+        __builtin_prefetch(&x.indptr[positives_.indices[std::min(entry_of(label, i + offset_distance), last_entry)]]);
+        const std::int64_t e = std::min(entry_of(label, i + distance), last_entry);
+        const std::int32_t row = positives_.indices[e];
+        const std::int64_t first = x.begin(row);
+        const std::int64_t last = std::min(x.end(row), first + max_entries);
+        for (std::int64_t entry = first; entry < last; entry += entries_per_line) {
+            __builtin_prefetch(x.indices.data() + entry);
+            __builtin_prefetch(x.values.data() + entry);
+        }
+    }
+
+    const Features& features_;
+    const CsrView& positives_;
+    const std::int64_t max_features_;
+    const std::int64_t max_rows_;
+    Accumulator sums_;
+    RawVector<float> all_values_;
+    std::vector<std::uint32_t> tied_;
+};
+
 }  // namespace
 
-LabelRepresentations aggregate_positives(const Features& features, const CsrView& positives, std::int64_t max_features,
-                                         int threads, Monitor& monitor) {
+LabelVectors aggregate_positives(const Features& features, const CsrView& positives, std::int64_t max_features,
+                                 std::int64_t max_rows, int threads, Monitor& monitor) {
     const std::int64_t labels = positives.rows();
-    const std::int64_t dense_cols = features.dense.cols;
-    LabelRepresentations out;
-    out.sparse.cols = features.sparse.cols;
-    out.dense.assign(labels * dense_cols, 0.0F);
-    const std::int64_t tasks = (labels + kLabelsPerTask - 1) / kLabelsPerTask;
-    std::vector<Csr> task_rows(tasks);
-    std::vector<Accumulator> accumulators(threads);
-    monitor.total = labels;
-    parallel_for(tasks, threads, &monitor, [&](int worker, std::int64_t task) {
-        Accumulator& sums = accumulators[worker];
-        Csr& rows = task_rows[task];
-        const std::int64_t last = std::min(labels, (task + 1) * kLabelsPerTask);
-        for (std::int64_t label = task * kLabelsPerTask; label < last; ++label) {
-            float* dense = out.dense.data() + label * dense_cols;
-            sums.begin(features.sparse.cols);
-            for (std::int64_t e = positives.begin(label); e < positives.end(label); ++e) {
-                const std::int32_t row = positives.indices[e];
-                prefetch_rows(features.sparse, positives, e);
-                sums.add(features.sparse, row, positives.values[e]);
-                if (dense_cols > 0)
-                    kernels().add_scaled(dense, features.dense.row(row), positives.values[e], dense_cols);
-            }
-            const std::vector<std::int32_t>& selected = sums.select(max_features);
-            double squared_norm = sums.squared_norm();
-            if (dense_cols > 0) squared_norm += kernels().dot(dense, dense, dense_cols);
-            const float scale = squared_norm > 0.0 ? static_cast<float>(1.0 / std::sqrt(squared_norm)) : 0.0F;
-            for (const std::int32_t column : selected) {
-                rows.indices.push_back(column);
-                rows.values.push_back(sums[column] * scale);
-            }
-            rows.indptr.push_back(static_cast<std::int64_t>(rows.indices.size()));
-            for (std::int64_t j = 0; j < dense_cols; ++j) dense[j] *= scale;
-            sums.end();
+    LabelVectors out;
+    out.cols = features.sparse.cols;
+    out.dense = std::make_shared<std::vector<float>>(labels * features.dense.cols, 0.0F);
+    // Each label gets space for as many entries as it can have. Space that is never written takes no memory.
+    out.rows.reserve(labels);
+    const std::int64_t max_entries = max_features > 0 ? max_features : features.sparse.cols;
+    std::int64_t capacity = 0;
+    for (std::int64_t label = 0; label < labels; ++label) {
+        out.rows.push_back({capacity, capacity});
+        std::int64_t entries = 0;
+        for (std::int64_t e = positives.begin(label); e < positives.end(label); ++e) {
+            entries += features.sparse.length(positives.indices[e]);
+            if (entries >= max_entries) break;
         }
-        monitor.done += last - task * kLabelsPerTask;
-    });
-    std::size_t entries = 0;
-    for (const Csr& rows : task_rows) entries += rows.indices.size();
-    out.sparse.indptr.reserve(labels + 1);
-    out.sparse.indices.reserve(entries);
-    out.sparse.values.reserve(entries);
-    for (Csr& rows : task_rows) {
-        const auto first_entry = static_cast<std::int64_t>(out.sparse.indices.size());
-        for (std::size_t i = 1; i < rows.indptr.size(); ++i) out.sparse.indptr.push_back(first_entry + rows.indptr[i]);
-        out.sparse.indices.insert(out.sparse.indices.end(), rows.indices.begin(), rows.indices.end());
-        out.sparse.values.insert(out.sparse.values.end(), rows.values.begin(), rows.values.end());
-        rows = Csr();
+        capacity += std::min(entries, max_entries);
     }
+    out.columns.resize(capacity);
+    out.values.resize(capacity);
+    std::vector<Aggregator> aggregators;
+    for (int i = 0; i < threads; ++i) aggregators.emplace_back(features, positives, max_features, max_rows);
+    monitor.total = labels;
+    parallel_each(labels, kLabelsPerTask, threads, &monitor,
+                  [&](int worker, std::int64_t label) { aggregators[worker].aggregate(label, out); });
+    return out;
+}
+
+Csr to_csr(const LabelVectors& vectors, int threads) {
+    Csr out;
+    out.cols = vectors.cols;
+    out.indptr.reserve(vectors.size() + 1);
+    for (const LabelVectors::Row& row : vectors.rows) out.indptr.push_back(out.indptr.back() + row.end - row.begin);
+    out.indices.resize(out.indptr.back());
+    out.values.resize(out.indptr.back());
+    parallel_each(vectors.size(), kLabelsPerTask, threads, nullptr, [&](int, std::int64_t label) {
+        const LabelVectors::Row row = vectors.rows[label];
+        std::vector<std::pair<std::uint32_t, float>> entries;
+        for (std::int64_t e = row.begin; e < row.end; ++e) entries.emplace_back(vectors.columns[e], vectors.values[e]);
+        std::sort(entries.begin(), entries.end());
+        std::int64_t slot = out.indptr[label];
+        for (const auto& [column, value] : entries) {
+            out.indices[slot] = static_cast<std::int32_t>(column);
+            out.values[slot++] = value;
+        }
+    });
     return out;
 }
 

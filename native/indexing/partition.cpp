@@ -83,11 +83,11 @@ private:
 
 }  // namespace
 
-std::vector<std::vector<std::int32_t>> partition(const Features& representation, std::span<const int> branching,
+std::vector<std::vector<std::int32_t>> partition(const LabelGroup& labels, std::span<const int> branching,
                                                  const PartitionOptions& options, int threads, Monitor& monitor) {
     std::vector<std::vector<std::int32_t>> levels;
     std::vector<SubCluster> clusters;
-    clusters.push_back({make_root_group(representation), 1});
+    clusters.push_back({labels, 1});
     monitor.total = branching.size();
     Partitioner partitioner(options, threads, monitor);
     for (std::size_t level = 0; level < branching.size(); ++level) {
@@ -100,7 +100,7 @@ std::vector<std::vector<std::int32_t>> partition(const Features& representation,
         }
         if (!any_split) break;
         clusters = partitioner.run(std::move(clusters), level);
-        std::vector<std::int32_t> label_clusters(representation.rows());
+        std::vector<std::int32_t> label_clusters(labels.size());
         for (std::size_t c = 0; c < clusters.size(); ++c)
             for (const std::int32_t label : clusters[c].group.labels)
                 label_clusters[label] = static_cast<std::int32_t>(c);

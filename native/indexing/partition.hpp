@@ -21,7 +21,7 @@ struct PartitionOptions {
 // Returns the cluster of each label at each level, starting with the children of the root. At level t, each cluster of
 // level t - 1 is split into branching[t] clusters, or fewer if it has fewer labels. Siblings have consecutive numbers.
 // Levels at which no cluster would be split are omitted.
-std::vector<std::vector<std::int32_t>> partition(const Features& representation, std::span<const int> branching,
+std::vector<std::vector<std::int32_t>> partition(const LabelGroup& labels, std::span<const int> branching,
                                                  const PartitionOptions& options, int threads, Monitor& monitor);
 
 }  // namespace carya

@@ -15,6 +15,7 @@ namespace carya {
     void mark_large_weights(int, const float*, std::int64_t, const float*, std::uint16_t*);                 \
     float dot(const float*, const float*, std::int64_t);                                                    \
     float sparse_dot(const std::uint32_t*, const float*, std::int64_t, const float*);                       \
+    std::int64_t count_at_least(const float*, std::int64_t, float);                                         \
     void add_scaled(float*, const float*, float, std::int64_t);                                             \
     void add_packed_scores(const PackedView&, const PackedQuery&, float*, std::int64_t);                    \
     void combine_scores(const Transform&, bool, float, float, const float*, std::int64_t, float*);          \
@@ -28,6 +29,7 @@ namespace carya {
                                     isa::mark_large_weights,                                                \
                                     isa::dot,                                                               \
                                     isa::sparse_dot,                                                        \
+                                    isa::count_at_least,                                                    \
                                     isa::add_scaled,                                                        \
                                     isa::add_packed_scores,                                                 \
                                     isa::combine_scores,                                                    \

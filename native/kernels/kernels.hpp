@@ -118,6 +118,8 @@ struct Kernels {
     float (*dot)(const float* a, const float* b, std::int64_t count);
     // Returns the inner product of a sparse and a dense vector. Columns must be less than 2^31.
     float (*sparse_dot)(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x);
+    // Returns the number of values whose absolute value is at least `threshold`.
+    std::int64_t (*count_at_least)(const float* values, std::int64_t count, float threshold);
     // Computes out[j] += scale * x[j].
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
     // Computes sums[base[c] + child] += value * weight for each feature of the query and each requested chunk c. `base`
@@ -130,8 +132,8 @@ struct Kernels {
     // padded to whole vectors.
     void (*combine_scores)(const Transform& transform, bool log_space, float parent_score, float scale,
                            const float* biases, std::int64_t count, float* sums);
-    // Writes the indices of all scores >= threshold in ascending order and returns their number. `scores` must be
-    // aligned and padded to whole vectors.
+    // Writes the indices of all scores >= threshold in ascending order and returns the number of indices. `scores` must
+    // be aligned and padded to whole vectors.
     std::int64_t (*select_above)(const float* scores, std::int64_t count, float threshold, std::int32_t* indices);
 };
 

@@ -74,6 +74,19 @@ float sparse_dot(const std::uint32_t* columns, const float* values, std::int64_t
     return total + odd;
 }
 
+std::int64_t count_at_least(const float* values, std::int64_t count, float threshold) {
+    // Counters of 32 bits fill as many lanes as floats; a block cannot overflow them.
+    constexpr std::int64_t block = 1 << 20;
+    std::int64_t total = 0;
+    for (std::int64_t first = 0; first < count; first += block) {
+        const std::int64_t last = count < first + block ? count : first + block;
+        std::uint32_t n = 0;
+        for (std::int64_t i = first; i < last; ++i) n += (values[i] >= threshold) | (-values[i] >= threshold);
+        total += n;
+    }
+    return total;
+}
+
 void add_scaled(float* out, const float* x, float scale, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) out[i] += scale * x[i];
 }

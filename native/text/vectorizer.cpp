@@ -50,8 +50,8 @@ Csr Vectorizer::transform(std::span<const std::string_view> texts, int threads, 
         std::vector<Tokenizer> tokenizers;
         std::vector<std::uint64_t> hashes;
         std::vector<std::int32_t> features;
-        std::vector<std::int32_t> indices;
-        std::vector<float> values;
+        RawVector<std::int32_t> indices;
+        RawVector<float> values;
     };
     struct RowLocation {
         int worker;

@@ -89,11 +89,11 @@ void test_train_and_rank(int threads, Loss loss) {
     features.sparse.check("x");
 
     Monitor monitor;
-    const LabelRepresentations z = aggregate_positives(features, dataset.positives.view(), 8, threads, monitor);
-    const Features representation{z.sparse.view(), {z.dense.data(), kLabels, 5}};
+    const LabelGroup root =
+        make_root_group(aggregate_positives(features, dataset.positives.view(), 8, 0, threads, monitor), threads);
     Monitor tree_monitor;
     const int branching[] = {3, 4};
-    const auto levels = partition(representation, branching, {}, threads, tree_monitor);
+    const auto levels = partition(root, branching, {}, threads, tree_monitor);
     expect(levels.size() == 2, "the tree has two levels");
 
     std::vector<std::int32_t> order(kLabels);

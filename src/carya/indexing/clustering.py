@@ -14,6 +14,8 @@ from carya.trees.label_tree import LabelTree
 _MAX_LEVELS = 64
 #: A split is complete when less than this fraction of the labels changes sides in an iteration.
 _MIN_MOVED = 0.01
+#: Groups with at least twice as many labels are first bisected on a sample of this size.
+_SAMPLE_SIZE = 1024
 
 
 def plan(n_labels: int, branching: int, max_leaf_size: int, max_depth: int | None) -> list[int]:
@@ -43,7 +45,7 @@ def plan(n_labels: int, branching: int, max_leaf_size: int, max_depth: int | Non
 
 
 def cluster(
-    representation: Features,
+    representation: Features | _core.LabelGroup,
     *,
     branching: int = 32,
     max_leaf_size: int = 100,
@@ -60,7 +62,7 @@ def cluster(
 
     Parameters
     ----------
-    representation : Features
+    representation : Features or LabelGroup
         One row per label.
     branching : int
         B, the maximum number of children per cluster.
@@ -75,11 +77,13 @@ def cluster(
     bisect : bool
         Whether to create the B clusters by repeated bisection instead of B-means.
     """
-    shape = plan(representation.rows, branching, max_leaf_size, max_depth)
+    threads = max(threads, 1)
+    group = _core.LabelGroup(representation.native, threads) if isinstance(representation, Features) else representation
+    shape = plan(group.size, branching, max_leaf_size, max_depth)
     if not balanced:
         shape = [branching] * (_MAX_LEVELS if max_depth is None else max_depth - 1)
     levels = _core.partition(
-        representation.native,
+        group,
         shape,
         0 if balanced else max_leaf_size,
         spherical,
@@ -87,11 +91,12 @@ def cluster(
         bisect,
         max_iter,
         _MIN_MOVED,
+        _SAMPLE_SIZE,
         seed,
-        max(threads, 1),
+        threads,
         report,
     )
-    return LabelTree.from_clusters(levels, representation.rows)
+    return LabelTree.from_clusters(levels, group.size)
 
 
 def random_tree(

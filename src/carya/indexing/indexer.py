@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from carya import _core
 from carya.core import validation
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress
@@ -16,6 +17,8 @@ from carya.indexing import clustering, representations
 from carya.indexing.representations import GRAPH_DIMENSIONS, SPECTRAL_DIMENSIONS
 from carya.trees.label_tree import LabelTree
 
+#: Label representations of the same data, by the settings on which they depend.
+RepresentationCache = dict[object, _core.LabelGroup]
 #: The names of the label representations.
 REPRESENTATIONS = ("pifa", "pii", "pifa+lf", "pifa-concat-lf", "lf", "graph", "pifa-concat-graph", "spectral")
 
@@ -46,7 +49,7 @@ class Indexer:
         sample_weight: NDArray[np.float32] | None = None,
         threads: int,
         progress: Progress,
-        cache: dict[object, Features] | None = None,
+        cache: RepresentationCache | None = None,
     ) -> LabelTree:
         """Build a label tree from the training data.
 
@@ -118,8 +121,12 @@ class Indexer:
         edges: Csr | None,
         threads: int,
         progress: Progress,
-    ) -> Features:
+    ) -> _core.LabelGroup:
         with progress.stage("represent labels") as report:
+            if self.representation == "pifa":
+                return representations.pifa_group(
+                    features, labels, keep=self.index_features, threads=threads, report=report
+                )
             if self.representation == "lf" and own_features is not None:
                 representation = own_features
             elif self.representation == "pii":
@@ -141,9 +148,9 @@ class Indexer:
                 elif self.representation == "pifa-concat-graph" and edges is not None:
                     embedding = representations.normalize(self._embed(edges))
                     representation = representations.concatenate(representation, embedding)
-        if self.clustering == "spherical" and self.representation not in ("pifa", "pii"):
+        if self.clustering == "spherical" and self.representation != "pii":
             representation = representations.normalize(representation)
-        return representation
+        return _core.LabelGroup(representation.native, threads)
 
     def _embed(self, edges: Csr) -> Features:
         dimensions = self.embedding_dimensions or GRAPH_DIMENSIONS

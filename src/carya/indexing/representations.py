@@ -16,6 +16,8 @@ from carya.errors import InputError, ParameterError
 
 #: Default numbers of dimensions of the spectral embedding and the label-graph embedding.
 SPECTRAL_DIMENSIONS, GRAPH_DIMENSIONS = 24, 64
+#: Maximum number of rows per label in :func:`pifa_group`. More rows take longer but hardly change the clusters.
+_MAX_ROWS = 128
 
 
 def pii(labels: Csr) -> Features:
@@ -44,13 +46,26 @@ def pifa(
         of the features in the data set; the small entries contribute little to clustering but account for most of the
         computation.
     """
+    positives = _positives(features, labels)
+    sparse, dense = _core.aggregate_positives(features.native, positives.native, keep or 0, max(threads, 1), report)
+    return Features.of(Csr.of_triple(sparse, features.sparse.cols), dense, "The label representation")
+
+
+def pifa_group(
+    features: Features, labels: Csr, *, keep: int | None = None, threads: int = 1, report: Report = None
+) -> _core.LabelGroup:
+    """Compute PIFA for clustering: like :func:`pifa`, but from a sample of the rows of frequent labels."""
+    positives = _positives(features, labels)
+    return _core.group_positives(features.native, positives.native, keep or 0, _MAX_ROWS, max(threads, 1), report)
+
+
+def _positives(features: Features, labels: Csr) -> Csr:
+    """Return the rows of each label."""
     if labels.rows != features.rows:
         raise InputError(
             f"features and labels must have the same number of rows, got {features.rows} and {labels.rows}."
         )
-    positives = labels.transpose()
-    sparse, dense = _core.aggregate_positives(features.native, positives.native, keep or 0, max(threads, 1), report)
-    return Features.of(Csr.of_triple(sparse, features.sparse.cols), dense, "The label representation")
+    return labels.transpose()
 
 
 def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) -> Features:

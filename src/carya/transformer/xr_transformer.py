@@ -117,7 +117,7 @@ def build_matcher_tree(settings: TransformerSettings, run: TrainingRun) -> Label
         max_depth=None,
         representation=settings.matcher_representation,
         alpha=0.5,
-        index_features=384,
+        index_features=192,
         clustering="spherical",
         balanced=True,
         bisect=True,

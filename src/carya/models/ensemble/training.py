@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from carya.core.matrices import Features
+from carya.indexing import RepresentationCache
 from carya.models.training_data import TrainingData
 from carya.models.xr_linear.model import XRLinear
 from carya.models.xr_linear.training import train_trees
@@ -33,7 +34,7 @@ def fit_members(members: Sequence[Any], features: Sequence[Features], data: Trai
         else:
             member.fit_data(own_data)
     for own_data, trees in groups.values():
-        cache: dict[object, Features] = {}
+        cache: RepresentationCache = {}
         for first in range(0, len(trees), _TREES_AT_ONCE):
             together = trees[first : first + _TREES_AT_ONCE]
             for tree, trained in zip(together, train_trees(together, own_data, cache=cache), strict=True):

@@ -118,7 +118,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         group="tree",
     )
     index_features: int | None = parameter(
-        384,
+        192,
         Either(Integer(1), Choice(None)),
         "maximum number of features that represent a label in clustering; the largest are kept; None means all, as in "
         "the paper's definition of PIFA",

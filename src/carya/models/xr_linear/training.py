@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import validation
-from carya.core.matrices import Csr, Features
+from carya.core.matrices import Csr
 from carya.core.parameters import read_settings
 from carya.core.progress import Progress, show_progress
 from carya.core.rules import expand_per_layer, to_python_scalar
 from carya.core.validation import LabelsLike
 from carya.errors import InputError, ParameterError
-from carya.indexing import Indexer
+from carya.indexing import Indexer, RepresentationCache
 from carya.matching import (
     Negatives,
     RelevanceCosts,
@@ -51,7 +51,7 @@ TrainingSteps = Generator[list[LayerProblem], list[Layer], T]
 
 
 def train_trees(
-    models: Sequence[XRLinear], data: TrainingData, *, cache: dict[object, Features] | None = None
+    models: Sequence[XRLinear], data: TrainingData, *, cache: RepresentationCache | None = None
 ) -> list[TrainedTree]:
     """Train the trees of several models on the same rows at the same time.
 
@@ -119,7 +119,7 @@ class _TreeTraining:
         self._beam_width = model.effective_training_beam_width
         self._costs = RelevanceCosts(model.relevance, model.relevance_norm)
 
-    def steps(self, cache: dict[object, Features] | None) -> TrainingSteps[TrainedTree]:
+    def steps(self, cache: RepresentationCache | None) -> TrainingSteps[TrainedTree]:
         """Build the tree and train its layers.
 
         With several clusters per label, a matcher is trained first on the tree without its last level, labels get
@@ -150,7 +150,7 @@ class _TreeTraining:
         layers = yield from self._train_layers(tree, labels, shortlist, assigned=assigned, depth=tree.depth)
         return TrainedTree(tree, layers, features.widths, features.sparse.values.size / features.rows)
 
-    def _build_tree(self, cache: dict[object, Features] | None) -> LabelTree:
+    def _build_tree(self, cache: RepresentationCache | None) -> LabelTree:
         model, data = self._model, self._data
         tree = data.tree if model.tree is None else model.tree
         if tree is not None:
@@ -169,7 +169,7 @@ class _TreeTraining:
         )
         return LabelTree([arrays[str(level)] for level in range(len(arrays))])
 
-    def _cluster(self, indexer: Indexer, cache: dict[object, Features] | None) -> LabelTree:
+    def _cluster(self, indexer: Indexer, cache: RepresentationCache | None) -> LabelTree:
         model, data = self._model, self._data
         return indexer.build(
             data.features,

@@ -1,0 +1,67 @@
+// Large arrays that are written once: a vector whose new elements are uninitialized and backed by huge pages where
+// available.
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+namespace carya {
+
+inline constexpr std::size_t kHugePage = std::size_t{1} << 21;
+
+// Allocates memory aligned to `alignment`, which is a huge page for blocks of at least that size. With 4 KiB pages,
+// page faults and address translation take longer than the work on the memory.
+inline void* allocate_pages(std::size_t bytes, std::size_t alignment) {
+    void* memory = ::operator new(bytes, std::align_val_t{alignment});
+#ifdef __linux__
+    if (alignment == kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
+template <class T>
+struct RawAllocator {
+    static_assert(std::is_trivially_copyable_v<T>);
+    using value_type = T;
+
+    RawAllocator() = default;
+    template <class U>
+    RawAllocator(const RawAllocator<U>&) noexcept {}
+
+    T* allocate(std::size_t count) {
+        const std::size_t bytes = count * sizeof(T);
+        return static_cast<T*>(allocate_pages(bytes, alignment(bytes)));
+    }
+    void deallocate(T* items, std::size_t count) noexcept {
+        ::operator delete(items, std::align_val_t{alignment(count * sizeof(T))});
+    }
+    template <class U, class... Arguments>
+    void construct(U* item, Arguments&&... arguments) {
+        ::new (static_cast<void*>(item)) U(std::forward<Arguments>(arguments)...);
+    }
+    template <class U>
+    void construct(U* item) noexcept {
+        ::new (static_cast<void*>(item)) U;
+    }
+    template <class U>
+    bool operator==(const RawAllocator<U>&) const noexcept {
+        return true;
+    }
+
+private:
+    static std::size_t alignment(std::size_t bytes) {
+        return bytes >= kHugePage ? kHugePage : alignof(std::max_align_t);
+    }
+};
+
+template <class T>
+using RawVector = std::vector<T, RawAllocator<T>>;
+
+}  // namespace carya
