@@ -107,17 +107,13 @@ def test_label_representations_count_weighted_rows_as_repeated_rows(representati
     )
     similarities = []
     for rows, weights in ((np.arange(ROWS)[WEIGHTS > 0], WEIGHTS[WEIGHTS > 0].astype(np.float32)), (REPEATED, None)):
-        cache: dict[object, Any] = {}
-        indexer.build(
+        vectors = indexer.represent(
             validation.check_features(X[rows]),
             validation.check_labels(Y[rows]),
             sp.csr_array(own) if "lf" in representation else None,
             sample_weight=weights,
             threads=1,
-            progress=Progress(),
-            cache=cache,
         )
-        (vectors,) = cache.values()
         dense = np.hstack([vectors.sparse.to_scipy().toarray(), vectors.dense])
         similarities.append(dense @ dense.T)
     assert np.allclose(similarities[0], similarities[1], atol=1e-4)

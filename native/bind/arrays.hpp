@@ -109,6 +109,7 @@ struct SharedFolder {
 
 void register_matrix(nb::module_& m);
 void register_indexing(nb::module_& m);
+void register_layouts(nb::module_& m);
 void register_solver(nb::module_& m);
 void register_search(nb::module_& m);
 void register_storage(nb::module_& m);

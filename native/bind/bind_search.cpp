@@ -68,17 +68,6 @@ private:
     BeamSearch search_;
 };
 
-// Returns start lines as rows of 16-bit integers, the format in which they are saved.
-nb::ndarray<nb::numpy, std::uint16_t> lines_to_numpy(std::vector<StartLine>&& lines) {
-    auto owner = std::make_unique<std::vector<StartLine>>(std::move(lines));
-    auto* data = reinterpret_cast<std::uint16_t*>(owner->data());
-    const std::size_t count = owner->size();
-    nb::capsule owner_capsule(owner.release(),
-                              [](void* p) noexcept { delete static_cast<std::vector<StartLine>*>(p); });
-    return nb::ndarray<nb::numpy, std::uint16_t>(data, {count, sizeof(StartLine) / sizeof(std::uint16_t)},
-                                                 owner_capsule);
-}
-
 }  // namespace
 
 void register_search(nb::module_& m) {
@@ -88,28 +77,6 @@ void register_search(nb::module_& m) {
         .value("log_sigmoid", Transform::log_sigmoid)
         .value("hinge", Transform::hinge)
         .value("log_hinge", Transform::log_hinge);
-
-    nb::enum_<WeightDtype>(m, "WeightDtype")
-        .value("float32", WeightDtype::float32)
-        .value("float16", WeightDtype::float16)
-        .value("int8", WeightDtype::int8);
-
-    m.def(
-        "pack",
-        [](const CheckedCsr& weights, Array<std::int64_t> chunks, WeightDtype dtype, int threads, Array<float> scales) {
-            Packed out;
-            {
-                const nb::gil_scoped_release released;
-                if (chunks.size() < 1 || span(chunks).back() != weights.view.cols)
-                    throw std::invalid_argument("chunks must cover all columns of weights.");
-                out = pack(weights.view, span(chunks), dtype, threads, span(scales));
-            }
-            return nb::make_tuple(lines_to_numpy(std::move(out.lines)), to_numpy(std::move(out.data)),
-                                  to_numpy(std::move(out.scales)));
-        },
-        "weights"_a, "chunks"_a.noconvert(), "dtype"_a, "threads"_a, "scales"_a,
-        "Pack a weight matrix of shape (features, positions) for searching and return (starts, data, scales). The "
-        "scales of int8 weights are computed unless they are given.");
 
     nb::class_<PySearchLayer>(m, "SearchLayer", "Arrays of one layer.")
         .def(

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "arrays.hpp"
+#include "chunked_weights.hpp"
 
 namespace carya::bind {
 
@@ -64,7 +65,7 @@ void register_solver(nb::module_& m) {
         [](const CheckedFeatures& features, const std::vector<const PyLayerProblem*>& problems, Loss loss,
            Penalty penalty, float positive_cost, float negative_cost, bool use_target_costs, float bias_feature,
            float tol, int max_iter, float threshold, bool threshold_by_effect, std::int64_t max_weights,
-           const std::optional<Array<float>>& sample_weights, int threads, nb::object report) {
+           WeightDtype dtype, const std::optional<Array<float>>& sample_weights, int threads, nb::object report) {
             if (sample_weights && static_cast<std::int64_t>(sample_weights->size()) != features.view.rows())
                 throw std::invalid_argument("sample_weights must have one entry per row.");
             const std::span<const float> weights = sample_weights ? span(*sample_weights) : std::span<const float>();
@@ -80,6 +81,7 @@ void register_solver(nb::module_& m) {
             options.threshold = threshold;
             options.threshold_by_effect = threshold_by_effect;
             options.max_weights = max_weights;
+            options.dtype = dtype;
             PythonMonitor monitor(std::move(report));
             std::vector<LayerProblem> views;
             for (const PyLayerProblem* problem : problems) views.push_back(problem->view());
@@ -91,15 +93,15 @@ void register_solver(nb::module_& m) {
             nb::list out;
             for (LayerWeights& layer : layers) {
                 const std::size_t nodes = layer.biases.size();
-                out.append(nb::make_tuple(to_numpy(std::move(layer.weights)), to_numpy(std::move(layer.biases)),
+                out.append(nb::make_tuple(PyChunkedWeights(std::move(layer.chunks)), to_numpy(std::move(layer.biases)),
                                           to_numpy(std::move(layer.dense), nodes, features.view.dense.cols)));
             }
             return out;
         },
         "features"_a, "problems"_a, "loss"_a, "penalty"_a, "positive_cost"_a, "negative_cost"_a, "use_target_costs"_a,
-        "bias_feature"_a, "tol"_a, "max_iter"_a, "threshold"_a, "threshold_by_effect"_a, "max_weights"_a,
+        "bias_feature"_a, "tol"_a, "max_iter"_a, "threshold"_a, "threshold_by_effect"_a, "max_weights"_a, "dtype"_a,
         "sample_weights"_a.none(), "threads"_a, "report"_a.none(),
-        "Train layers that do not depend on each other and return a list of ((indptr, indices, values), biases, "
+        "Train layers that do not depend on each other and return a list of (weights, biases, "
         "dense).");
 }
 

@@ -5,6 +5,7 @@ NB_MODULE(_core, m) {
     carya::bind::register_storage(m);
     carya::bind::register_matrix(m);
     carya::bind::register_indexing(m);
+    carya::bind::register_layouts(m);
     carya::bind::register_solver(m);
     carya::bind::register_search(m);
     carya::bind::register_text(m);

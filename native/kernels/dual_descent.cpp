@@ -169,11 +169,19 @@ void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* ord
         }
         const std::uint32_t r = order[k];
         next_k = next_active(k + 1);
-        if (next_k < end) {  // weights are accessed randomly, so prefetch the weights of the next row
+        if (next_k < end) {  // rows are visited in random order
             const std::uint32_t next = order[next_k];
             __builtin_prefetch(p.alpha + std::int64_t{next} * N, 1, 3);
-            for (std::int64_t e = p.offsets[next]; e < p.offsets[next + 1]; ++e)
-                __builtin_prefetch(p.weights + std::int64_t{p.columns[e]} * N, 1, 2);
+            if (p.prefetch_weights)
+                for (std::int64_t e = p.offsets[next]; e < p.offsets[next + 1]; ++e)
+                    __builtin_prefetch(p.weights + std::int64_t{p.columns[e]} * N, 1, 2);
+            if (next_k + 1 < end) {
+                const std::int64_t after_next = p.offsets[order[next_k + 1]];
+                __builtin_prefetch(p.columns + after_next);
+                __builtin_prefetch(p.columns + after_next + 16);
+                __builtin_prefetch(p.values + after_next);
+                __builtin_prefetch(p.values + after_next + 16);
+            }
         }
         const std::int64_t first = p.offsets[r];
         const std::int64_t last = p.offsets[r + 1];

@@ -13,10 +13,13 @@ namespace carya {
     void l1_pass(int, const L1Problem&, SolverState&, const std::uint32_t*, std::int64_t, std::int64_t);    \
     void l1_update_bias(int, const L1Problem&, SolverState&);                                               \
     void mark_large_weights(int, const float*, std::int64_t, const float*, std::uint16_t*);                 \
+    void mark_features(const std::int32_t*, std::int64_t, const FeatureBits&);                              \
+    void split_row(const std::int32_t*, const float*, std::int64_t, const FeatureBits&, SplitRow&);         \
     float dot(const float*, const float*, std::int64_t);                                                    \
     float sparse_dot(const std::uint32_t*, const float*, std::int64_t, const float*);                       \
     std::int64_t count_at_least(const float*, std::int64_t, float);                                         \
     void add_scaled(float*, const float*, float, std::int64_t);                                             \
+    void encode_signed_roots(const float*, std::int64_t, float, std::int8_t*);                              \
     void add_packed_scores(const PackedView&, const PackedQuery&, float*, std::int64_t);                    \
     void combine_scores(const Transform&, bool, float, float, const float*, std::int64_t, float*);          \
     std::int64_t select_above(const float*, std::int64_t, float, std::int32_t*);                            \
@@ -27,10 +30,13 @@ namespace carya {
                                     isa::l1_pass,                                                           \
                                     isa::l1_update_bias,                                                    \
                                     isa::mark_large_weights,                                                \
+                                    isa::mark_features,                                                     \
+                                    isa::split_row,                                                         \
                                     isa::dot,                                                               \
                                     isa::sparse_dot,                                                        \
                                     isa::count_at_least,                                                    \
                                     isa::add_scaled,                                                        \
+                                    isa::encode_signed_roots,                                               \
                                     isa::add_packed_scores,                                                 \
                                     isa::combine_scores,                                                    \
                                     isa::select_above};

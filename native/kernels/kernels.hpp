@@ -45,6 +45,7 @@ struct DualProblem {
     float* weights;
     float* dense_weights;
     float* alpha;
+    bool prefetch_weights;  // whether the weights are too large for the cache
 
     // Bit l of active[r] is set if lane l visits row r. A pass clears the bits of the rows that it shrinks.
     std::uint16_t* active;
@@ -98,6 +99,28 @@ struct PackedQuery {
     const std::uint32_t* base;  // index of the first sum of each chunk; 0 if not requested
 };
 
+// The features of a set of rows: bit f % 64 of seen[f / 64] is set if feature f occurs in a row, and the same bit of
+// shared[f / 64] if it occurs in at least two rows. ranks[w] is the number of shared features before word w.
+struct FeatureBits {
+    std::uint64_t* seen;
+    std::uint64_t* shared;
+    std::uint32_t* ranks;
+};
+
+// A row divided into the features that occur in other rows and those that do not. The arrays need space for one more
+// entry than the row has.
+struct SplitRow {
+    std::uint32_t* columns;  // ranks of the shared features
+    float* values;
+    std::uint32_t* single_features;
+    float* single_values;
+    std::int64_t n_shared;
+    std::int64_t n_single;
+    float squared_norm;
+    float single_norm;     // contribution of the single features to squared_norm
+    float largest_single;  // largest absolute value of a single feature
+};
+
 struct Kernels {
     const char* name;
     // Initializes previous_inverse_q and previous_bias_over_q for alpha = 0. With the logistic loss, `bias` must
@@ -115,6 +138,10 @@ struct Kernels {
     // For each i in [0, count), sets bit l of masks[i] if |values[i * lanes + l]| >= thresholds[i].
     void (*mark_large_weights)(int lanes, const float* values, std::int64_t count, const float* thresholds,
                                std::uint16_t* masks);
+    void (*mark_features)(const std::int32_t* features, std::int64_t count, const FeatureBits& bits);
+    // Divides a row whose features are marked. Sets all members of `row` except the pointers.
+    void (*split_row)(const std::int32_t* features, const float* values, std::int64_t count, const FeatureBits& bits,
+                      SplitRow& row);
     float (*dot)(const float* a, const float* b, std::int64_t count);
     // Returns the inner product of a sparse and a dense vector. Columns must be less than 2^31.
     float (*sparse_dot)(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x);
@@ -122,6 +149,8 @@ struct Kernels {
     std::int64_t (*count_at_least)(const float* values, std::int64_t count, float threshold);
     // Computes out[j] += scale * x[j].
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
+    // Writes the signed square root of each value divided by `scale`, rounded to at most 127 in absolute value.
+    void (*encode_signed_roots)(const float* values, std::int64_t count, float scale, std::int8_t* roots);
     // Computes sums[base[c] + child] += value * weight for each feature of the query and each requested chunk c. `base`
     // must have an entry for every one-byte or two-byte id. `sums` has `capacity` floats and must have space for every
     // one-byte or two-byte child after each base. Bitmaps may add 0 to up to kBitmapPadding sums after the sums of a

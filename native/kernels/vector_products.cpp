@@ -87,6 +87,16 @@ std::int64_t count_at_least(const float* values, std::int64_t count, float thres
     return total;
 }
 
+void encode_signed_roots(const float* values, std::int64_t count, float scale, std::int8_t* roots) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        const float magnitude = values[i] < 0.0F ? -values[i] : values[i];
+        float root = __builtin_sqrtf(magnitude / scale) + 0.5F;
+        root = root < 127.0F ? root : 127.0F;
+        const auto rounded = static_cast<std::int32_t>(root);
+        roots[i] = static_cast<std::int8_t>(values[i] < 0.0F ? -rounded : rounded);
+    }
+}
+
 void add_scaled(float* out, const float* x, float scale, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) out[i] += scale * x[i];
 }

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
-#include "../core/parallel.hpp"
 #include "block_types.hpp"
 #include "chunk_runs.hpp"
 #include "packed_blocks.hpp"
@@ -17,75 +14,9 @@ namespace carya {
 
 namespace {
 
-constexpr std::int64_t kFeaturesPerTask = 4096;
-
 // Maximum size of a level with merged blocks.
 constexpr std::size_t kMaxMergedChunks = 16;
 constexpr std::int64_t kMaxMergedNodes = 512;
-
-template <class T>
-std::uint8_t* append(std::uint8_t* to, T value) {
-    std::memcpy(to, &value, sizeof(T));
-    return to + sizeof(T);
-}
-
-// Returns the scale of each chunk, chosen so that its largest weight is 127 squared times the scale.
-std::vector<float> chunk_scales(const CsrView& weights, const std::vector<std::int32_t>& chunk_of, std::size_t chunks) {
-    std::vector<float> largest(chunks, 0.0F);
-    for (std::size_t e = 0; e < weights.indices.size(); ++e) {
-        float& maximum = largest[chunk_of[weights.indices[e]]];
-        maximum = std::max(maximum, std::fabs(weights.values[e]));
-    }
-    for (float& maximum : largest)
-        maximum = maximum > 0.0F ? std::max(maximum / (127.0F * 127.0F), std::numeric_limits<float>::min()) : 1.0F;
-    return largest;
-}
-
-template <class Weight>
-Weight encode(float value, [[maybe_unused]] float scale) {
-    if constexpr (std::is_same_v<Weight, SignedSqrt>) {
-        const auto root = static_cast<std::int8_t>(std::min(std::lround(std::sqrt(std::fabs(value) / scale)), 127L));
-        return SignedSqrt{value < 0.0F ? static_cast<std::int8_t>(-root) : root};
-    } else if constexpr (std::is_same_v<Weight, Half>)
-        return Half{to_half(value)};
-    else
-        return value;
-}
-
-// The size and kind of a feature's block.
-struct BlockPlan {
-    BlockPlan(const CsrView& weights, std::int64_t feature, const PackedFormat& format,
-              const std::vector<std::int32_t>& chunk_of)
-        : weights_(weights.length(feature)) {
-        std::int64_t mixed_bytes = 0;  // bytes of child ids or bitmaps, whichever is smaller for each run
-        for_each_run(weights, feature, chunk_of, [&](std::int32_t, std::int64_t begin, std::int64_t end) {
-            ++chunks;
-            const std::int64_t count = end - begin;
-            mixed_bytes += prefers_bitmap(count, format.child_bytes, format.bitmap_bytes) ? format.bitmap_bytes
-                                                                                          : count * format.child_bytes;
-        });
-        const std::int64_t bitmap_total = chunks * format.bitmap_bytes;
-        const std::int64_t child_total = weights_ * format.child_bytes;
-        wide = chunks >= kMinWideChunks;
-        has_bitmaps = !wide && prefers_bitmap(weights_, format.child_bytes, bitmap_total);
-        node_bytes = wide ? mixed_bytes : has_bitmaps ? bitmap_total : child_total;
-    }
-
-    template <class Types>
-    std::int64_t block_bytes(const PackedFormat& format) const {
-        const std::int64_t head =
-            wide ? WideBlock<Types>::runs_offset(chunks, format.chunk_words) : (1 + chunks) * Types::kIdBytes;
-        return head + node_bytes + weights_ * Types::kWeightBytes;
-    }
-
-    std::int64_t chunks = 0;
-    std::int64_t node_bytes = 0;
-    bool wide = false;
-    bool has_bitmaps = false;  // only in a narrow block
-
-private:
-    std::int64_t weights_;
-};
 
 // The assignment of positions to chunks. If blocks are merged, there is one chunk, but each original chunk keeps its
 // scale.
@@ -108,99 +39,6 @@ private:
     bool merged_;
     std::vector<std::int32_t> chunk_of_;
     std::vector<std::int32_t> merged_chunk_of_;
-};
-
-struct PackInput {
-    const CsrView& weights;
-    const ChunkAssignment& assignment;
-    const PackedFormat& format;
-    std::span<const float> scales;
-};
-
-// Writes the block of a feature to zero-initialized memory.
-template <class Types>
-class BlockWriter {
-    using Child = typename Types::Child;
-    using Wide = WideBlock<Types>;
-
-public:
-    explicit BlockWriter(const PackInput& input)
-        : weights_(input.weights), assignment_(input.assignment), format_(input.format), scales_(input.scales) {}
-
-    void write(std::int64_t feature, std::uint8_t* to) const {
-        const BlockPlan plan(weights_, feature, format_, assignment_.chunk_of());
-        if constexpr (!Types::kSingleChunk) {
-            append(to, static_cast<typename Types::Id>(plan.chunks - 1));
-            if (plan.wide) return write_wide(feature, plan.chunks, to);
-        }
-        write_narrow(feature, plan, to + Types::kIdBytes);
-    }
-
-private:
-    void write_narrow(std::int64_t feature, const BlockPlan& plan, std::uint8_t* ids) const {
-        std::uint8_t* nodes = ids + plan.chunks * Types::kIdBytes;
-        std::uint8_t* values = nodes + plan.node_bytes;
-        for_each_run(weights_, feature, assignment_.chunk_of(),
-                     [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
-                         if constexpr (!Types::kSingleChunk) ids = append(ids, static_cast<typename Types::Id>(chunk));
-                         nodes = append_nodes(nodes, chunk, begin, end, plan.has_bitmaps, Types::kLastChild);
-                         values = append_values(values, begin, end);
-                     });
-    }
-
-    void write_wide(std::int64_t feature, std::int64_t n, std::uint8_t* block) const {
-        const bool has_chunk_bits = Wide::has_chunk_bits(n, format_.chunk_words);
-        std::uint8_t* const bits = block + Types::kIdBytes;
-        std::uint8_t* ids = bits;
-        std::uint8_t* sums = block + Wide::sums_offset(n, format_.chunk_words);
-        std::uint8_t* counts = block + Wide::counts_offset(n, format_.chunk_words);
-        std::uint8_t* const runs = block + Wide::runs_offset(n, format_.chunk_words);
-        std::uint8_t* to = runs;
-        std::int64_t written = 0;
-        for_each_run(
-            weights_, feature, assignment_.chunk_of(), [&](std::int32_t chunk, std::int64_t begin, std::int64_t end) {
-                if (has_chunk_bits)
-                    set_bit(bits, chunk);
-                else
-                    ids = append(ids, static_cast<typename Types::Id>(chunk));
-                if (written > 0 && written % Wide::kSumStep == 0)
-                    sums = append(sums, static_cast<std::uint32_t>(to - runs));
-                ++written;
-                counts = append(counts, static_cast<Child>(end - begin - 1));
-                to = append_nodes(to, chunk, begin, end, Wide::has_bitmap(end - begin, format_.bitmap_bytes), Child{0});
-                to = append_values(to, begin, end);
-            });
-    }
-
-    static void set_bit(std::uint8_t* bits, std::int64_t bit) {
-        bits[bit / 8] = static_cast<std::uint8_t>(bits[bit / 8] | 1U << bit % 8);
-    }
-
-    // Appends the nodes of one chunk. The bits of `last` are set in the last child id.
-    std::uint8_t* append_nodes(std::uint8_t* to, std::int32_t chunk, std::int64_t begin, std::int64_t end,
-                               bool has_bitmaps, Child last) const {
-        for (std::int64_t e = begin; e < end; ++e) {
-            const auto child = static_cast<Child>(weights_.indices[e] - assignment_.chunks()[chunk]);
-            if (has_bitmaps)
-                set_bit(to, child);
-            else
-                to = append(to, e + 1 == end ? static_cast<Child>(child | last) : child);
-        }
-        return has_bitmaps ? to + format_.bitmap_bytes : to;
-    }
-
-    std::uint8_t* append_values(std::uint8_t* to, std::int64_t begin, std::int64_t end) const {
-        for (std::int64_t e = begin; e < end; ++e) {
-            const float scale = scales_.empty() ? 1.0F : scales_[assignment_.scale_chunk_of()[weights_.indices[e]]];
-            to = append(to, encode<typename Types::Weight>(weights_.values[e], scale));
-        }
-        return to;
-    }
-
-    const CsrView& weights_;
-    const ChunkAssignment& assignment_;
-    const PackedFormat& format_;
-    std::span<const float> scales_;
 };
 
 // The positions to unpack: all positions, or a selection that becomes columns 0, 1, ….
@@ -401,80 +239,6 @@ void PackedView::check(std::int64_t chunks, const char* name) const {
     if (static_cast<std::int64_t>(scales.size()) != n_scales) fail("has the wrong number of scales");
     if (!std::all_of(scales.begin(), scales.end(), [](float x) { return std::isfinite(x); }))
         fail("has a scale that is NaN or infinite");
-}
-
-Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads,
-            std::span<const float> scales) {
-    Packed out;
-    const PackedFormat format = out.format = PackedFormat::of(chunks, dtype);
-    const ChunkAssignment assignment(format, chunks);
-    if (!scales.empty()) {
-        if (dtype != WeightDtype::int8 || scales.size() != chunks.size() - 1)
-            throw std::invalid_argument("scales must have one entry per chunk of int8 weights.");
-        if (!std::all_of(scales.begin(), scales.end(), [](float x) { return std::isfinite(x) && x > 0.0F; }))
-            throw std::invalid_argument("scales must be finite and > 0.");
-        out.scales.assign(scales.begin(), scales.end());
-    } else if (dtype == WeightDtype::int8) {
-        out.scales = chunk_scales(weights, assignment.scale_chunk_of(), chunks.size() - 1);
-    }
-    const std::int64_t features = weights.rows();
-    std::vector<std::int64_t> sizes(features);
-    std::vector<std::uint8_t> has_bitmaps(features);
-    // Use function pointers, so that the loops below are compiled only once instead of once per combination of types.
-    using SizeFunction = std::int64_t (*)(const BlockPlan&, const PackedFormat&);
-    using WriteFunction = void (*)(const PackInput&, std::int64_t, std::uint8_t*);
-    SizeFunction size = nullptr;
-    WriteFunction write = nullptr;
-    dispatch_format(format, [&]<class Types>() {
-        size = [](const BlockPlan& plan, const PackedFormat& packed_format) {
-            return plan.block_bytes<Types>(packed_format);
-        };
-        write = [](const PackInput& input, std::int64_t f, std::uint8_t* to) {
-            BlockWriter<Types>(input).write(f, to);
-        };
-    });
-    parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
-        if (weights.length(f) == 0) return;
-        const BlockPlan plan(weights, f, format, assignment.chunk_of());
-        sizes[f] = size(plan, format);
-        has_bitmaps[f] = plan.has_bitmaps;
-        if (sizes[f] > std::numeric_limits<std::uint32_t>::max())
-            throw std::invalid_argument("The weights of feature " + std::to_string(f) + " exceed the limit of 4 GiB.");
-    });
-
-    std::int64_t used = 0;
-    std::int64_t large_bytes = 0;
-    out.features = features;
-    for (std::int64_t f = 0; f <= features; ++f) {
-        if (f % StartLine::kFeatures == 0) out.lines.push_back({used, {}});
-        std::uint16_t& entry = out.lines.back().offsets[f % StartLine::kFeatures];
-        entry = static_cast<std::uint16_t>(used - out.lines.back().base);
-        if (f == features) break;
-        if (has_bitmaps[f]) entry |= BlockStarts::kBitmapFlag;
-        if (sizes[f] > BlockStarts::kMaxInlineBytes) {
-            entry |= BlockStarts::kLargeFlag;
-            used += 2 * static_cast<std::int64_t>(sizeof(std::uint64_t));
-            large_bytes += sizes[f];
-        } else {
-            used += sizes[f];
-        }
-    }
-    out.data.resize(used + large_bytes);
-    const BlockStarts starts{out.lines, features};
-    std::int64_t next = used;
-    for (std::int64_t f = 0; f < features; ++f) {
-        const BlockLocation location = starts[f];
-        if (!location.is_large) continue;
-        std::uint8_t* to = append(out.data.data() + location.begin, static_cast<std::uint64_t>(next));
-        append(to, static_cast<std::uint64_t>(sizes[f]));
-        next += sizes[f];
-    }
-    const PackInput input{weights, assignment, format, out.scales};
-    parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int, std::int64_t f) {
-        if (weights.length(f) == 0) return;
-        write(input, f, out.data.data() + (locate_block(starts[f], out.data).data() - out.data.data()));
-    });
-    return out;
 }
 
 namespace {

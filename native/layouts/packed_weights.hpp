@@ -133,17 +133,14 @@ struct PackedView {
 struct Packed {
     std::vector<StartLine> lines;
     std::int64_t features = 0;
-    std::vector<std::uint8_t> data;
+    RawVector<std::uint8_t> data;
     std::vector<float> scales;
     PackedFormat format;
+    std::int64_t n_weights = 0;
+    std::int64_t n_used = 0;  // number of features with weights
 
     PackedView view() const { return {{lines, features}, data, scales, format}; }
 };
-
-// Packs a matrix of shape (features, positions), which must have passed CsrView::check. With `scales`, one per chunk,
-// int8 weights that were unpacked with these scales are packed without loss; by default, the scales are computed.
-Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads,
-            std::span<const float> scales = {});
 
 // Unpacks all weights. Throws std::invalid_argument if a block is invalid.
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks);

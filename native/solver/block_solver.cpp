@@ -11,12 +11,14 @@ namespace carya {
 
 namespace {
 
+// Weights up to this size stay in the L2 cache of current processors, so prefetching them only takes time.
+constexpr std::size_t kCacheBytes = std::size_t{1} << 20;
+
 int lanes_for(std::size_t labels) { return labels <= 4 ? 4 : labels <= 8 ? 8 : 16; }
 
 }  // namespace
 
-void BlockSolver::solve(const LabelBlock& block, std::vector<WeightEntry>& weights, float* biases,
-                        float* dense_weights) {
+void BlockSolver::solve(const LabelBlock& block, BlockWeights& weights, float* biases, float* dense_weights) {
     const LocalRows& rows = *block.rows;
     const auto count = static_cast<std::size_t>(rows.rows());
     const std::int64_t dense_cols = block.features->dense.cols;
@@ -47,7 +49,9 @@ void BlockSolver::solve(const LabelBlock& block, std::vector<WeightEntry>& weigh
         l1_solver_.solve(problem_, rows, lanes_, l1_options, state_, stop_);
         dense = l1_solver_.weights() + l1_solver_.first_dense() * lanes_;
     } else {
-        problem_.weights = weights_.zeros(rows.feature_ids.size() * lanes_);
+        const std::size_t n_weights = rows.feature_ids.size() * lanes_;
+        problem_.weights = weights_.zeros(n_weights);
+        problem_.prefetch_weights = n_weights * sizeof(float) > kCacheBytes;
         problem_.dense_weights = dense_weights_.zeros(static_cast<std::size_t>(dense_cols) * lanes_);
         problem_.alpha = alpha_.zeros(count * lanes_);
         initialize(block);
@@ -165,72 +169,78 @@ void BlockSolver::run_passes(const LabelBlock& block) {
     }
 }
 
-// Appends the weights of shared features that reach their thresholds. `values` has shape (features, lanes).
-void BlockSolver::collect_shared_weights(const LabelBlock& block, const float* values,
-                                         std::vector<WeightEntry>& weights) {
-    const std::vector<std::uint32_t>& features = block.rows->feature_ids;
-    masks_.resize(features.size());
+// Collects the weights of shared features that reach their thresholds. `values` has shape (features, lanes).
+void BlockSolver::collect_shared_weights(const LabelBlock& block, const float* values, BlockWeights& out) {
+    const RawVector<std::uint32_t>& features = block.rows->feature_ids;
+    out.masks.resize(features.size());
     block_thresholds_.resize(features.size());
     std::transform(features.begin(), features.end(), block_thresholds_.begin(),
                    [&](std::uint32_t f) { return thresholds_[f]; });
     kernels().mark_large_weights(lanes_, values, static_cast<std::int64_t>(features.size()), block_thresholds_.data(),
-                                 masks_.data());
-    for (std::size_t f = 0; f < features.size(); ++f)
-        for (unsigned mask = masks_[f]; mask != 0; mask &= mask - 1) {
-            const auto lane = static_cast<std::size_t>(std::countr_zero(mask));
-            if (lane < n_labels_) weights.push_back({features[f], block.positions[lane], values[f * lanes_ + lane]});
-        }
+                                 out.masks.data());
+    const auto all_lanes = static_cast<std::uint16_t>((1U << n_labels_) - 1);
+    for (std::size_t f = 0; f < features.size(); ++f) {
+        out.masks[f] &= all_lanes;
+        for (unsigned mask = out.masks[f]; mask != 0; mask &= mask - 1)
+            out.values.push_back(values[f * lanes_ + static_cast<std::size_t>(std::countr_zero(mask))]);
+    }
 }
 
-// Appends all weights that reach their thresholds. With L2 regularization, the weight of a feature that occurs in only
+// Collects all weights that reach their thresholds. With L2 regularization, the weight of a feature that occurs in only
 // one row is computed from the row's alpha; with L1 regularization, the feature has its own column.
-void BlockSolver::collect_weights(const LabelBlock& block, std::vector<WeightEntry>& weights) {
+void BlockSolver::collect_weights(const LabelBlock& block, BlockWeights& out) {
     const LocalRows& rows = *block.rows;
-    const std::size_t from = weights.size();
+    out.clear();
+    for (std::size_t l = 0; l < n_labels_; ++l)
+        out.children[l] = block.positions[l] - static_cast<std::uint32_t>(block.first_position);
     const auto add_weight = [&](std::uint32_t feature, std::size_t label, float value) {
-        if (std::fabs(value) >= thresholds_[feature]) weights.push_back({feature, block.positions[label], value});
+        if (std::fabs(value) >= thresholds_[feature]) out.entries.push_back({feature, out.children[label], value});
     };
     if (options_.penalty == Penalty::l1) {
-        collect_shared_weights(block, l1_solver_.weights(), weights);
+        collect_shared_weights(block, l1_solver_.weights(), out);
         const float* singles = l1_solver_.weights() + l1_solver_.first_single() * lanes_;
         for (std::size_t e = 0; e < rows.single_features.size(); ++e)
             for (std::size_t l = 0; l < n_labels_; ++l) add_weight(rows.single_features[e], l, singles[e * lanes_ + l]);
-        if (options_.max_weights > 0) keep_largest(weights, from);
-        return;
-    }
-    collect_shared_weights(block, problem_.weights, weights);
-    for (std::size_t r = 0; r < positives_.size(); ++r) {
-        if (rows.largest_single[r] == 0.0F) continue;
-        const float* alpha = problem_.alpha + r * lanes_;
-        const float min_alpha = thresholds_.minimum() / rows.largest_single[r];
-        for (std::size_t l = 0; l < n_labels_; ++l) {
-            if (alpha[l] < min_alpha) continue;
-            const float signed_alpha = (positives_[r] >> l & 1U) ? alpha[l] : -alpha[l];
-            for (std::int64_t e = rows.single_offsets[r]; e < rows.single_offsets[r + 1]; ++e)
-                add_weight(rows.single_features[e], l, signed_alpha * rows.single_values[e]);
+    } else {
+        collect_shared_weights(block, problem_.weights, out);
+        for (std::size_t r = 0; r < positives_.size(); ++r) {
+            if (rows.largest_single[r] == 0.0F) continue;
+            const float* alpha = problem_.alpha + r * lanes_;
+            const float min_alpha = thresholds_.minimum() / rows.largest_single[r];
+            for (std::size_t l = 0; l < n_labels_; ++l) {
+                if (alpha[l] < min_alpha) continue;
+                const float signed_alpha = (positives_[r] >> l & 1U) ? alpha[l] : -alpha[l];
+                for (std::int64_t e = rows.single_offsets[r]; e < rows.single_offsets[r + 1]; ++e)
+                    add_weight(rows.single_features[e], l, signed_alpha * rows.single_values[e]);
+            }
         }
     }
-    if (options_.max_weights > 0) keep_largest(weights, from);
+    if (options_.max_weights > 0) keep_largest(block, out);
 }
 
 // Keeps the `max_weights` largest weights of each label in the block; ties are broken in favor of the lower feature.
-void BlockSolver::keep_largest(std::vector<WeightEntry>& weights, std::size_t from) {
-    const auto begin = weights.begin() + static_cast<std::ptrdiff_t>(from);
-    std::sort(begin, weights.end(), [](const WeightEntry& a, const WeightEntry& b) {
-        if (a.position != b.position) return a.position < b.position;
+void BlockSolver::keep_largest(const LabelBlock& block, BlockWeights& weights) {
+    std::vector<WeightEntry>& entries = weights.entries;
+    std::size_t next = 0;
+    for (std::size_t f = 0; f < weights.masks.size(); ++f)
+        for (unsigned mask = weights.masks[f]; mask != 0; mask &= mask - 1)
+            entries.push_back(
+                {block.rows->feature_ids[f], weights.children[std::countr_zero(mask)], weights.values[next++]});
+    weights.masks.clear();
+    weights.values.clear();
+    std::sort(entries.begin(), entries.end(), [](const WeightEntry& a, const WeightEntry& b) {
+        if (a.child != b.child) return a.child < b.child;
         const float x = std::fabs(a.value);
         const float y = std::fabs(b.value);
         return x != y ? x > y : a.feature < b.feature;
     });
-    std::size_t kept = from;
+    std::size_t kept = 0;
     std::int64_t rank = 0;
-    std::uint32_t position = 0;
-    for (std::size_t i = from; i < weights.size(); ++i) {
-        rank = i > from && weights[i].position == position ? rank + 1 : 0;
-        position = weights[i].position;
-        if (rank < options_.max_weights) weights[kept++] = weights[i];
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        rank = i > 0 && entries[i].child == entries[i - 1].child ? rank + 1 : 0;
+        if (rank < options_.max_weights) entries[kept++] = entries[i];
     }
-    weights.resize(kept);
+    entries.resize(kept);
 }
 
 }  // namespace carya

@@ -11,6 +11,7 @@
 #include "../kernels/kernels.hpp"
 #include "l1_solver.hpp"
 #include "local_rows.hpp"
+#include "weight_collector.hpp"
 #include "weight_thresholds.hpp"
 
 namespace carya {
@@ -23,16 +24,11 @@ struct SolverOptions {
     float bias_feature = 1.0F;  // value of the constant bias feature; 0 disables the bias
     float tol = 0.005F;         // a label has converged when a pass adds at most this fraction of its total gain
     int max_iter = 20;
-    float threshold = 0.1F;            // weights with smaller absolute values are dropped
-    bool threshold_by_effect = false;  // scale the threshold by the feature's values (see weight_thresholds.hpp)
-    std::int64_t max_weights = 0;      // maximum number of weights per label; 0 means no limit
-    bool use_target_costs = false;     // multiply the costs of positives by their values
-};
-
-struct WeightEntry {
-    std::uint32_t feature;
-    std::uint32_t position;  // position of the label in the layer
-    float value;
+    float threshold = 0.1F;                 // weights with smaller absolute values are dropped
+    bool threshold_by_effect = false;       // scale the threshold by the feature's values (see weight_thresholds.hpp)
+    std::int64_t max_weights = 0;           // maximum number of weights per label; 0 means no limit
+    bool use_target_costs = false;          // multiply the costs of positives by their values
+    WeightDtype dtype = WeightDtype::int8;  // data type of the trained weights
 };
 
 struct LabelBlock {
@@ -42,6 +38,7 @@ struct LabelBlock {
     std::span<const float> sample_weights;     // multiplies the cost of each training row; empty means 1
     std::span<const std::int32_t> labels;      // at most 16
     std::span<const std::uint32_t> positions;  // positions of these labels in the layer
+    std::int64_t first_position = 0;           // position of the parent's first child
     // 1 for rows that are included only as positive examples for some labels; other labels are not trained on these
     // rows. May be empty.
     std::span<const std::uint8_t> positive_only;
@@ -56,17 +53,17 @@ public:
     BlockSolver(const SolverOptions& options, const WeightThresholds& thresholds, const std::atomic<bool>& stop)
         : options_(options), thresholds_(thresholds), stop_(stop) {}
 
-    // Appends the block's weights to `weights`. Writes the biases and dense weights of the block's labels to `biases`
-    // and `dense_weights`, which contain all labels of the layer.
-    void solve(const LabelBlock& block, std::vector<WeightEntry>& weights, float* biases, float* dense_weights);
+    // Writes the block's weights to `weights`, and the biases and dense weights of its labels to `biases` and
+    // `dense_weights`, which contain all labels of the layer.
+    void solve(const LabelBlock& block, BlockWeights& weights, float* biases, float* dense_weights);
 
 private:
     void mark_positives(const LabelBlock& block);
     void initialize(const LabelBlock& block);
     void run_passes(const LabelBlock& block);
-    void collect_weights(const LabelBlock& block, std::vector<WeightEntry>& weights);
-    void collect_shared_weights(const LabelBlock& block, const float* values, std::vector<WeightEntry>& weights);
-    void keep_largest(std::vector<WeightEntry>& weights, std::size_t from);
+    void collect_weights(const LabelBlock& block, BlockWeights& out);
+    void collect_shared_weights(const LabelBlock& block, const float* values, BlockWeights& out);
+    void keep_largest(const LabelBlock& block, BlockWeights& weights);
 
     const SolverOptions& options_;
     const WeightThresholds& thresholds_;
@@ -83,7 +80,6 @@ private:
     std::vector<std::uint16_t> positives_;
     std::vector<std::uint16_t> active_;
     std::vector<std::uint16_t> included_;
-    std::vector<std::uint16_t> masks_;
     std::vector<float> block_thresholds_;  // thresholds for the features of the block
     std::vector<std::uint32_t> order_;
 };

@@ -1,7 +1,6 @@
 #include "local_rows.hpp"
 
-#include <algorithm>
-#include <cmath>
+#include <bit>
 
 #include "../kernels/kernels.hpp"
 
@@ -9,83 +8,55 @@ namespace carya {
 
 void RowGatherer::gather(const Features& all, std::span<const std::int32_t> row_ids, LocalRows& out) {
     const CsrView& x = all.sparse;
-    if (n_features_ < x.cols) {
-        local_ids_.zeros(x.cols);
-        n_features_ = x.cols;
-    }
-    std::uint32_t* local_ids = local_ids_.reserve(x.cols);
-
     out.row_ids.assign(row_ids.begin(), row_ids.end());
     std::size_t entries = 0;
     for (const std::int32_t row : row_ids) entries += static_cast<std::size_t>(x.length(row));
-    // `seen` and `seen_twice` have one bit per feature, so both stay in the L1 cache. Every value is written and,
-    // if it is not needed, overwritten by the next one, because branches would be mispredicted a third of the time.
-    const auto words = static_cast<std::size_t>(x.cols) / 64 + 1;
-    std::uint64_t* seen = seen_.zeros(words);
-    std::uint64_t* seen_twice = seen_twice_.zeros(words);
-    out.feature_ids.resize(entries + 1);
-    std::uint32_t* next = out.feature_ids.data();
-    for (const std::int32_t row : row_ids) {
-        for (std::int64_t e = x.begin(row); e < x.end(row); ++e) {
-            const auto feature = static_cast<std::uint32_t>(x.indices[e]);
-            const std::uint64_t bit = std::uint64_t{1} << (feature & 63);
-            const std::uint64_t seen_word = seen[feature >> 6];
-            const std::uint64_t seen_twice_word = seen_twice[feature >> 6];
-            *next = feature;
-            next += (seen_word & ~seen_twice_word & bit) != 0;
-            seen[feature >> 6] = seen_word | bit;
-            seen_twice[feature >> 6] = seen_twice_word | (seen_word & bit);
-        }
-    }
-    out.feature_ids.resize(static_cast<std::size_t>(next - out.feature_ids.data()));
-    for (std::size_t i = 0; i < out.feature_ids.size(); ++i)
-        local_ids[out.feature_ids[i]] = static_cast<std::uint32_t>(i) + 1;
 
-    const auto rows = row_ids.size();
+    // One bit per feature and one rank per word stay in the cache, unlike an array with one local id per feature.
+    const auto words = static_cast<std::size_t>(x.cols) / 64 + 1;
+    const FeatureBits bits{seen_.zeros(words), shared_.zeros(words), ranks_.reserve(words)};
+    for (const std::int32_t row : row_ids)
+        kernels().mark_features(x.indices.data() + x.begin(row), x.length(row), bits);
+    out.feature_ids.clear();
+    for (std::size_t word = 0; word < words; ++word) {
+        bits.ranks[word] = static_cast<std::uint32_t>(out.feature_ids.size());
+        for (std::uint64_t left = bits.shared[word]; left != 0; left &= left - 1)
+            out.feature_ids.push_back(static_cast<std::uint32_t>(word * 64 + std::countr_zero(left)));
+    }
+
+    const std::size_t rows = row_ids.size();
     std::uint32_t* columns = out.columns.reserve(entries + 1);
     float* values = out.values.reserve(entries + 1);
     out.offsets.assign(1, 0);
-    out.offsets.reserve(rows + 1);
     out.single_offsets.assign(1, 0);
-    out.single_offsets.reserve(rows + 1);
     out.single_features.resize(entries + 1);
     out.single_values.resize(entries + 1);
-    out.largest_single.assign(rows, 0.0F);
-    out.squared_norms.assign(rows, 0.0F);
-    out.single_norms.assign(rows, 0.0F);
-    std::size_t n_shared = 0;
-    std::size_t n_single = 0;
+    out.largest_single.resize(rows);
+    out.squared_norms.resize(rows);
+    out.single_norms.resize(rows);
+    std::int64_t n_shared = 0;
+    std::int64_t n_single = 0;
     for (std::size_t r = 0; r < rows; ++r) {
         const std::int32_t row = row_ids[r];
-        float squared_norm = 0.0F;
-        float single_norm = 0.0F;
-        float largest = 0.0F;
-        for (std::int64_t e = x.begin(row); e < x.end(row); ++e) {
-            const float value = x.values[e];
-            const auto feature = static_cast<std::uint32_t>(x.indices[e]);
-            const std::uint32_t local_id = local_ids[feature];
-            const bool single = local_id == 0;
-            const float single_value = single ? value : 0.0F;
-            columns[n_shared] = local_id - 1;
-            values[n_shared] = value;
-            n_shared += !single;
-            out.single_features[n_single] = feature;
-            out.single_values[n_single] = value;
-            n_single += single;
-            squared_norm += value * value;
-            single_norm += single_value * single_value;
-            largest = std::max(largest, std::fabs(single_value));
-        }
-        if (all.dense.cols > 0) squared_norm += kernels().dot(all.dense.row(row), all.dense.row(row), all.dense.cols);
-        out.squared_norms[r] = squared_norm;
-        out.single_norms[r] = single_norm;
-        out.largest_single[r] = largest;
-        out.offsets.push_back(static_cast<std::int64_t>(n_shared));
-        out.single_offsets.push_back(static_cast<std::int64_t>(n_single));
+        SplitRow split{};
+        split.columns = columns + n_shared;
+        split.values = values + n_shared;
+        split.single_features = out.single_features.data() + n_single;
+        split.single_values = out.single_values.data() + n_single;
+        kernels().split_row(x.indices.data() + x.begin(row), x.values.data() + x.begin(row), x.length(row), bits,
+                            split);
+        n_shared += split.n_shared;
+        n_single += split.n_single;
+        out.squared_norms[r] = split.squared_norm;
+        if (all.dense.cols > 0)
+            out.squared_norms[r] += kernels().dot(all.dense.row(row), all.dense.row(row), all.dense.cols);
+        out.single_norms[r] = split.single_norm;
+        out.largest_single[r] = split.largest_single;
+        out.offsets.push_back(n_shared);
+        out.single_offsets.push_back(n_single);
     }
     out.single_features.resize(n_single);
     out.single_values.resize(n_single);
-    for (const std::uint32_t feature : out.feature_ids) local_ids[feature] = 0;
 }
 
 }  // namespace carya

@@ -18,10 +18,10 @@ struct LocalRows {
     std::vector<std::int64_t> offsets;  // offset of each row in `columns` and `values`, and the end
     AlignedBuffer<std::uint32_t> columns;
     AlignedBuffer<float> values;
-    std::vector<std::uint32_t> feature_ids;  // the global id of each local id
+    RawVector<std::uint32_t> feature_ids;  // the global id of each local id
     std::vector<std::int64_t> single_offsets;
-    std::vector<std::uint32_t> single_features;
-    std::vector<float> single_values;
+    RawVector<std::uint32_t> single_features;
+    RawVector<float> single_values;
     std::vector<float> largest_single;  // largest absolute value per row; 0 if there are no single features
     std::vector<float> squared_norms;
     std::vector<float> single_norms;
@@ -29,16 +29,15 @@ struct LocalRows {
     std::int64_t rows() const { return static_cast<std::int64_t>(row_ids.size()); }
 };
 
-// Builds LocalRows. Each thread needs its own object, because the object contains an array over all features.
+// Builds LocalRows. Each thread needs its own object, which contains arrays over all features.
 class RowGatherer {
 public:
     void gather(const Features& all, std::span<const std::int32_t> row_ids, LocalRows& out);
 
 private:
-    AlignedBuffer<std::uint64_t> seen_;
-    AlignedBuffer<std::uint64_t> seen_twice_;
-    AlignedBuffer<std::uint32_t> local_ids_;  // local id of each feature plus 1; zero between calls
-    std::int64_t n_features_ = 0;
+    AlignedBuffer<std::uint64_t> seen_;    // one bit per feature: occurs in a row
+    AlignedBuffer<std::uint64_t> shared_;  // one bit per feature: occurs in at least two rows
+    AlignedBuffer<std::uint32_t> ranks_;   // number of shared features before each word
 };
 
 }  // namespace carya

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <stdexcept>
 
 namespace carya {
 
@@ -17,6 +19,7 @@ struct SharedRows {
     std::once_flag gathered;
     LocalRows rows;
     std::vector<std::uint8_t> positive_only;
+    std::vector<std::vector<BlockWeights>> blocks;  // by task
     std::atomic<int> users{0};
 };
 
@@ -27,7 +30,7 @@ struct Task {
     std::size_t last;
     std::uint64_t work;
     SharedRows* shared;
-    std::vector<WeightEntry> weights;
+    std::size_t part;  // index among the tasks of the parent
 };
 
 class Trainer {
@@ -55,6 +58,9 @@ public:
         for (std::size_t t = 0; t < layers_.size(); ++t) {
             results_[t].biases.assign(layers_[t].order.size(), kBiasWithoutPositives);
             results_[t].dense.assign(layers_[t].order.size() * features_.dense.cols, 0.0F);
+            results_[t].chunks.resize(layers_[t].chunks.size() - 1);
+            for (std::size_t parent = 0; parent + 1 < layers_[t].chunks.size(); ++parent)
+                results_[t].chunks[parent].index_bytes = child_index_bytes(chunk_size(t, parent));
         }
         std::vector<Worker> workers;
         for (int i = 0; i < threads_; ++i) workers.emplace_back(options_, thresholds_, monitor_.stop);
@@ -65,7 +71,9 @@ public:
                          [&](std::size_t a, std::size_t b) { return tasks_[a].work > tasks_[b].work; });
         parallel_for(static_cast<std::int64_t>(tasks_.size()), threads_, &monitor_,
                      [&](int worker, std::int64_t i) { solve(tasks_[by_work[i]], workers[worker]); });
-        for (std::size_t t = 0; t < layers_.size(); ++t) assemble(t);
+        for (const LayerWeights& layer : results_)
+            if (!std::all_of(layer.biases.begin(), layer.biases.end(), [](float bias) { return std::isfinite(bias); }))
+                throw std::invalid_argument("A bias is NaN or infinite.");
         return std::move(results_);
     }
 
@@ -77,7 +85,13 @@ private:
         BlockSolver solver;
         LocalRows rows;
         std::vector<std::uint8_t> positive_only;
+        std::vector<BlockWeights> blocks;
+        WeightCollector collector;
     };
+
+    std::int64_t chunk_size(std::size_t layer, std::size_t parent) const {
+        return layers_[layer].chunks[parent + 1] - layers_[layer].chunks[parent];
+    }
 
     // Returns the positions of a parent's labels that have positives.
     std::vector<std::uint32_t> trainable_positions(const LayerProblem& layer, std::int64_t parent) const {
@@ -101,7 +115,7 @@ private:
                 if (!layer.all_rows)
                     for (std::int64_t e = layer.shortlist.begin(parent); e < layer.shortlist.end(parent); ++e)
                         work += row_work_[layer.shortlist.indices[e]];
-                tasks_.push_back({t, parent, 0, labels, static_cast<std::uint64_t>(work) * labels + 1, nullptr, {}});
+                tasks_.push_back({t, parent, 0, labels, static_cast<std::uint64_t>(work) * labels + 1, nullptr, 0});
                 monitor_.total += tasks_.back().work;
             }
         }
@@ -113,6 +127,7 @@ private:
             if (threads_ == 1 || parts < 2) continue;
             SharedRows* shared = shared_.emplace_back(std::make_unique<SharedRows>()).get();
             shared->users = static_cast<int>(parts);
+            shared->blocks.resize(parts);
             const Task parent = tasks_[i];
             for (std::size_t part = 0; part < parts; ++part) {
                 Task task = parent;
@@ -120,6 +135,7 @@ private:
                 task.last = std::min(parent.last, blocks * (part + 1) / parts * kMaxLanes);
                 task.work = parent.work * (task.last - task.first) / parent.last;
                 task.shared = shared;
+                task.part = part;
                 if (part == 0)
                     tasks_[i] = task;
                 else
@@ -162,7 +178,7 @@ private:
             positive_only[std::lower_bound(all.begin(), all.end(), row) - all.begin()] = 1;
     }
 
-    void solve(Task& task, Worker& worker) {
+    void solve(const Task& task, Worker& worker) {
         const LayerProblem& layer = layers_[task.layer];
         LocalRows* rows = &worker.rows;
         std::vector<std::uint8_t>* positive_only = &worker.positive_only;
@@ -183,59 +199,31 @@ private:
         block.positives = &layer.positives;
         block.sample_weights = sample_weights_;
         block.positive_only = *positive_only;
+        block.first_position = layer.chunks[task.parent];
         block.seed = layer.seed;
         block.stream = static_cast<std::uint64_t>(layer.level) << 32 |
                        static_cast<std::uint64_t>(layer.first_parent + task.parent);
         LayerWeights& out = results_[task.layer];
+        std::vector<BlockWeights>& blocks = task.shared ? task.shared->blocks[task.part] : worker.blocks;
+        blocks.resize((task.last - task.first + kMaxLanes - 1) / kMaxLanes);
         for (std::size_t first = task.first; first < task.last; first += kMaxLanes) {
             const std::size_t count = std::min<std::size_t>(kMaxLanes, task.last - first);
             block.labels = std::span(labels).subspan(first, count);
             block.positions = std::span(positions).subspan(first, count);
-            worker.solver.solve(block, task.weights, out.biases.data(), out.dense.data());
+            worker.solver.solve(block, blocks[(first - task.first) / kMaxLanes], out.biases.data(), out.dense.data());
             monitor_.done += task.work * count / (task.last - task.first);
         }
-        if (task.shared && --task.shared->users == 0) task.shared->rows = LocalRows();
-    }
-
-    static constexpr std::int64_t kMaxRanges = 16;  // more ranges would only cause the same weights to be read again
-
-    // Sorts the weights of a layer by feature. Tasks are visited in order of position, so positions are sorted as
-    // well. Each thread reads all weights and writes a range of features, because reads are sequential and writes are
-    // random.
-    void assemble(std::size_t layer) {
-        std::vector<Task*> tasks;
-        for (Task& task : tasks_)
-            if (task.layer == layer) tasks.push_back(&task);
-        std::sort(tasks.begin(), tasks.end(), [](const Task* a, const Task* b) {
-            return a->parent != b->parent ? a->parent < b->parent : a->first < b->first;
-        });
-        Csr& out = results_[layer].weights;
-        out.cols = static_cast<std::int64_t>(layers_[layer].order.size());
-        const std::int64_t features = features_.sparse.cols;
-        out.indptr.assign(features + 1, 0);
-        const auto for_each_weight = [&](const auto& body) {
-            const std::int64_t parts = std::min<std::int64_t>(threads_, kMaxRanges);
-            parallel_for(parts, threads_, &monitor_, [&](int, std::int64_t part) {
-                const auto first = static_cast<std::uint32_t>(features * part / parts);
-                const auto last = static_cast<std::uint32_t>(features * (part + 1) / parts);
-                for (const Task* task : tasks)
-                    for (const WeightEntry& weight : task->weights)
-                        if (weight.feature >= first && weight.feature < last) body(weight);
-            });
-        };
-        for_each_weight([&](const WeightEntry& weight) { ++out.indptr[weight.feature + 1]; });
-        std::partial_sum(out.indptr.begin(), out.indptr.end(), out.indptr.begin());
-        out.indices.resize(out.indptr.back());
-        out.values.resize(out.indptr.back());
-        for_each_weight([&](const WeightEntry& weight) {
-            const std::int64_t slot = out.indptr[weight.feature]++;
-            out.indices[slot] = static_cast<std::int32_t>(weight.position);
-            out.values[slot] = weight.value;
-        });
-        // Each start offset has advanced to its end, which is the start offset of the next feature.
-        std::copy_backward(out.indptr.begin(), out.indptr.end() - 1, out.indptr.end());
-        out.indptr.front() = 0;
-        for (Task* task : tasks) task->weights = {};
+        if (task.shared) {
+            if (--task.shared->users > 0) return;
+            // This is the last task of the parent. The labels are in the order of the tasks.
+            worker.blocks.clear();
+            for (std::vector<BlockWeights>& part : task.shared->blocks)
+                std::move(part.begin(), part.end(), std::back_inserter(worker.blocks));
+            task.shared->blocks.clear();
+        }
+        out.chunks[task.parent] = worker.collector.combine(rows->feature_ids, worker.blocks,
+                                                           chunk_size(task.layer, task.parent), options_.dtype);
+        if (task.shared) task.shared->rows = LocalRows();
     }
 
     const Features& features_;

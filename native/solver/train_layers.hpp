@@ -25,15 +25,16 @@ struct LayerProblem {
 };
 
 struct LayerWeights {
-    Csr weights;                // sparse features x positions
-    std::vector<float> biases;  // one per position
-    std::vector<float> dense;   // positions x dense features
+    std::vector<ChunkWeights> chunks;  // one per parent
+    std::vector<float> biases;         // one per position
+    std::vector<float> dense;          // positions x dense features
 };
 
 // Trains layers of one or more trees in a single pool of tasks. The layers must not depend on each other. A positive
 // outside its parent's shortlist is used only for its own label. Labels without positives get no weights and a bias of
 // -10,000. The costs of each training row are multiplied by its positive sample weight; if `sample_weights` is empty,
-// all weights are 1. The result depends on the seeds, but not on the number of threads.
+// all weights are 1. The result depends on the seeds, but not on the number of threads. Throws std::invalid_argument if
+// the training diverges.
 std::vector<LayerWeights> train_layers(const Features& features, std::span<const LayerProblem> layers,
                                        const SolverOptions& options, std::span<const float> sample_weights, int threads,
                                        Monitor& monitor);

@@ -12,6 +12,7 @@
 #include "../../native/indexing/label_representations.hpp"
 #include "../../native/indexing/partition.hpp"
 #include "../../native/kernels/kernels.hpp"
+#include "../../native/layouts/packing.hpp"
 #include "../../native/search/beam_search.hpp"
 #include "../../native/solver/train_layers.hpp"
 #include "../../native/text/term_counter.hpp"
@@ -111,7 +112,9 @@ void test_train_and_rank(int threads, Loss loss) {
     expect(train_monitor.done <= train_monitor.total, "progress does not exceed the total");
 
     SearchLayer layer;
-    const Packed packed = pack(layers[0].weights.view(), chunks, WeightDtype::int8, threads);
+    std::vector<ChunkWeightsView> weights;
+    for (const ChunkWeights& chunk : layers[0].chunks) weights.push_back(chunk.view());
+    const Packed packed = pack(weights, chunks, features.sparse.cols, WeightDtype::int8, threads);
     layer.weights = packed.view();
     layer.dense = {layers[0].dense.data(), kLabels, 5};
     layer.biases = layers[0].biases;

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from carya import _core
 from carya.core import validation
 from carya.core.matrices import Csr, Features
-from carya.core.progress import Progress
+from carya.core.progress import Progress, Report
 from carya.core.validation import FeaturesLike, LabelsLike
 from carya.errors import InputError
 from carya.indexing import clustering, representations
@@ -70,8 +70,7 @@ class Indexer:
         """
         own_features = self._check_label_features(label_features, labels.cols)
         edges = self._check_label_graph(label_graph, labels, sample_weight)
-        if sample_weight is not None:  # PII vectors are compared by inner products, which apply each weight twice
-            labels = labels.scale_rows(np.sqrt(sample_weight) if self.representation == "pii" else sample_weight)
+        labels = self._weight_rows(labels, sample_weight)
         if self.clustering == "random":
             return clustering.random_tree(
                 labels.cols,
@@ -83,14 +82,14 @@ class Indexer:
         if self.max_depth == 1 or labels.cols <= self.max_leaf_size:
             return LabelTree.flat(labels.cols)
         key = self._representation_key()
-        representation = None if cache is None else cache.get(key)
-        if representation is None:
-            representation = self._represent(features, labels, own_features, edges, threads, progress)
+        group = None if cache is None else cache.get(key)
+        if group is None:
+            group = self._group(features, labels, own_features, edges, threads, progress)
             if cache is not None:
-                cache[key] = representation
+                cache[key] = group
         with progress.stage("build label tree") as report:
             return clustering.cluster(
-                representation,
+                group,
                 branching=self.branching,
                 max_leaf_size=self.max_leaf_size,
                 max_depth=self.max_depth,
@@ -113,7 +112,7 @@ class Indexer:
             self.embedding_dimensions,
         )
 
-    def _represent(
+    def _group(
         self,
         features: Features,
         labels: Csr,
@@ -123,34 +122,62 @@ class Indexer:
         progress: Progress,
     ) -> _core.LabelGroup:
         with progress.stage("represent labels") as report:
-            if self.representation == "pifa":
-                return representations.pifa_group(
-                    features, labels, keep=self.index_features, threads=threads, report=report
-                )
-            if self.representation == "lf" and own_features is not None:
-                representation = own_features
-            elif self.representation == "pii":
-                representation = representations.pii(labels)
-            elif self.representation == "spectral":
-                representation = representations.spectral(
-                    labels, dimensions=self.embedding_dimensions or SPECTRAL_DIMENSIONS, seed=self.seed
-                )
-            elif self.representation == "graph" and edges is not None:
-                representation = self._embed(edges)
-            else:
-                representation = representations.pifa(
-                    features, labels, keep=self.index_features, threads=threads, report=report
-                )
-                if self.representation == "pifa+lf" and own_features is not None:
-                    representation = representations.pifa_with_features(representation, own_features, self.alpha)
-                elif self.representation == "pifa-concat-lf" and own_features is not None:
-                    representation = representations.concatenate(representation, own_features)
-                elif self.representation == "pifa-concat-graph" and edges is not None:
-                    embedding = representations.normalize(self._embed(edges))
-                    representation = representations.concatenate(representation, embedding)
-        if self.clustering == "spherical" and self.representation != "pii":
-            representation = representations.normalize(representation)
-        return _core.LabelGroup(representation.native, threads)
+            if self.representation == "pifa":  # compute the vectors in the form used by the clustering
+                keep = self.index_features
+                return representations.pifa_group(features, labels, keep=keep, threads=threads, report=report)
+            representation = self._represent(features, labels, own_features, edges, threads, report)
+            return _core.LabelGroup(representation.native, threads)
+
+    def represent(
+        self,
+        features: Features,
+        labels: Csr,
+        label_features: FeaturesLike | None = None,
+        *,
+        label_graph: LabelsLike | None = None,
+        sample_weight: NDArray[np.float32] | None = None,
+        threads: int,
+    ) -> Features:
+        """Return the label representations, with one row per label. See :meth:`build` for the parameters."""
+        own_features = self._check_label_features(label_features, labels.cols)
+        edges = self._check_label_graph(label_graph, labels, sample_weight)
+        return self._represent(features, self._weight_rows(labels, sample_weight), own_features, edges, threads, None)
+
+    def _weight_rows(self, labels: Csr, sample_weight: NDArray[np.float32] | None) -> Csr:
+        if sample_weight is None:
+            return labels
+        # PII vectors are compared by inner products, which apply each weight twice.
+        return labels.scale_rows(np.sqrt(sample_weight) if self.representation == "pii" else sample_weight)
+
+    def _represent(
+        self,
+        features: Features,
+        labels: Csr,
+        own_features: Features | None,
+        edges: Csr | None,
+        threads: int,
+        report: Report,
+    ) -> Features:
+        if self.representation == "lf" and own_features is not None:
+            representation = own_features
+        elif self.representation == "pii":
+            return representations.pii(labels)
+        elif self.representation == "spectral":
+            dimensions = self.embedding_dimensions or SPECTRAL_DIMENSIONS
+            representation = representations.spectral(labels, dimensions=dimensions, seed=self.seed)
+        elif self.representation == "graph" and edges is not None:
+            representation = self._embed(edges)
+        else:
+            keep = self.index_features
+            representation = representations.pifa(features, labels, keep=keep, threads=threads, report=report)
+            if self.representation == "pifa+lf" and own_features is not None:
+                representation = representations.pifa_with_features(representation, own_features, self.alpha)
+            elif self.representation == "pifa-concat-lf" and own_features is not None:
+                representation = representations.concatenate(representation, own_features)
+            elif self.representation == "pifa-concat-graph" and edges is not None:
+                embedding = representations.normalize(self._embed(edges))
+                representation = representations.concatenate(representation, embedding)
+        return representations.normalize(representation) if self.clustering == "spherical" else representation
 
     def _embed(self, edges: Csr) -> Features:
         dimensions = self.embedding_dimensions or GRAPH_DIMENSIONS

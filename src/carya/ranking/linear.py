@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ from carya import _core
 from carya.core.matrices import Csr, Features
 from carya.core.progress import ProgressCallback, Report
 from carya.core.rules import expand_per_layer
-from carya.errors import InputError
-from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, csr_of_arrays, fingerprint
-from carya.ranking.tasks.parts import ProblemPart, divide, join_columns
+from carya.errors import InputError, ModelFormatError
+from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, fingerprint
+from carya.ranking.tasks.parts import ProblemPart, divide
 from carya.trees.layer import Layer, Weights
 from carya.trees.transforms import Transform
 
@@ -24,8 +24,38 @@ from carya.trees.transforms import Transform
 PER_LAYER_SETTINGS = ("C", "tol", "max_iter", "threshold", "max_weights")
 
 
-#: Weights as (indptr, indices, values), biases, and weights of dense features.
-Solution = tuple[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]], NDArray[Any], NDArray[Any]]
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The trained rankers of consecutive parents of a layer.
+
+    Attributes
+    ----------
+    weights : _core.ChunkedWeights
+        The weights of the sparse features.
+    biases : ndarray of float32, shape (positions,)
+    dense : ndarray of float32, shape (positions, dense features)
+        The weights of the dense features.
+    """
+
+    weights: _core.ChunkedWeights
+    biases: NDArray[np.float32]
+    dense: NDArray[np.float32]
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return arrays for storage."""
+        return self.weights.arrays() | {"biases": self.biases, "dense": self.dense}
+
+    @classmethod
+    def of_arrays(
+        cls, arrays: dict[str, NDArray[Any]], chunks: NDArray[np.int64], n_features: int, weight_dtype: str
+    ) -> Self:
+        """Restore a solution from stored arrays without copying them; raise ModelFormatError if they are invalid."""
+        weights = {name: array for name, array in arrays.items() if name not in ("biases", "dense")}
+        try:
+            chunked = _core.ChunkedWeights(chunks, n_features, getattr(_core.WeightDtype, weight_dtype), **weights)
+        except (TypeError, ValueError) as error:
+            raise ModelFormatError(f"A stored part of a layer is invalid: {error}") from None
+        return cls(chunked, arrays["biases"], arrays["dense"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +153,12 @@ class LinearSolver:
             together = [problems[number] for number in numbers]
             options: dict[str, Any] = {"sample_weight": sample_weight, "threads": threads, "report": report}
             if checkpoints is None:
-                solutions = solver._solve(features, together, **options)
+                solutions = [[solution] for solution in solver._solve(features, together, **options)]
             else:
                 solutions = solver._solve_parts(features, together, checkpoints, data_key, **options)
-            solved = [solver.pack(problem, solutions.pop(0), threads) for problem in together]
+            solved = [
+                solver.pack(problem, solutions.pop(0), features.sparse.cols, threads=threads) for problem in together
+            ]
             layers |= dict(zip(numbers, solved, strict=True))
         return [layers[number] for number in range(len(problems))]
 
@@ -142,20 +174,21 @@ class LinearSolver:
     ) -> list[Solution]:
         """Solve problems in one pool of tasks; `positives` are the transposed targets, if all problems share them."""
         C, tol, max_iter, threshold, max_weights = (self._single(name) for name in PER_LAYER_SETTINGS)
-        solutions: list[Solution] = _core.train_layers(
+        problem_objects = [
+            _core.LayerProblem(
+                problem.level,
+                problem.seed,
+                (problem.targets.transpose() if positives is None else positives).native,
+                problem.order,
+                problem.chunks,
+                None if problem.shortlist is None else problem.shortlist.native,
+                problem.first_parent,
+            )
+            for problem in problems
+        ]
+        arguments = (
             features.native,
-            [
-                _core.LayerProblem(
-                    problem.level,
-                    problem.seed,
-                    (problem.targets.transpose() if positives is None else positives).native,
-                    problem.order,
-                    problem.chunks,
-                    None if problem.shortlist is None else problem.shortlist.native,
-                    problem.first_parent,
-                )
-                for problem in problems
-            ],
+            problem_objects,
             getattr(_core.Loss, self.loss.replace("-", "_")),
             getattr(_core.Penalty, self.penalty),
             C * self.positive_weight,
@@ -167,11 +200,15 @@ class LinearSolver:
             threshold,
             self.threshold_by == "effect",
             max_weights or 0,
+            getattr(_core.WeightDtype, self.weight_dtype),
             sample_weight,
             threads,
             report,
         )
-        return solutions
+        try:
+            return [Solution(*layer) for layer in _core.train_layers(*arguments)]
+        except ValueError:
+            raise InputError("Training diverged: weights are NaN or infinite. Scale X or C down.") from None
 
     def _solve_parts(
         self,
@@ -183,32 +220,34 @@ class LinearSolver:
         sample_weight: NDArray[np.float32] | None,
         threads: int,
         report: Report,
-    ) -> list[Solution]:
+    ) -> list[list[Solution]]:
         """Solve problems in parts, each of which is stored as soon as it is solved."""
         parts = divide(problems, features)
         total, done = sum(part.work for part in parts), 0.0
         problem_keys = [self.problem_key(problem, data_key) for problem in problems]
         keys = [part_key(part, problems[part.number], problem_keys[part.number]) for part in parts]
         positives: dict[int, Csr] = {}
-        solved: list[list[dict[str, NDArray[Any]]]] = [[] for _ in problems]
+        solved: list[list[Solution]] = [[] for _ in problems]
         for part, key in zip(parts, keys, strict=True):
-            name = layer_name(problems[part.number].level)
+            name, selected = layer_name(problems[part.number].level), part.select(problems[part.number])
             arrays = checkpoints.load(name, key)
             if arrays is None:
                 if part.number not in positives:
                     positives = {part.number: problems[part.number].targets.transpose()}
-                arrays = self.solve_part(
+                solution = self.solve_part(
                     features,
-                    part.select(problems[part.number]),
+                    selected,
                     positives[part.number],
                     sample_weight=sample_weight,
                     threads=threads,
                     report=None if report is None else _scaled(report, done, part.work, total),
                 )
-                checkpoints.store(name, key, arrays)
-            solved[part.number].append(arrays)
+                checkpoints.store(name, key, solution.to_arrays())
+            else:
+                solution = Solution.of_arrays(arrays, selected.chunks, features.sparse.cols, self.weight_dtype)
+            solved[part.number].append(solution)
             done += part.work
-        return [join_solutions(arrays) for arrays in solved]
+        return solved
 
     def problem_key(self, problem: LayerProblem, data_key: str) -> str:
         """Return the hash of everything on which the solutions of all parts of a problem depend."""
@@ -223,25 +262,20 @@ class LinearSolver:
         sample_weight: NDArray[np.float32] | None,
         threads: int,
         report: Report = None,
-    ) -> dict[str, NDArray[Any]]:
-        """Return the solution of a part of a problem as arrays; `positives` are the transposed targets."""
+    ) -> Solution:
+        """Return the solution of a part of a problem; `positives` are the transposed targets."""
         (solution,) = self._solve(
             features, [problem], sample_weight=sample_weight, threads=threads, report=report, positives=positives
         )
-        (indptr, indices, values), biases, dense = solution
-        return {"indptr": indptr, "indices": indices, "values": values, "biases": biases, "dense": dense}
+        return solution
 
-    def pack(self, problem: LayerProblem, solution: Solution, threads: int) -> Layer:
-        """Return the layer with the weights of a solution."""
-        triple, biases, dense = solution
-        try:
-            weights = Csr.of_triple(triple, problem.order.size)
-        except InputError:
-            raise InputError("Training diverged: weights are NaN or infinite. Scale X or C down.") from None
+    def pack(self, problem: LayerProblem, solutions: Sequence[Solution], n_features: int, *, threads: int) -> Layer:
+        """Return the layer with the weights of the solutions of all parts of a problem."""
+        parts = [solution.weights for solution in solutions]
         return Layer(
-            weights=Weights.pack(weights, problem.chunks, self.weight_dtype, threads=threads),
-            dense=dense,
-            biases=biases,
+            weights=Weights.pack_chunks(parts, problem.chunks, n_features, self.weight_dtype, threads=threads),
+            dense=np.concatenate([solution.dense for solution in solutions]),
+            biases=np.concatenate([solution.biases for solution in solutions]),
             chunks=problem.chunks,
             order=problem.order,
             transform=problem.transform,
@@ -263,13 +297,6 @@ def part_key(part: ProblemPart, problem: LayerProblem, problem_key: str) -> str:
     """Return the hash of everything on which the solution of a part depends."""
     selected = part.select(problem)
     return fingerprint([problem_key, selected.first_parent, selected.shortlist, selected.order, selected.chunks])
-
-
-def join_solutions(parts: Sequence[dict[str, NDArray[Any]]]) -> Solution:
-    """Combine the solutions of all parts of a problem."""
-    joined = join_columns([csr_of_arrays(part, part["biases"].size, "The weights") for part in parts])
-    biases, dense = (np.concatenate([part[name] for part in parts]) for name in ("biases", "dense"))
-    return (joined.indptr, joined.indices, joined.values), biases, dense
 
 
 def _scaled(report: ProgressCallback, done: float, work: float, total: float) -> ProgressCallback:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -69,9 +70,27 @@ class Weights:
             The scales used to unpack int8 weights, one per cluster; with them, the weights are packed without loss.
         """
         given = np.zeros(0, np.float32) if scales is None else scales
-        starts, data, scales = _core.pack(weights.native, chunks, getattr(_core.WeightDtype, dtype), threads, given)
-        used = int(np.count_nonzero(np.diff(weights.indptr)))
-        return cls(starts, data, scales, dtype, weights.rows, n_weights=weights.values.size, n_used=used)
+        packed = _core.pack(weights.native, chunks, getattr(_core.WeightDtype, dtype), threads, given)
+        return cls._of_packed(packed, dtype, weights.rows)
+
+    @classmethod
+    def pack_chunks(
+        cls,
+        parts: Sequence[_core.ChunkedWeights],
+        chunks: NDArray[np.int64],
+        n_features: int,
+        dtype: str,
+        *,
+        threads: int = 1,
+    ) -> Self:
+        """Pack trained weights, which are given in parts that contain the chunks in order."""
+        packed = _core.pack_chunks(parts, chunks, n_features, getattr(_core.WeightDtype, dtype), threads)
+        return cls._of_packed(packed, dtype, n_features)
+
+    @classmethod
+    def _of_packed(cls, packed: tuple[Any, ...], dtype: str, n_features: int) -> Self:
+        starts, data, scales, n_weights, n_used = packed
+        return cls(starts, data, scales, dtype, n_features, n_weights=n_weights, n_used=n_used)
 
     @classmethod
     def empty(cls, n_features: int, n_positions: int, chunks: NDArray[np.int64]) -> Self:

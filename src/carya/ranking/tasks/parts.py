@@ -74,27 +74,6 @@ def divide(problems: Sequence[LayerProblem], features: Features, *, max_work: fl
     return parts
 
 
-def join_columns(parts: Sequence[Csr]) -> Csr:
-    """Concatenate the columns of matrices with the same number of rows."""
-    if len(parts) == 1:
-        return parts[0]
-    cols = sum(part.cols for part in parts)
-    lengths = np.sum([np.diff(part.indptr) for part in parts], axis=0, dtype=np.int64)
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    indices = np.empty(indptr[-1], np.int32)
-    values = np.empty(indptr[-1], np.float32)
-    begin = indptr[:-1].copy()
-    first = 0
-    for part in parts:
-        counts = np.diff(part.indptr)
-        places = np.repeat(begin - part.indptr[:-1], counts) + np.arange(part.indices.size)
-        indices[places] = part.indices + first
-        values[places] = part.values
-        begin += counts
-        first += part.cols
-    return Csr.of(indptr, indices, values, cols)
-
-
 def _work_of_parents(problem: LayerProblem, row_work: NDArray[np.int64]) -> NDArray[np.float64]:
     children = np.diff(problem.chunks).astype(np.float64)
     if problem.shortlist is None:

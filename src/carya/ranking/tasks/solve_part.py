@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
 from carya.errors import ModelFormatError
-from carya.ranking.linear import LayerProblem, LinearSolver, join_solutions, layer_name, part_key
+from carya.ranking.linear import LayerProblem, LinearSolver, Solution, layer_name, part_key
 from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, csr_arrays, csr_of_arrays, fingerprint
 from carya.ranking.tasks.engine import Engine
 from carya.ranking.tasks.parts import ProblemPart, divide
@@ -64,10 +64,10 @@ class SolvePart:
         if checkpoints.contains(name, self.result_key):
             return
         data, (problem, positives) = load_data(self.folder, self.data_key), self._problem()
-        arrays = self.solver.solve_part(
+        solution = self.solver.solve_part(
             data.features, self.part.select(problem), positives, sample_weight=data.sample_weight, threads=threads
         )
-        checkpoints.store(name, self.result_key, arrays)
+        checkpoints.store(name, self.result_key, solution.to_arrays())
 
     def _problem(self) -> tuple[LayerProblem, Csr]:
         arrays = load_arrays(self.folder, "problem", self.problem_key)
@@ -124,12 +124,15 @@ def train_layers(
             store_problem(checkpoints, problem_key, problem)
         tasks += own_tasks
     engine.run(tasks, report)
-    solutions: list[list[dict[str, NDArray[Any]]]] = [[] for _ in problems]
+    n_features = data.features.sparse.cols
+    solutions: list[list[Solution]] = [[] for _ in problems]
     for part, key in zip(parts, part_keys, strict=True):
-        name = layer_name(problems[part.number].level)
-        solutions[part.number].append(load_arrays(str(checkpoints.path), name, key))
+        problem = problems[part.number]
+        arrays = load_arrays(str(checkpoints.path), layer_name(problem.level), key)
+        chunks = part.select(problem).chunks
+        solutions[part.number].append(Solution.of_arrays(arrays, chunks, n_features, solver.weight_dtype))
     return [
-        own.pack(problem, join_solutions(solutions[number]), threads)
+        own.pack(problem, solutions[number], n_features, threads=threads)
         for number, (own, problem) in enumerate(zip(solvers, problems, strict=True))
     ]
 

@@ -1,0 +1,82 @@
+#include <nanobind/stl/vector.h>
+
+#include "../layouts/packing.hpp"
+#include "arrays.hpp"
+#include "chunked_weights.hpp"
+
+namespace carya::bind {
+
+using namespace nb::literals;
+
+namespace {
+
+// Returns start lines as rows of 16-bit integers, the format in which they are saved.
+nb::ndarray<nb::numpy, std::uint16_t> lines_to_numpy(std::vector<StartLine>&& lines) {
+    auto owner = std::make_unique<std::vector<StartLine>>(std::move(lines));
+    auto* data = reinterpret_cast<std::uint16_t*>(owner->data());
+    const std::size_t count = owner->size();
+    nb::capsule owner_capsule(owner.release(),
+                              [](void* p) noexcept { delete static_cast<std::vector<StartLine>*>(p); });
+    return nb::ndarray<nb::numpy, std::uint16_t>(data, {count, sizeof(StartLine) / sizeof(std::uint16_t)},
+                                                 owner_capsule);
+}
+
+nb::tuple packed_to_numpy(Packed&& packed) {
+    const std::int64_t n_weights = packed.n_weights;
+    const std::int64_t n_used = packed.n_used;
+    return nb::make_tuple(lines_to_numpy(std::move(packed.lines)), to_numpy(std::move(packed.data)),
+                          to_numpy(std::move(packed.scales)), n_weights, n_used);
+}
+
+}  // namespace
+
+void register_layouts(nb::module_& m) {
+    nb::enum_<WeightDtype>(m, "WeightDtype")
+        .value("float32", WeightDtype::float32)
+        .value("float16", WeightDtype::float16)
+        .value("int8", WeightDtype::int8);
+
+    m.def(
+        "pack",
+        [](const CheckedCsr& weights, Array<std::int64_t> chunks, WeightDtype dtype, int threads, Array<float> scales) {
+            Packed out;
+            {
+                const nb::gil_scoped_release released;
+                if (chunks.size() < 1 || span(chunks).back() != weights.view.cols)
+                    throw std::invalid_argument("chunks must cover all columns of weights.");
+                out = pack(weights.view, span(chunks), dtype, threads, span(scales));
+            }
+            return packed_to_numpy(std::move(out));
+        },
+        "weights"_a, "chunks"_a.noconvert(), "dtype"_a, "threads"_a, "scales"_a,
+        "Pack a weight matrix of shape (features, positions) for searching and return (starts, data, scales, "
+        "n_weights, n_used). The scales of int8 weights are computed unless they are given.");
+
+    nb::class_<PyChunkedWeights>(m, "ChunkedWeights", "The weights of consecutive chunks of a layer.")
+        .def(nb::init<Array<std::int64_t>, std::int64_t, WeightDtype, Array<std::int64_t>, Array<std::int64_t>,
+                      Array<std::int32_t>, Array<std::uint8_t>, Array<std::uint8_t>, Array<std::uint8_t>,
+                      Array<float>>(),
+             "chunks"_a.noconvert(), "n_features"_a, "dtype"_a, "run_counts"_a.noconvert(),
+             "weight_counts"_a.noconvert(), "features"_a.noconvert(), "counts"_a.noconvert(), "children"_a.noconvert(),
+             "values"_a.noconvert(), "scales"_a.noconvert())
+        .def("arrays", &PyChunkedWeights::arrays, "Return copies of the arrays from which the object can be restored.");
+
+    m.def(
+        "pack_chunks",
+        [](const std::vector<const PyChunkedWeights*>& parts, Array<std::int64_t> chunks, std::int64_t n_features,
+           WeightDtype dtype, int threads) {
+            std::vector<ChunkWeightsView> weights;
+            for (const PyChunkedWeights* part : parts)
+                weights.insert(weights.end(), part->chunks().begin(), part->chunks().end());
+            Packed out;
+            {
+                const nb::gil_scoped_release released;
+                out = pack(weights, span(chunks), n_features, dtype, threads);
+            }
+            return packed_to_numpy(std::move(out));
+        },
+        "parts"_a, "chunks"_a.noconvert(), "n_features"_a, "dtype"_a, "threads"_a,
+        "Pack the weights of all chunks of a layer and return (starts, data, scales, n_weights, n_used).");
+}
+
+}  // namespace carya::bind

@@ -1,0 +1,137 @@
+#include "chunk_weights.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "../kernels/kernels.hpp"
+#include "half_float.hpp"
+
+namespace carya {
+
+namespace {
+
+template <class Index, class Value>
+void copy_indices(std::span<const Value> from, RawVector<std::uint8_t>& to) {
+    to.resize(from.size() * sizeof(Index));
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        const auto index = static_cast<Index>(from[i]);
+        std::memcpy(to.data() + i * sizeof(Index), &index, sizeof(Index));
+    }
+}
+
+template <class Value>
+void copy_indices(std::span<const Value> from, int bytes, RawVector<std::uint8_t>& to) {
+    if (bytes == 1)
+        copy_indices<std::uint8_t>(from, to);
+    else if (bytes == 2)
+        copy_indices<std::uint16_t>(from, to);
+    else
+        copy_indices<std::uint32_t>(from, to);
+}
+
+// Chosen so that the largest weight is 127 squared times the scale.
+float int8_scale(float largest) {
+    return largest > 0.0F ? std::max(largest / (127.0F * 127.0F), std::numeric_limits<float>::min()) : 1.0F;
+}
+
+template <class Index>
+std::uint32_t index_at(std::span<const std::uint8_t> bytes, std::size_t i) {
+    Index value;
+    std::memcpy(&value, bytes.data() + i * sizeof(Index), sizeof(Index));
+    return value;
+}
+
+template <class Index>
+bool is_valid(const ChunkWeightsView& weights, std::int64_t chunk_size) {
+    const std::size_t n_weights = weights.children.size() / sizeof(Index);
+    std::size_t e = 0;
+    for (std::size_t run = 0; run < weights.features.size(); ++run) {
+        const std::size_t count = std::size_t{index_at<Index>(weights.counts, run)} + 1;
+        if (count > n_weights - e) return false;
+        for (std::size_t i = 0; i < count; ++i, ++e) {
+            const std::uint32_t child = index_at<Index>(weights.children, e);
+            if (child >= chunk_size || (i > 0 && child <= index_at<Index>(weights.children, e - 1))) return false;
+        }
+    }
+    return e == n_weights;
+}
+
+}  // namespace
+
+void ChunkWeightsView::check(std::int64_t n_features, std::int64_t chunk_size, WeightDtype dtype) const {
+    const auto bytes = static_cast<std::size_t>(index_bytes);
+    bool valid = index_bytes == child_index_bytes(chunk_size) && counts.size() == features.size() * bytes &&
+                 children.size() % bytes == 0 &&
+                 values.size() == children.size() / bytes * static_cast<std::size_t>(weight_bytes(dtype)) &&
+                 std::isfinite(scale);
+    for (std::size_t run = 0; run < features.size() && valid; ++run)
+        valid = features[run] < n_features && (run == 0 || features[run] > features[run - 1]);
+    if (valid)
+        valid = bytes == 1   ? is_valid<std::uint8_t>(*this, chunk_size)
+                : bytes == 2 ? is_valid<std::uint16_t>(*this, chunk_size)
+                             : is_valid<std::uint32_t>(*this, chunk_size);
+    if (!valid) throw std::invalid_argument("The weights of a chunk are invalid.");
+}
+
+void sort_by_feature(std::vector<WeightEntry>& entries, std::vector<WeightEntry>& scratch) {
+    constexpr int kBits = 11;  // radix sort
+    constexpr std::uint32_t kMask = (1U << kBits) - 1;
+    std::uint32_t all_bits = 0;
+    for (const WeightEntry& entry : entries) all_bits |= entry.feature;
+    scratch.resize(entries.size());
+    for (int shift = 0; shift < 32 && (all_bits >> shift) != 0; shift += kBits) {
+        std::uint32_t offsets[kMask + 2] = {};
+        for (const WeightEntry& entry : entries) ++offsets[(entry.feature >> shift & kMask) + 1];
+        for (std::uint32_t digit = 0; digit < kMask; ++digit) offsets[digit + 1] += offsets[digit];
+        for (const WeightEntry& entry : entries) scratch[offsets[entry.feature >> shift & kMask]++] = entry;
+        entries.swap(scratch);
+    }
+}
+
+void ChunkWeightsBuilder::append_all(std::span<const WeightEntry> entries) {
+    for (std::size_t e = 0; e < entries.size(); ++e) {
+        if (e == 0 || entries[e].feature != entries[e - 1].feature) begin_feature(entries[e].feature);
+        append(entries[e].child, entries[e].value);
+    }
+}
+
+ChunkWeights ChunkWeightsBuilder::finish(std::int64_t chunk_size, WeightDtype dtype, float scale) {
+    ChunkWeights out;
+    out.index_bytes = child_index_bytes(chunk_size);
+    out.features.assign(features_.begin(), features_.end());
+    for (std::size_t run = 0; run < begins_.size(); ++run)  // replace each begin by the number of weights minus 1
+        begins_[run] = (run + 1 < begins_.size() ? begins_[run + 1] : children_.size()) - begins_[run] - 1;
+    copy_indices(std::span<const std::size_t>(begins_), out.index_bytes, out.counts);
+    copy_indices(std::span<const std::uint32_t>(children_), out.index_bytes, out.children);
+    float largest = 0.0F;
+    bool finite = true;
+    for (const float value : values_) {
+        largest = std::max(largest, std::fabs(value));
+        finite &= std::isfinite(value);
+    }
+    if (!finite) throw std::invalid_argument("A weight is NaN or infinite.");
+    const std::size_t count = values_.size();
+    out.values.resize(count * static_cast<std::size_t>(weight_bytes(dtype)));
+    if (dtype == WeightDtype::int8) {
+        out.scale = scale > 0.0F ? scale : int8_scale(largest);
+        kernels().encode_signed_roots(values_.data(), static_cast<std::int64_t>(count), out.scale,
+                                      reinterpret_cast<std::int8_t*>(out.values.data()));
+    } else if (dtype == WeightDtype::float16) {
+        for (std::size_t e = 0; e < count; ++e) {
+            const std::uint16_t half = to_half(values_[e]);
+            std::memcpy(out.values.data() + 2 * e, &half, 2);
+        }
+    } else if (count > 0) {
+        std::memcpy(out.values.data(), values_.data(), count * sizeof(float));
+    }
+    features_.clear();
+    begins_.clear();
+    children_.clear();
+    values_.clear();
+    return out;
+}
+
+}  // namespace carya

@@ -1,0 +1,78 @@
+// The weights of the children of one parent, grouped by feature: the compact form in which trained weights are kept,
+// stored in checkpoints and packed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "../core/matrix.hpp"
+#include "packed_weights.hpp"
+
+namespace carya {
+
+// Returns the number of bytes of a child index, or of a number of weights minus 1, in a chunk of this size.
+constexpr int child_index_bytes(std::int64_t chunk_size) {
+    return chunk_size <= 0x100 ? 1 : chunk_size <= 0x10000 ? 2 : 4;
+}
+
+struct ChunkWeightsView {
+    std::span<const std::uint32_t> features;  // ascending
+    std::span<const std::uint8_t> counts;     // the number of weights of each feature, minus 1
+    std::span<const std::uint8_t> children;  // the index of each weight's node in the chunk, ascending for each feature
+    std::span<const std::uint8_t> values;    // the weights in the data type of the layer
+    float scale = 1.0F;                      // factor of int8 weights
+    int index_bytes = 1;                     // size of each count and each child
+
+    // Throws std::invalid_argument unless the arrays are consistent, the features are ascending and less than
+    // `n_features`, and the children are ascending and less than `chunk_size`.
+    void check(std::int64_t n_features, std::int64_t chunk_size, WeightDtype dtype) const;
+};
+
+struct ChunkWeights {
+    RawVector<std::uint32_t> features;
+    RawVector<std::uint8_t> counts;
+    RawVector<std::uint8_t> children;
+    RawVector<std::uint8_t> values;
+    float scale = 1.0F;
+    int index_bytes = 1;
+
+    ChunkWeightsView view() const { return {features, counts, children, values, scale, index_bytes}; }
+};
+
+struct WeightEntry {
+    std::uint32_t feature;
+    std::uint32_t child;  // index of the node in its chunk
+    float value;
+};
+
+// Sorts entries by feature and keeps the order of entries with the same feature. `scratch` can be reused.
+void sort_by_feature(std::vector<WeightEntry>& entries, std::vector<WeightEntry>& scratch);
+
+// Builds the weights of one chunk after the other. Weights are appended in ascending order of their features and, for
+// each feature, of their children.
+class ChunkWeightsBuilder {
+public:
+    void begin_feature(std::uint32_t feature) {
+        features_.push_back(feature);
+        begins_.push_back(children_.size());
+    }
+    void append(std::uint32_t child, float value) {
+        children_.push_back(child);
+        values_.push_back(value);
+    }
+    void append_all(std::span<const WeightEntry> entries);
+
+    // Returns the weights of a chunk with `chunk_size` nodes and starts a new one. With `scale` > 0, int8 weights are
+    // encoded with this scale; by default, the scale is computed from the largest weight. Throws std::invalid_argument
+    // if a weight is NaN or infinite.
+    ChunkWeights finish(std::int64_t chunk_size, WeightDtype dtype, float scale = 0.0F);
+
+private:
+    std::vector<std::uint32_t> features_;
+    std::vector<std::size_t> begins_;  // index of the first weight of each feature
+    std::vector<std::uint32_t> children_;
+    std::vector<float> values_;
+};
+
+}  // namespace carya

@@ -1,0 +1,23 @@
+// Conversion of weights to the packed format.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "../core/matrix.hpp"
+#include "chunk_weights.hpp"
+#include "packed_weights.hpp"
+
+namespace carya {
+
+// Packs the weights of all chunks of a layer, which must have passed ChunkWeightsView::check. `chunks` contains the
+// first position of each chunk, and the end.
+Packed pack(std::span<const ChunkWeightsView> weights, std::span<const std::int64_t> chunks, std::int64_t n_features,
+            WeightDtype dtype, int threads);
+
+// Packs a matrix of shape (features, positions), which must have passed CsrView::check. With `scales`, one per chunk,
+// int8 weights that were unpacked with these scales are packed without loss; by default, the scales are computed.
+Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads,
+            std::span<const float> scales = {});
+
+}  // namespace carya
