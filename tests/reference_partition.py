@@ -206,11 +206,11 @@ def partition(
         step = 0
         while any(n_parts > 1 for _, n_parts in pieces):
             split: list[tuple[Group, int]] = []
-            for i, (group, n_parts) in enumerate(pieces):
+            for group, n_parts in pieces:
                 if n_parts == 1:
                     split.append((group, n_parts))
                     continue
-                random = Random(seed, level << 40 | step << 32 | i, 1)
+                random = Random(seed, level << 40 | step << 32 | int(group.labels[0]), 1)
                 if bisect:
                     shares = [n_parts // 2, n_parts - n_parts // 2]
                     side = bisect_group(group, shares[0] / n_parts, random, **options)

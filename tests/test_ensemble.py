@@ -75,7 +75,7 @@ def test_combined_rankings_equal_the_reference(combine: str, data: st.DataObject
         indptr = np.cumsum([0, *map(len, of_member)]).astype(np.int64)
         labels = np.array([label for row in of_member for label, _ in row], np.int32)
         scores = np.array([score for row in of_member for _, score in row], np.float32)
-        native.append(_core.Csr(indptr, labels, scores, 10, "ranking", False))
+        native.append(_core.Csr(indptr, labels, scores, 10, "ranking", _core.Validation.structure))
     indptr, labels, scores = combine_rankings(
         native, combine=combine, weights=np.array(weights, np.float32), top_k=top_k, threads=2
     )

@@ -15,7 +15,6 @@ import carya
 from carya import LabelTree
 from carya.core import validation
 from carya.core.matrices import Csr
-from carya.core.progress import Progress
 from carya.errors import InputError
 from carya.indexing.indexer import REPRESENTATIONS, Indexer
 from carya.matching.overlapping_clusters import add_leaves

@@ -49,18 +49,19 @@ inline nb::tuple to_numpy(Csr&& csr) {
                           to_numpy(std::move(csr.values)));
 }
 
+// How thoroughly a matrix is checked: `structure` allows unsorted columns; `none` is for the results of kernels.
+enum class Validation { full, structure, none };
+
 // A matrix passed from Python. It is validated once, and its arrays are kept alive.
 class CheckedCsr {
 public:
     CheckedCsr(Array<std::int64_t> indptr, Array<std::int32_t> indices, Array<float> values, std::int64_t cols,
-               const char* name, bool sorted)
+               const char* name, Validation validation)
         : indptr_(std::move(indptr)), indices_(std::move(indices)), values_(std::move(values)) {
         view = {span(indptr_), span(indices_), span(values_), cols};
         const nb::gil_scoped_release released;
-        if (sorted)
-            view.check(name);
-        else
-            view.check_structure(name);
+        if (validation == Validation::full) view.check(name);
+        if (validation == Validation::structure) view.check_structure(name);
     }
 
     CsrView view;

@@ -1,5 +1,6 @@
 #include <nanobind/stl/string.h>
 
+#include "../core/memory_limit.hpp"
 #include "../core/top_k.hpp"
 #include "../kernels/kernels.hpp"
 #include "arrays.hpp"
@@ -8,11 +9,24 @@ namespace carya::bind {
 
 using namespace nb::literals;
 
+namespace {
+
+template <class T>
+nb::ndarray<nb::numpy, T> allocate(std::size_t size) {
+    return to_numpy(RawVector<T>(size));
+}
+
+}  // namespace
+
 void register_matrix(nb::module_& m) {
+    nb::enum_<Validation>(m, "Validation")
+        .value("full", Validation::full)
+        .value("structure", Validation::structure)
+        .value("none", Validation::none);
     nb::class_<CheckedCsr>(m, "Csr", "Validated sparse matrix that shares its arrays with NumPy.")
-        .def(nb::init<Array<std::int64_t>, Array<std::int32_t>, Array<float>, std::int64_t, const char*, bool>(),
+        .def(nb::init<Array<std::int64_t>, Array<std::int32_t>, Array<float>, std::int64_t, const char*, Validation>(),
              "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "cols"_a, "name"_a,
-             "sorted"_a = true)
+             "validation"_a = Validation::full)
         .def_prop_ro("rows", [](const CheckedCsr& csr) { return csr.view.rows(); })
         .def_prop_ro("cols", [](const CheckedCsr& csr) { return csr.view.cols; });
 
@@ -24,28 +38,40 @@ void register_matrix(nb::module_& m) {
 
     m.def(
         "transpose",
-        [](const CheckedCsr& matrix) {
+        [](const CheckedCsr& matrix, int threads) {
             Csr out;
             {
                 const nb::gil_scoped_release released;
-                out = transpose(matrix.view);
+                out = transpose(matrix.view, threads);
             }
             return to_numpy(std::move(out));
         },
-        "matrix"_a, "Return the transposed matrix as (indptr, indices, values).");
+        "matrix"_a, "threads"_a, "Return the transposed matrix as (indptr, indices, values).");
 
     m.def(
         "merge_columns",
-        [](const CheckedCsr& matrix, Array<std::int32_t> target_columns, std::int64_t cols) {
+        [](const CheckedCsr& matrix, Array<std::int32_t> target_columns, std::int64_t cols, int threads) {
             Csr out;
             {
                 const nb::gil_scoped_release released;
-                out = merge_columns(matrix.view, span(target_columns), cols);
+                out = merge_columns(matrix.view, span(target_columns), cols, threads);
             }
             return to_numpy(std::move(out));
         },
-        "matrix"_a, "target_columns"_a.noconvert(), "cols"_a,
+        "matrix"_a, "target_columns"_a.noconvert(), "cols"_a, "threads"_a,
         "Add each column c to column target_columns[c] of the result and return (indptr, indices, values).");
+
+    m.def(
+        "unite",
+        [](const CheckedCsr& a, const CheckedCsr& b, int threads) {
+            Csr out;
+            {
+                const nb::gil_scoped_release released;
+                out = unite(a.view, b.view, threads);
+            }
+            return to_numpy(std::move(out));
+        },
+        "a"_a, "b"_a, "threads"_a, "Return (indptr, indices, values) with entries of 1 where a or b has an entry.");
 
     m.def(
         "row_topk",
@@ -73,6 +99,18 @@ void register_matrix(nb::module_& m) {
             return to_numpy(std::move(out), columns.shape(0), columns.shape(1));
         },
         "matrix"_a, "columns"_a.noconvert(), "threads"_a, "Return whether each row has entries in the given columns.");
+
+    m.def("allocate_bytes", &allocate<std::uint8_t>, "size"_a,
+          "Return an uninitialized array, in a file if a memory limit is set.");
+    m.def("allocate_int32", &allocate<std::int32_t>, "size"_a);
+    m.def("allocate_int64", &allocate<std::int64_t>, "size"_a);
+    m.def("allocate_float32", &allocate<float>, "size"_a);
+    m.def("set_memory_limit", &set_memory_limit, "bytes"_a, "folder"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "Store large arrays in files in a folder on a disk, and unmap their pages to stay below a memory limit.");
+    m.def("clear_memory_limit", &clear_memory_limit, nb::call_guard<nb::gil_scoped_release>(),
+          "Stop enforcing the memory limit.");
+    m.def("memory_limit", &memory_limit, "Return the memory limit in bytes, or 0 if no limit is set.");
+    m.def("resident_bytes", &resident_bytes, "Return the resident memory of this process, or 0 if it is unknown.");
 
     m.def("thread_count", &thread_count, "n_jobs"_a,
           "Return the number of threads to use for n_jobs; -1 means all available cores.");

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <stdexcept>
+
+#include "parallel.hpp"
 
 namespace carya {
 
@@ -58,55 +61,125 @@ void Features::check_dense(const std::string& name) const {
     dense.check(name.c_str());
 }
 
-Csr transpose(const CsrView& matrix) {
+Csr transpose(const CsrView& matrix, int threads) {
     Csr out;
     out.cols = matrix.rows();
+    const auto entries = static_cast<std::int64_t>(matrix.indices.size());
     out.indptr.assign(matrix.cols + 1, 0);
-    out.indices.resize(matrix.indices.size());
-    out.values.resize(matrix.values.size());
-    for (const std::int32_t column : matrix.indices) ++out.indptr[column + 1];
-    for (std::int64_t column = 0; column < matrix.cols; ++column) out.indptr[column + 1] += out.indptr[column];
-    std::vector<std::int64_t> next(out.indptr.begin(), out.indptr.end() - 1);
-    for (std::int64_t row = 0; row < matrix.rows(); ++row)
-        for (std::int64_t e = matrix.begin(row); e < matrix.end(row); ++e) {
-            const std::int64_t slot = next[matrix.indices[e]]++;
-            out.indices[slot] = static_cast<std::int32_t>(row);
-            out.values[slot] = matrix.values[e];
+    out.indices.resize(entries);
+    out.values.resize(entries);
+    // Each part of the rows has its own counts, so the number of parts is limited by the memory for the counts.
+    const std::int64_t parts = std::clamp<std::int64_t>(entries / (2 * matrix.cols + 1), 1, threads);
+    const auto first_row = [&](std::int64_t part) { return matrix.rows() * part / parts; };
+    std::vector<RawVector<std::int64_t>> next(parts);  // by part and column: the position of the next entry
+    parallel_for(parts, threads, nullptr, [&](int, std::int64_t part) {
+        next[part].assign(matrix.cols, 0);
+        for (std::int64_t e = matrix.indptr[first_row(part)]; e < matrix.indptr[first_row(part + 1)]; ++e)
+            ++next[part][matrix.indices[e]];
+    });
+    std::int64_t position = 0;
+    for (std::int64_t column = 0; column < matrix.cols; ++column) {
+        for (RawVector<std::int64_t>& counts : next) {
+            const std::int64_t count = counts[column];
+            counts[column] = position;
+            position += count;
         }
+        out.indptr[column + 1] = position;
+    }
+    parallel_for(parts, threads, nullptr, [&](int, std::int64_t part) {
+        for (std::int64_t row = first_row(part); row < first_row(part + 1); ++row)
+            for (std::int64_t e = matrix.begin(row); e < matrix.end(row); ++e) {
+                const std::int64_t slot = next[part][matrix.indices[e]]++;
+                out.indices[slot] = static_cast<std::int32_t>(row);
+                out.values[slot] = matrix.values[e];
+            }
+    });
     return out;
 }
 
-Csr merge_columns(const CsrView& matrix, std::span<const std::int32_t> target_columns, std::int64_t cols) {
+namespace {
+
+constexpr std::int64_t kRowsPerTask = 4096;
+
+// Builds a matrix row by row in parallel: fill(row, indices, values) writes the entries of a row and returns their
+// number, which is at most limits[row + 1] - limits[row].
+template <class Fill>
+Csr build_rows(std::int64_t cols, std::span<const std::int64_t> limits, int threads, const Fill& fill) {
+    Csr out;
+    out.cols = cols;
+    const std::int64_t rows = std::ssize(limits) - 1;
+    out.indptr.assign(rows + 1, 0);
+    out.indices.resize(limits.back());
+    out.values.resize(limits.back());
+    const std::int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
+    // Every task writes its rows without gaps, starting at the limit of its first row.
+    parallel_for(tasks, threads, nullptr, [&](int, std::int64_t task) {
+        std::int64_t end = limits[task * kRowsPerTask];
+        for (std::int64_t row = task * kRowsPerTask; row < std::min(rows, (task + 1) * kRowsPerTask); ++row) {
+            const std::int64_t length = fill(row, out.indices.data() + end, out.values.data() + end);
+            out.indptr[row + 1] = length;
+            end += length;
+        }
+    });
+    // Close the gaps between the tasks.
+    std::int64_t end = 0;
+    for (std::int64_t task = 0; task < tasks; ++task) {
+        const std::int64_t begin = limits[task * kRowsPerTask];
+        const std::int64_t target = end;
+        for (std::int64_t row = task * kRowsPerTask; row < std::min(rows, (task + 1) * kRowsPerTask); ++row)
+            out.indptr[row + 1] = end += out.indptr[row + 1];
+        if (begin != target) {
+            std::copy_n(out.indices.begin() + begin, end - target, out.indices.begin() + target);
+            std::copy_n(out.values.begin() + begin, end - target, out.values.begin() + target);
+        }
+    }
+    out.indices.resize(end);
+    out.values.resize(end);
+    return out;
+}
+
+}  // namespace
+
+Csr merge_columns(const CsrView& matrix, std::span<const std::int32_t> target_columns, std::int64_t cols, int threads) {
     if (static_cast<std::int64_t>(target_columns.size()) != matrix.cols)
         throw std::invalid_argument("target_columns must have one entry for each of the " +
                                     std::to_string(matrix.cols) + " columns.");
     for (const std::int32_t column : target_columns)
         if (column < 0 || column >= cols)
             throw std::invalid_argument("target_columns must contain values >= 0 and less than the number of columns.");
-    Csr out;
-    out.cols = cols;
-    out.indptr.reserve(matrix.indptr.size());
-    out.indices.reserve(matrix.indices.size());
-    out.values.reserve(matrix.values.size());
-    std::vector<std::pair<std::int32_t, float>> row_entries;
-    for (std::int64_t row = 0; row < matrix.rows(); ++row) {
-        row_entries.clear();
+    return build_rows(cols, matrix.indptr, threads, [&](std::int64_t row, std::int32_t* indices, float* values) {
+        thread_local std::vector<std::pair<std::int32_t, float>> entries;
+        entries.clear();
         for (std::int64_t e = matrix.begin(row); e < matrix.end(row); ++e)
-            row_entries.emplace_back(target_columns[matrix.indices[e]], matrix.values[e]);
-        std::stable_sort(row_entries.begin(), row_entries.end(),
+            entries.emplace_back(target_columns[matrix.indices[e]], matrix.values[e]);
+        std::stable_sort(entries.begin(), entries.end(),
                          [](const auto& a, const auto& b) { return a.first < b.first; });
-        const auto begin = static_cast<std::size_t>(out.indptr.back());
-        for (const auto& [column, value] : row_entries) {
-            if (out.indices.size() > begin && out.indices.back() == column) {
-                out.values.back() += value;
+        std::int64_t length = 0;
+        for (const auto& [column, value] : entries) {
+            if (length > 0 && indices[length - 1] == column) {
+                values[length - 1] += value;
+                if (!std::isfinite(values[length - 1]))
+                    throw std::invalid_argument("The sum of columns has values that are NaN or infinite.");
             } else {
-                out.indices.push_back(column);
-                out.values.push_back(value);
+                indices[length] = column;
+                values[length++] = value;
             }
         }
-        out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
-    }
-    return out;
+        return length;
+    });
+}
+
+Csr unite(const CsrView& a, const CsrView& b, int threads) {
+    if (a.rows() != b.rows() || a.cols != b.cols) throw std::invalid_argument("The matrices have different shapes.");
+    RawVector<std::int64_t> limits(a.indptr.begin(), a.indptr.end());
+    for (std::size_t row = 0; row < limits.size(); ++row) limits[row] += b.indptr[row];
+    return build_rows(a.cols, limits, threads, [&](std::int64_t row, std::int32_t* indices, float* values) {
+        const auto begin = [row](const CsrView& matrix) { return matrix.indices.begin() + matrix.begin(row); };
+        const auto end = [row](const CsrView& matrix) { return matrix.indices.begin() + matrix.end(row); };
+        const std::int32_t* last = std::set_union(begin(a), end(a), begin(b), end(b), indices);
+        std::fill_n(values, last - indices, 1.0F);
+        return last - indices;
+    });
 }
 
 }  // namespace carya

@@ -61,10 +61,13 @@ struct Features {
 };
 
 // Transposes a matrix, for example to list the training rows of each label. The rows of the result are sorted.
-Csr transpose(const CsrView& matrix);
+Csr transpose(const CsrView& matrix, int threads);
 
 // Merges columns by addition: column c is added to column target_columns[c] of the result, which has `cols` columns.
-// The rows of the result are sorted.
-Csr merge_columns(const CsrView& matrix, std::span<const std::int32_t> target_columns, std::int64_t cols);
+// The rows of the result are sorted. Throws std::invalid_argument if a sum is infinite.
+Csr merge_columns(const CsrView& matrix, std::span<const std::int32_t> target_columns, std::int64_t cols, int threads);
+
+// Returns a matrix with an entry of 1 wherever one of the matrices, which must have the same shape, has an entry.
+Csr unite(const CsrView& a, const CsrView& b, int threads);
 
 }  // namespace carya

@@ -1,5 +1,5 @@
 // Large arrays that are written once: a vector whose new elements are uninitialized and backed by huge pages where
-// available.
+// available, or by files if a memory limit is set.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "memory_limit.hpp"
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -37,10 +39,14 @@ struct RawAllocator {
 
     T* allocate(std::size_t count) {
         const std::size_t bytes = count * sizeof(T);
+        if (bytes >= kHugePage)
+            if (void* memory = allocate_in_file(bytes)) return static_cast<T*>(memory);
         return static_cast<T*>(allocate_pages(bytes, alignment(bytes)));
     }
     void deallocate(T* items, std::size_t count) noexcept {
-        ::operator delete(items, std::align_val_t{alignment(count * sizeof(T))});
+        const std::size_t bytes = count * sizeof(T);
+        if (bytes >= kHugePage && free_in_file(items, bytes)) return;
+        ::operator delete(items, std::align_val_t{alignment(bytes)});
     }
     template <class U, class... Arguments>
     void construct(U* item, Arguments&&... arguments) {

@@ -6,108 +6,155 @@ namespace carya {
 
 namespace {
 
-// A part of a cluster that will be split into `n_children` clusters. Parts keep their order, so that siblings remain
-// adjacent.
+// A part of a cluster that will be split into `n_children` clusters of level `level`; `round` is the number of splits
+// so far.
 struct SubCluster {
     LabelGroup group;
+    std::size_t level = 0;
+    std::uint64_t round = 0;
     int n_children = 0;
 };
 
 class Partitioner {
 public:
-    Partitioner(const PartitionOptions& options, int threads, Monitor& monitor)
-        : options_(options), threads_(threads), monitor_(monitor) {}
+    Partitioner(const LabelGroup& labels, std::span<const int> branching, const PartitionOptions& options, int threads,
+                Monitor& monitor)
+        : labels_(labels), branching_(branching), options_(options), threads_(threads), monitor_(monitor) {}
 
-    // Splits the clusters of one level repeatedly until each part is a single child.
-    std::vector<SubCluster> run(std::vector<SubCluster> subclusters, std::uint64_t level) {
-        for (std::uint64_t round = 0;; ++round) {
-            const bool done = std::all_of(subclusters.begin(), subclusters.end(),
-                                          [](const SubCluster& p) { return p.n_children == 1; });
-            if (done) return subclusters;
-            std::vector<std::vector<SubCluster>> split_results(subclusters.size());
-            const auto count = static_cast<std::int64_t>(subclusters.size());
-            // If there are fewer subclusters than threads, all threads share the work on each subcluster; otherwise,
-            // each thread splits different subclusters.
-            const int threads_per_split = count < threads_ ? threads_ : 1;
-            parallel_for(count, threads_per_split > 1 ? 1 : threads_, &monitor_, [&](int, std::int64_t i) {
-                const auto stream = (level << 40) | (round << 32) | static_cast<std::uint64_t>(i);
-                split_results[i] =
-                    split(std::move(subclusters[i]), Random(options_.seed, stream, 1), threads_per_split);
-            });
-            std::vector<SubCluster> next;
-            for (std::vector<SubCluster>& children : split_results)
-                for (SubCluster& subcluster : children) next.push_back(std::move(subcluster));
-            subclusters = std::move(next);
-        }
+    std::vector<std::vector<std::int32_t>> run() {
+        monitor_.total = static_cast<std::uint64_t>(labels_.size()) * branching_.size();
+        first_labels_.assign(branching_.size(), std::vector<std::int32_t>(labels_.size()));
+        std::vector<SubCluster> subclusters = split_near_root();
+        std::vector<std::vector<std::int32_t>> orders(subclusters.size());
+        parallel_for(std::ssize(subclusters), threads_, &monitor_,
+                     [&](int, std::int64_t i) { split_completely(std::move(subclusters[i]), orders[i]); });
+        return number_clusters(orders);
     }
 
 private:
-    std::vector<SubCluster> split(SubCluster subcluster, const Random& random, int threads) {
+    SubCluster make_cluster(LabelGroup group, std::size_t level) const {
+        SubCluster cluster{std::move(group), level, 0, 0};
+        if (is_complete(cluster)) return cluster;
+        const std::int64_t size = cluster.group.size();
+        cluster.n_children =
+            size <= options_.stop_size ? 1 : static_cast<int>(std::min<std::int64_t>(branching_[level], size));
+        return cluster;
+    }
+
+    bool is_complete(const SubCluster& cluster) const { return cluster.level == branching_.size(); }
+
+    // Splits all subclusters, starting with the root, until there are enough for all threads.
+    std::vector<SubCluster> split_near_root() {
+        std::vector<SubCluster> subclusters;
+        subclusters.push_back(make_cluster(labels_, 0));
+        const auto complete = [&](const SubCluster& subcluster) { return is_complete(subcluster); };
+        while (std::ssize(subclusters) < 8 * std::int64_t{threads_} && !std::ranges::all_of(subclusters, complete)) {
+            // If there are fewer subclusters than threads, all threads share the work on each subcluster; otherwise,
+            // each thread splits different subclusters.
+            const std::int64_t count = std::ssize(subclusters);
+            const int threads_per_split = count < threads_ ? threads_ : 1;
+            std::vector<std::vector<SubCluster>> split_results(subclusters.size());
+            parallel_for(count, threads_per_split > 1 ? 1 : threads_, &monitor_, [&](int, std::int64_t i) {
+                split_results[i] = split(std::move(subclusters[i]), threads_per_split);
+            });
+            subclusters.clear();
+            for (std::vector<SubCluster>& children : split_results)
+                for (SubCluster& child : children) subclusters.push_back(std::move(child));
+        }
+        return subclusters;
+    }
+
+    // Splits a subcluster down to the last level and appends its labels to `order`, cluster by cluster. Depth-first, so
+    // that few groups have entries of their own at the same time.
+    void split_completely(SubCluster subcluster, std::vector<std::int32_t>& order) {
+        if (is_complete(subcluster)) {
+            order.insert(order.end(), subcluster.group.labels.begin(), subcluster.group.labels.end());
+            return;
+        }
+        if (monitor_.stop.load(std::memory_order_relaxed)) return;
+        for (SubCluster& child : split(std::move(subcluster), 1)) split_completely(std::move(child), order);
+    }
+
+    // Performs one split. A subcluster with one child becomes a cluster of the next level.
+    std::vector<SubCluster> split(SubCluster subcluster, int threads) {
         std::vector<SubCluster> out;
-        if (subcluster.n_children == 1) {
+        const LabelGroup& group = subcluster.group;
+        if (is_complete(subcluster) || subcluster.n_children == 1) {
+            if (!is_complete(subcluster)) {
+                for (const std::int32_t label : group.labels)
+                    first_labels_[subcluster.level][label] = group.labels.front();
+                monitor_.done += static_cast<std::uint64_t>(group.size());
+                subcluster = make_cluster(std::move(subcluster.group), subcluster.level + 1);
+            }
             out.push_back(std::move(subcluster));
             return out;
         }
+        // The first label identifies the subcluster, so the random numbers do not depend on the order of the splits.
+        const auto stream = (static_cast<std::uint64_t>(subcluster.level) << 40) | (subcluster.round << 32) |
+                            static_cast<std::uint64_t>(group.labels.front());
+        const Random random(options_.seed, stream, 1);
         std::vector<std::vector<std::int32_t>> members;
         std::vector<int> child_counts;
         if (options_.bisect) {
             const int left = subcluster.n_children / 2;
-            const auto assignment = two_means(subcluster.group, static_cast<double>(left) / subcluster.n_children,
-                                              options_.split, random, threads, monitor_.stop);
+            const auto assignment = two_means(group, static_cast<double>(left) / subcluster.n_children, options_.split,
+                                              random, threads, monitor_.stop);
             members.resize(2);
             for (std::size_t m = 0; m < assignment.size(); ++m)
                 members[assignment[m]].push_back(static_cast<std::int32_t>(m));
             child_counts = {left, subcluster.n_children - left};
         } else {
             const auto assignment =
-                k_means(subcluster.group, subcluster.n_children, options_.split, random, threads, monitor_.stop);
+                k_means(group, subcluster.n_children, options_.split, random, threads, monitor_.stop);
             members.resize(subcluster.n_children);
             for (std::size_t m = 0; m < assignment.size(); ++m)
                 members[assignment[m]].push_back(static_cast<std::int32_t>(m));
             child_counts.assign(subcluster.n_children, 1);
         }
         out.resize(members.size());
-        parallel_for(static_cast<std::int64_t>(members.size()), threads, nullptr, [&](int, std::int64_t s) {
+        parallel_for(std::ssize(members), threads, nullptr, [&](int, std::int64_t s) {
             // A part may have fewer members than its planned number of children.
             const int n_children = static_cast<int>(std::min<std::size_t>(child_counts[s], members[s].size()));
-            if (n_children > 0) out[s] = {make_subgroup(subcluster.group, members[s]), n_children};
+            if (n_children > 0)
+                out[s] = {make_subgroup(group, members[s]), subcluster.level, subcluster.round + 1, n_children};
         });
         std::erase_if(out, [](const SubCluster& child) { return child.group.size() == 0; });
         return out;
     }
 
+    // Numbers the clusters of each level in the order of their labels, and omits levels without splits.
+    std::vector<std::vector<std::int32_t>> number_clusters(const std::vector<std::vector<std::int32_t>>& orders) {
+        std::vector<std::vector<std::int32_t>> levels;
+        std::int32_t parent_count = 1;
+        for (std::vector<std::int32_t>& clusters : first_labels_) {
+            std::int32_t count = 0;
+            std::int32_t previous = -1;
+            for (const std::vector<std::int32_t>& order : orders)
+                for (const std::int32_t label : order) {
+                    count += clusters[label] != previous;
+                    previous = clusters[label];
+                    clusters[label] = count - 1;
+                }
+            if (count == parent_count) break;
+            parent_count = count;
+            levels.push_back(std::move(clusters));
+        }
+        return levels;
+    }
+
+    const LabelGroup& labels_;
+    const std::span<const int> branching_;
     const PartitionOptions& options_;
     const int threads_;
     Monitor& monitor_;
+    std::vector<std::vector<std::int32_t>> first_labels_;  // by level, the first label of each label's cluster
 };
 
 }  // namespace
 
 std::vector<std::vector<std::int32_t>> partition(const LabelGroup& labels, std::span<const int> branching,
                                                  const PartitionOptions& options, int threads, Monitor& monitor) {
-    std::vector<std::vector<std::int32_t>> levels;
-    std::vector<SubCluster> clusters;
-    clusters.push_back({labels, 1});
-    monitor.total = branching.size();
-    Partitioner partitioner(options, threads, monitor);
-    for (std::size_t level = 0; level < branching.size(); ++level) {
-        bool any_split = false;
-        for (SubCluster& cluster : clusters) {
-            const std::int64_t size = cluster.group.size();
-            cluster.n_children =
-                size <= options.stop_size ? 1 : static_cast<int>(std::min<std::int64_t>(branching[level], size));
-            any_split |= cluster.n_children > 1;
-        }
-        if (!any_split) break;
-        clusters = partitioner.run(std::move(clusters), level);
-        std::vector<std::int32_t> label_clusters(labels.size());
-        for (std::size_t c = 0; c < clusters.size(); ++c)
-            for (const std::int32_t label : clusters[c].group.labels)
-                label_clusters[label] = static_cast<std::int32_t>(c);
-        levels.push_back(std::move(label_clusters));
-        ++monitor.done;
-    }
-    return levels;
+    return Partitioner(labels, branching, options, threads, monitor).run();
 }
 
 }  // namespace carya

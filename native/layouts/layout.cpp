@@ -65,7 +65,7 @@ private:
 
 class ByLabelLayout final : public Layout {
 public:
-    explicit ByLabelLayout(const Csr& weights) : labels_(transpose(weights.view())), features_(labels_.cols) {}
+    explicit ByLabelLayout(const Csr& weights) : labels_(transpose(weights.view(), 1)), features_(labels_.cols) {}
 
     void add_scores(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const override {
         if (static_cast<std::int64_t>(scratch.dense_query.size()) < features_) scratch.dense_query.resize(features_);

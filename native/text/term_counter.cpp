@@ -48,7 +48,7 @@ void TermCounter::add(std::span<const std::string_view> texts, Monitor* monitor)
                                                            analyzers_[analyzer].options.min_n + 1);
                 const std::size_t units = analyzers_[analyzer].options.unit == TokenUnit::word ? bytes / 6 : bytes;
                 const std::size_t expected = std::min(runs * units / workers_.size(), kMaxReserved);
-                std::vector<TermCount>& items = worker.items[analyzer];
+                RawVector<TermCount>& items = worker.items[analyzer];
                 if (items.size() + expected > items.capacity())
                     items.reserve(std::max(items.size() + expected, 2 * items.capacity()));
             }
@@ -58,7 +58,7 @@ void TermCounter::add(std::span<const std::string_view> texts, Monitor* monitor)
         ++worker.n_texts;
         for (std::size_t analyzer = 0; analyzer < analyzers_.size(); ++analyzer) {
             worker.tokenizers[analyzer].read(texts[i], first + i);
-            std::vector<TermCount>& items = worker.items[analyzer];
+            RawVector<TermCount>& items = worker.items[analyzer];
             if (!keep_rows_) items.clear();
             const std::size_t begin = items.size();
             if (analyzers_[analyzer].n_buckets > 0)
@@ -75,7 +75,7 @@ void TermCounter::count_terms(Worker& worker, std::size_t analyzer) {
     const Tokenizer& tokenizer = worker.tokenizers[analyzer];
     const char* text = tokenizer.normalized().data();
     TermTable& table = worker.tables[analyzer];
-    std::vector<TermCount>& items = worker.items[analyzer];
+    RawVector<TermCount>& items = worker.items[analyzer];
     const std::size_t begin = items.size();
     worker.terms.clear();
     worker.hashes.clear();
@@ -102,7 +102,7 @@ void TermCounter::count_terms(Worker& worker, std::size_t analyzer) {
 
 void TermCounter::count_buckets(Worker& worker, std::size_t analyzer) {
     const Tokenizer& tokenizer = worker.tokenizers[analyzer];
-    std::vector<TermCount>& items = worker.items[analyzer];
+    RawVector<TermCount>& items = worker.items[analyzer];
     worker.bucket_ids.clear();
     tokenizer.for_each_term([&](const TermSpan& term) {
         const std::string_view text = tokenizer.normalized().substr(term.begin, term.size);
@@ -277,7 +277,7 @@ Csr TermCounter::build_rows(const std::vector<FeatureIds>& features, std::int64_
     const auto for_each_count = [&](std::int64_t row, std::size_t analyzer, const auto& body) {
         const RowLocation& location = row_locations_[analyzer][row];
         const std::vector<std::int32_t>& feature = features[analyzer][location.worker];
-        const std::vector<TermCount>& items = workers_[location.worker].items[analyzer];
+        const RawVector<TermCount>& items = workers_[location.worker].items[analyzer];
         for (std::size_t i = location.begin; i < location.end; ++i)
             if (feature[items[i].term] >= 0) body(feature[items[i].term], items[i].count);
     };

@@ -57,7 +57,7 @@ private:
         std::vector<Tokenizer> tokenizers;
         std::vector<TermTable> tables;
         std::vector<std::vector<std::uint32_t>> bucket_dfs;
-        std::vector<std::vector<TermCount>> items;
+        std::vector<RawVector<TermCount>> items;
         std::vector<TermSpan> terms;
         std::vector<std::uint64_t> hashes;
         std::vector<std::uint32_t> bucket_ids;
@@ -77,7 +77,7 @@ private:
     int threads_;
     std::int64_t n_texts_ = 0;
     std::deque<Worker> workers_;
-    std::vector<std::vector<RowLocation>> row_locations_;  // indexed by analyzer and text
+    std::vector<RawVector<RowLocation>> row_locations_;  // indexed by analyzer and text
 };
 
 }  // namespace carya

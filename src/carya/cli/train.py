@@ -21,6 +21,7 @@ from carya.cli.options.parameter_flags import flag, given_parameters, parameter_
 from carya.cli.options.rule_type import RuleType
 from carya.cli.shared.inputs import counted
 from carya.cli.shared.outputs import check_model_output
+from carya.core.memory import limit_memory
 from carya.core.rules import Choice, Integer
 from carya.errors import InputError, ParameterError, UnknownParameterError
 
@@ -189,23 +190,24 @@ def train(
     check_model_output(out, force=force)
     gc.disable()  # reading creates millions of strings, all of which are needed until the end
     started = time.perf_counter()
-    with (
-        command_progress(quiet) as progress,
-        progress.stage("read features") if data.contains_features() else nullcontext(),
-    ):
-        dataset = data.open()
-    if isinstance(dataset, Matrices):
-        trained, result = _fit_matrices(context, estimator, dataset, label_files, engine)
-    elif preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS:
-        trained, result = _fit_transformer(estimator, dataset, quiet=quiet)
-    else:
-        inputs = label_files.of_texts(data.label_separator) | engine
-        trained, result = _fit_text_ranker(estimator, dataset, inputs)
-    fit_seconds = time.perf_counter() - started
-    set_in_all(trained, verbose=False)  # the saved model is silent
-    _warn_about_unique_labels(trained)
-    trained.data_options_ = data.to_store(dataset)
-    trained.save(out)
+    with limit_memory(context.params["memory"]):
+        with (
+            command_progress(quiet) as progress,
+            progress.stage("read features") if data.contains_features() else nullcontext(),
+        ):
+            dataset = data.open()
+        if isinstance(dataset, Matrices):
+            trained, result = _fit_matrices(context, estimator, dataset, label_files, engine)
+        elif preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS:
+            trained, result = _fit_transformer(estimator, dataset, quiet=quiet)
+        else:
+            inputs = label_files.of_texts(data.label_separator) | engine
+            trained, result = _fit_text_ranker(estimator, dataset, inputs)
+        fit_seconds = time.perf_counter() - started
+        set_in_all(trained, verbose=False)  # the saved model is silent
+        _warn_about_unique_labels(trained)
+        trained.data_options_ = data.to_store(dataset)
+        trained.save(out)
     result |= {
         "model": str(out),
         "bytes": size_on_disk(out),

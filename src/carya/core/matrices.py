@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import lazy_sparse as sp
+from carya.core import memory
 from carya.errors import InputError
 
 
@@ -55,9 +56,9 @@ class Csr:
 
     @classmethod
     def of_triple(cls, arrays: tuple[Any, Any, Any], cols: int, name: str = "matrix") -> Self:
-        """Create a matrix from an (indptr, indices, values) triple returned by a kernel."""
-        indptr, indices, values = arrays
-        return cls.of(indptr, indices, values, cols, name)
+        """Create a matrix from an (indptr, indices, values) triple returned by a kernel, which is not validated."""
+        native = _core.Csr(*arrays, cols, name, _core.Validation.none)
+        return cls(*arrays, cols, native)
 
     @classmethod
     def empty(cls, rows: int) -> Self:
@@ -89,7 +90,9 @@ class Csr:
 
     def with_values(self, value: float) -> Csr:
         """Return a matrix with the same sparsity pattern and all entries set to `value`."""
-        return Csr.of(self.indptr, self.indices, np.full(len(self.indices), value, np.float32), self.cols)
+        values = memory.empty(len(self.indices), np.float32)
+        values.fill(value)
+        return Csr.of_triple((self.indptr, self.indices, values), self.cols)
 
     def scale_rows(self, factors: NDArray[np.float32]) -> Csr:
         """Return the matrix with every row multiplied by a factor."""
@@ -103,13 +106,20 @@ class Csr:
         """Return a matrix with the selected rows."""
         return Csr.of_scipy(self.to_scipy()[rows])
 
-    def transpose(self) -> Csr:
+    def transpose(self, threads: int = 1) -> Csr:
         """Return the transposed matrix."""
-        return Csr.of_triple(_core.transpose(self.native), self.rows)
+        return Csr.of_triple(_core.transpose(self.native, threads), self.rows)
 
-    def merge_columns(self, to: NDArray[np.int32], cols: int) -> Csr:
+    def merge_columns(self, to: NDArray[np.int32], cols: int, threads: int = 1) -> Csr:
         """Sum groups of columns: column c is added to column ``to[c]`` of the result, which has `cols` columns."""
-        return Csr.of_triple(_core.merge_columns(self.native, to, cols), cols, "The sum of columns")
+        try:
+            return Csr.of_triple(_core.merge_columns(self.native, to, cols, threads), cols)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+    def unite(self, other: Csr, threads: int = 1) -> Csr:
+        """Return a matrix with an entry of 1 wherever this matrix or another one of the same shape has an entry."""
+        return Csr.of_triple(_core.unite(self.native, other.native, threads), self.cols)
 
 
 @dataclass(frozen=True, eq=False)

@@ -322,7 +322,7 @@ def _check_sparse(X: Any, name: str) -> Csr:
     if indptr.size != X.shape[0] + 1:
         raise InputError(f"{name} must have {X.shape[0] + 1} row offsets for {X.shape[0]} rows, got {indptr.size}.")
     try:  # checked before other code relies on the row offsets and column indices
-        _core.Csr(indptr, indices, values, X.shape[1], name, sorted=False)
+        _core.Csr(indptr, indices, values, X.shape[1], name, _core.Validation.structure)
     except ValueError as error:
         raise InputError(str(error)) from None
     if not X.has_canonical_format:  # unsorted or duplicate column indices

@@ -46,7 +46,7 @@ def pifa(
         of the features in the data set; the small entries contribute little to clustering but account for most of the
         computation.
     """
-    positives = _positives(features, labels)
+    positives = _positives(features, labels, threads)
     sparse, dense = _core.aggregate_positives(features.native, positives.native, keep or 0, max(threads, 1), report)
     return Features.of(Csr.of_triple(sparse, features.sparse.cols), dense, "The label representation")
 
@@ -55,17 +55,17 @@ def pifa_group(
     features: Features, labels: Csr, *, keep: int | None = None, threads: int = 1, report: Report = None
 ) -> _core.LabelGroup:
     """Compute PIFA for clustering: like :func:`pifa`, but from a sample of the rows of frequent labels."""
-    positives = _positives(features, labels)
+    positives = _positives(features, labels, threads)
     return _core.group_positives(features.native, positives.native, keep or 0, _MAX_ROWS, max(threads, 1), report)
 
 
-def _positives(features: Features, labels: Csr) -> Csr:
+def _positives(features: Features, labels: Csr, threads: int) -> Csr:
     """Return the rows of each label."""
     if labels.rows != features.rows:
         raise InputError(
             f"features and labels must have the same number of rows, got {features.rows} and {labels.rows}."
         )
-    return labels.transpose()
+    return labels.transpose(threads)
 
 
 def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) -> Features:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr
 from carya.errors import ParameterError
 
@@ -48,9 +47,9 @@ class Negatives:
         return source in self.sources
 
 
-def union_shortlists(shortlists: list[Csr]) -> Csr:
+def union_shortlists(shortlists: list[Csr], *, threads: int = 1) -> Csr:
     """Return the union of shortlists, each of shape (rows, clusters)."""
-    union = shortlists[0].with_values(1)
+    union = shortlists[0]
     for shortlist in shortlists[1:]:
-        union = Csr.of_scipy(sp.csr_array(union.to_scipy() + shortlist.with_values(1).to_scipy()))
+        union = union.unite(shortlist, threads)
     return union

@@ -44,7 +44,12 @@ class RelevanceCosts:
 
 
 def level_targets(
-    labels: Csr, tree: LabelTree, *, costs: RelevanceCosts | None = None, assigned: Csr | None = None
+    labels: Csr,
+    tree: LabelTree,
+    *,
+    costs: RelevanceCosts | None = None,
+    assigned: Csr | None = None,
+    threads: int = 1,
 ) -> list[Csr]:
     """Return the targets Y⁽¹⁾ … Y⁽ᴰ⁾, each of shape (rows, nodes).
 
@@ -66,6 +71,6 @@ def level_targets(
     below = labels if assigned is None else assigned
     targets = [costs.normalize(labels) if costs.mode != "none" else labels.with_values(1)]
     for level in range(tree.depth - 1, 0, -1):
-        below = below.merge_columns(tree.parents[level], tree.level_sizes[level])
+        below = below.merge_columns(tree.parents[level], tree.level_sizes[level], threads)
         targets.insert(0, costs.normalize(below) if costs.mode == "induce" else below.with_values(1))
     return targets

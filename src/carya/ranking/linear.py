@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
+from carya.core import memory
 from carya.core.matrices import Csr, Features
 from carya.core.progress import ProgressCallback, Report
 from carya.core.rules import expand_per_layer
 from carya.errors import InputError, ModelFormatError
 from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, fingerprint
-from carya.ranking.tasks.parts import ProblemPart, divide
+from carya.ranking.tasks.parts import MAX_WORK, ProblemPart, divide
 from carya.trees.layer import Layer, Weights
 from carya.trees.transforms import Transform
 
@@ -140,7 +141,8 @@ class LinearSolver:
         sample_weight : ndarray of float32, shape (rows,), optional
             Positive factors by which the costs of each row are multiplied.
         checkpoints : CheckpointFolder, optional
-            The folder for completed parts of the layers. If given, the parts are trained one after the other.
+            The folder for completed parts of the layers. If given, or if a memory limit is enforced, the parts are
+            trained one after the other.
         data_key : str
             The hash of `features` and `sample_weight`, for the checkpoints.
         """
@@ -152,7 +154,7 @@ class LinearSolver:
         for solver, numbers in by_solver.items():
             together = [problems[number] for number in numbers]
             options: dict[str, Any] = {"sample_weight": sample_weight, "threads": threads, "report": report}
-            if checkpoints is None:
+            if checkpoints is None and not memory.is_limited():
                 solutions = [[solution] for solution in solver._solve(features, together, **options)]
             else:
                 solutions = solver._solve_parts(features, together, checkpoints, data_key, **options)
@@ -178,7 +180,7 @@ class LinearSolver:
             _core.LayerProblem(
                 problem.level,
                 problem.seed,
-                (problem.targets.transpose() if positives is None else positives).native,
+                (problem.targets.transpose(threads) if positives is None else positives).native,
                 problem.order,
                 problem.chunks,
                 None if problem.shortlist is None else problem.shortlist.native,
@@ -214,26 +216,28 @@ class LinearSolver:
         self,
         features: Features,
         problems: Sequence[LayerProblem],
-        checkpoints: CheckpointFolder,
+        checkpoints: CheckpointFolder | None,
         data_key: str,
         *,
         sample_weight: NDArray[np.float32] | None,
         threads: int,
         report: Report,
     ) -> list[list[Solution]]:
-        """Solve problems in parts, each of which is stored as soon as it is solved."""
-        parts = divide(problems, features)
+        """Solve problems in parts, each of which is moved to disk as soon as it is solved."""
+        parts = divide(problems, features, max_work=MAX_WORK if checkpoints is not None else memory.scale(MAX_WORK))
         total, done = sum(part.work for part in parts), 0.0
-        problem_keys = [self.problem_key(problem, data_key) for problem in problems]
-        keys = [part_key(part, problems[part.number], problem_keys[part.number]) for part in parts]
+        keys = [""] * len(parts)
+        if checkpoints is not None:
+            problem_keys = [self.problem_key(problem, data_key) for problem in problems]
+            keys = [part_key(part, problems[part.number], problem_keys[part.number]) for part in parts]
         positives: dict[int, Csr] = {}
         solved: list[list[Solution]] = [[] for _ in problems]
         for part, key in zip(parts, keys, strict=True):
             name, selected = layer_name(problems[part.number].level), part.select(problems[part.number])
-            arrays = checkpoints.load(name, key)
+            arrays = None if checkpoints is None else checkpoints.load(name, key)
             if arrays is None:
                 if part.number not in positives:
-                    positives = {part.number: problems[part.number].targets.transpose()}
+                    positives = {part.number: problems[part.number].targets.transpose(threads)}
                 solution = self.solve_part(
                     features,
                     selected,
@@ -242,9 +246,11 @@ class LinearSolver:
                     threads=threads,
                     report=None if report is None else _scaled(report, done, part.work, total),
                 )
-                checkpoints.store(name, key, solution.to_arrays())
-            else:
-                solution = Solution.of_arrays(arrays, selected.chunks, features.sparse.cols, self.weight_dtype)
+                arrays = solution.to_arrays()
+                if checkpoints is not None:
+                    checkpoints.store(name, key, arrays)
+            arrays = {name: memory.to_limited(array) for name, array in arrays.items()}
+            solution = Solution.of_arrays(arrays, selected.chunks, features.sparse.cols, self.weight_dtype)
             solved[part.number].append(solution)
             done += part.work
         return solved

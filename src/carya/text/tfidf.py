@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.core import lazy_sparse as sp
 from carya.core import storage
+from carya.core.inputs.prefetch import prefetch
 from carya.core.inputs.texts import TextsLike
 from carya.core.parameters import Fitted, Parameterized, parameter
-from carya.core.prefetch import prefetch
 from carya.core.progress import Report, show_progress
 from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.errors import FewTermsWarning, InputError, ParameterError

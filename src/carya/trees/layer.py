@@ -170,8 +170,10 @@ class Layer:
         """
         try:
             if positions is None:
-                return Csr.of_triple(self.native.unpack(), self.order.size)
-            return Csr.of_triple(self.native.unpack_at(positions), positions.size)
+                indptr, indices, values = self.native.unpack()
+                return Csr.of(indptr, indices, values, self.order.size)
+            indptr, indices, values = self.native.unpack_at(positions)
+            return Csr.of(indptr, indices, values, positions.size)
         except ValueError as error:
             raise ModelFormatError(f"The weights are damaged: {error}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.core import lazy_sparse as sp
-from carya.core import validation
+from carya.core import memory, validation
 from carya.core.matrices import Csr
 from carya.errors import InputError
+
+_BLOCK_BYTES = 1 << 24
 
 
 def read_matrix(path: str | os.PathLike[str]) -> Any:
@@ -32,8 +35,7 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
         # Given a path, NumPy does not close damaged files.
         match file.suffix:
             case ".npz":
-                with file.open("rb") as stream:
-                    return sp.load_npz(stream)
+                return _read_large_csr(file) if memory.is_limited() else _read_npz(file)
             case ".npy":
                 with file.open("rb") as stream:
                     array: NDArray[Any] = np.load(stream, allow_pickle=False)
@@ -46,6 +48,39 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
         reason = " ".join(message.partition(". ")[0].split()).removesuffix(".") or type(error).__name__
         raise InputError(f"{file} does not contain a matrix: {reason}.") from None
     raise InputError(f'{file}: Unknown matrix file type "{file.suffix}". Use .npz (SciPy) or .npy (NumPy).')
+
+
+def _read_npz(file: Path) -> Any:
+    with file.open("rb") as stream:
+        return sp.load_npz(stream)
+
+
+def _read_large_csr(file: Path) -> Any:
+    """Read a CSR matrix into arrays that respect the memory limit; other matrices are read into memory."""
+    with zipfile.ZipFile(file) as archive:
+        arrays = {name: _read_array(archive, name) for name in ("format", "shape", "indptr", "indices", "data")}
+    if arrays["format"].item() not in (b"csr", "csr"):
+        return _read_npz(file)
+    shape = tuple(arrays["shape"].tolist())
+    return sp.csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    with archive.open(f"{name}.npy") as stream:
+        version = np.lib.format.read_magic(stream)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(stream)
+        if dtype.hasobject:
+            raise ValueError("Object arrays are not supported")
+        array = memory.empty(shape, dtype)
+        bytes_of_array = array.reshape(-1).view(np.uint8)
+        for begin in range(0, bytes_of_array.size, _BLOCK_BYTES):
+            block = bytes_of_array[begin : begin + _BLOCK_BYTES]
+            content = stream.read(block.size)
+            if len(content) != block.size:
+                raise ValueError("The file is truncated")
+            block[:] = np.frombuffer(content, np.uint8)
+    return array
 
 
 def read_labels(path: str | os.PathLike[str]) -> Csr:

@@ -50,7 +50,9 @@ def combine_rankings(
 def to_native(rankings: tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]], n_labels: int) -> _core.Csr:
     """Convert rankings for :func:`combine_rankings`; their rows are sorted by score, not by label."""
     indptr, labels, scores = rankings
-    return _core.Csr(indptr.astype(np.int64), labels.astype(np.int32), scores, n_labels, "ranking", False)
+    return _core.Csr(
+        indptr.astype(np.int64), labels.astype(np.int32), scores, n_labels, "ranking", _core.Validation.structure
+    )
 
 
 def matrix_to_native(S: Any) -> _core.Csr:

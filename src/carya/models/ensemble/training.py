@@ -29,7 +29,8 @@ def fit_members(members: Sequence[Any], features: Sequence[Features], data: Trai
         if isinstance(member, XRLinear):
             solver = member.linear_solver()
             inputs = member.uses_label_features, member.uses_label_graph, member.uses_shortlist, member.uses_tree
-            key = (id(own_features), solver, member.n_jobs, member.verbose, member.checkpoint_dir, inputs)
+            machine = member.n_jobs, member.verbose, member.checkpoint_dir, member.memory
+            key = (id(own_features), solver, machine, inputs)
             groups.setdefault(key, (own_data, []))[1].append(member)
         else:
             member.fit_data(own_data)

@@ -13,6 +13,7 @@ from carya import _core
 from carya.core import validation
 from carya.core.inputs.labels import LabelNames
 from carya.core.matrices import Csr, Features
+from carya.core.memory import SIZE_TEXT, parse_size
 from carya.core.parameters import Parameterized, parameter, read_settings, to_python
 from carya.core.progress import show_progress
 from carya.core.rules import Choice, Either, Instance, Integer, Parsed, PerLayer, Real, expand_per_layer, to_sequence
@@ -38,8 +39,8 @@ from carya.trees.layouts import choose_layout
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import TRANSFORM_NAMES, Transform
 
-#: Parameters that are not saved: the tree is saved as arrays, and the checkpoint folder depends on the machine.
-_NOT_SAVED = ("tree", "checkpoint_dir")
+#: Parameters that are not saved: the tree is saved as arrays; the others depend on the machine.
+_NOT_SAVED = ("tree", "checkpoint_dir", "memory")
 
 
 class _XRLinearState(NamedTuple):
@@ -251,6 +252,11 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         None,
         Either(Instance((str,), "a path"), Choice(None)),
         "folder for the results of completed training steps; interrupted training resumes from them",
+    )
+    memory: str | None = parameter(
+        None,
+        Either(Parsed(parse_size, SIZE_TEXT), Choice(None)),
+        "limit for the memory used by training, such as 8GB; large arrays are stored in temporary files",
     )
     verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 

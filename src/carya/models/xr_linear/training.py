@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import validation
-from carya.core.matrices import Csr
+from carya.core.matrices import Csr, Features
+from carya.core.memory import check_required, limit_memory
 from carya.core.parameters import read_settings
 from carya.core.progress import Progress, show_progress
 from carya.core.rules import expand_per_layer, to_python_scalar
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from carya.models.training_data import TrainingData
     from carya.models.xr_linear.model import XRLinear
 
+_MAX_LANES = 16  # number of labels that the solver trains at the same time
+_FLOAT_BYTES = 4
+
 T = TypeVar("T")
 #: Generator that yields layer problems, receives trained layers, and returns a result.
 TrainingSteps = Generator[list[LayerProblem], list[Layer], T]
@@ -58,7 +62,7 @@ def train_trees(
     Parameters
     ----------
     models : sequence of XRLinear
-        The models; their solver settings, `n_jobs`, `verbose` and `checkpoint_dir` must be equal.
+        The models; their solver settings, `n_jobs`, `verbose`, `checkpoint_dir` and `memory` must be equal.
     data : TrainingData
     cache : dict, optional
         Label representations shared by trees on the same data.
@@ -71,7 +75,8 @@ def train_trees(
     if data.engine is not None and checkpoints is None:
         raise ParameterError("engine requires checkpoint_dir, a folder that all machines share.")
     data_key = "" if checkpoints is None else _fingerprint_of(data)
-    with show_progress(first.verbose) as progress:
+    with limit_memory(first.memory), show_progress(first.verbose) as progress:
+        _check_memory(data.features, threads)
         trainings = [_TreeTraining(model, data, threads, progress, checkpoints, data_key) for model in models]
         steps = [training.steps(cache) for training in trainings]
         received: dict[int, list[Layer] | None] = dict.fromkeys(range(len(models)))
@@ -95,6 +100,14 @@ def train_trees(
                         solved = train_layers(solver, stored, problems, engine=data.engine, report=report, **shared)
             received = {number: [solved.pop(0) for _ in request] for number, request in requested.items()}
     return [trained[number] for number in range(len(models))]
+
+
+def _check_memory(features: Features, threads: int) -> None:
+    """Raise ParameterError if the memory limit is too low for the arrays that the threads use."""
+    sparse, dense = features.widths
+    solver = threads * _MAX_LANES * _FLOAT_BYTES * (sparse + dense + 3 * features.rows)
+    indexing = threads * 4 * _FLOAT_BYTES * (sparse + dense)
+    check_required(solver + indexing, {f"the arrays of {threads} threads": solver + indexing})
 
 
 def _name_levels(problems: Sequence[LayerProblem]) -> str:
@@ -205,8 +218,8 @@ class _TreeTraining:
         transforms = [
             Transform.from_name(name) for name in expand_per_layer(model.effective_transform, depth, "transform")
         ]
-        targets = level_targets(labels, tree, costs=self._costs, assigned=assigned)
-        shortlist_targets = None if shortlist is None else level_targets(shortlist, tree)
+        targets = level_targets(labels, tree, costs=self._costs, assigned=assigned, threads=self._threads)
+        shortlist_targets = None if shortlist is None else level_targets(shortlist, tree, threads=self._threads)
         layers: list[Layer] = []
         pending: list[LayerProblem] = []
         for level in range(1, tree.depth + 1):
@@ -224,7 +237,7 @@ class _TreeTraining:
                     layers += yield pending
                     pending = []
                 shortlists.append(self._match(tree, layers, f"match for layer {level}"))
-            combined = union_shortlists(shortlists) if shortlists else None
+            combined = union_shortlists(shortlists, threads=self._threads) if shortlists else None
             layer_targets = targets[level - 1]
             if level == tree.depth and assigned is not None and combined is not None:
                 layer_targets = restrict_targets(layer_targets, tree.parents[-1], combined)
@@ -234,7 +247,7 @@ class _TreeTraining:
                     level=level,
                     seed=to_python_scalar(model.seed),
                     targets=layer_targets,
-                    shortlist=None if combined is None else combined.transpose(),
+                    shortlist=None if combined is None else combined.transpose(self._threads),
                     order=order,
                     chunks=chunks,
                     transform=transforms[level - 1],

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from carya.core.prefetch import prefetch
+from carya.core.inputs.prefetch import prefetch
 from carya.core.progress import Report
 from carya.errors import InputError
 from carya.transformer.encoder import attention

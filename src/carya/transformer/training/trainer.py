@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carya.core.prefetch import prefetch
+from carya.core.inputs.prefetch import prefetch
 from carya.core.progress import Progress, Report
 from carya.transformer.encoder.batches import BatchLayout, make_batches, shuffled_batches
 from carya.transformer.encoder.encoder import Encoder

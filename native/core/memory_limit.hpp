@@ -1,0 +1,29 @@
+// Bounds the resident memory of the process: large arrays are stored in temporary files, and their pages are unmapped
+// when the process approaches the limit. The operating system writes them to disk if it needs the memory.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace carya {
+
+// Starts to enforce a limit; throws std::runtime_error if a limit is already set, if the folder cannot be used, or if
+// the platform is not supported. `folder` must be on a disk.
+void set_memory_limit(std::size_t bytes, const std::string& folder);
+
+// Stops enforcing the limit. Arrays in files remain valid.
+void clear_memory_limit();
+
+// Returns the limit in bytes, or 0 if no limit is set.
+std::size_t memory_limit();
+
+// Returns memory in a temporary file, or nullptr if no limit is set. Throws std::runtime_error if the disk is full.
+void* allocate_in_file(std::size_t bytes);
+
+// Frees memory from allocate_in_file; returns false if the memory is of another kind.
+bool free_in_file(void* memory, std::size_t bytes) noexcept;
+
+// Returns the resident memory of this process in bytes, or 0 if it is unknown.
+std::size_t resident_bytes();
+
+}  // namespace carya
