@@ -2,10 +2,13 @@
 
 #include <stdexcept>
 
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
+
 #ifdef __linux__
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -114,13 +117,11 @@ private:
             if (static_cast<double>(resident_bytes()) > kEvictAbove * limit)
                 evict(static_cast<std::size_t>(kEvictTo * limit));
             wake_.wait_for(lock, kInterval, [this] { return limit_ == 0; });
-#ifdef __GLIBC__
             const auto now = std::chrono::steady_clock::now();
             if (static_cast<double>(resident_bytes()) > kEvictAbove * limit && now - last_trim > kTrimInterval) {
-                malloc_trim(0);  // returns freed memory of other arrays
+                release_free_memory();
                 last_trim = now;
             }
-#endif
         }
     }
 
@@ -188,3 +189,13 @@ std::size_t resident_bytes() { return 0; }
 }  // namespace carya
 
 #endif
+
+namespace carya {
+
+void release_free_memory() {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
+}  // namespace carya

@@ -26,4 +26,7 @@ bool free_in_file(void* memory, std::size_t bytes) noexcept;
 // Returns the resident memory of this process in bytes, or 0 if it is unknown.
 std::size_t resident_bytes();
 
+// Returns memory that the threads of a kernel have freed to the operating system.
+void release_free_memory();
+
 }  // namespace carya

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "../core/memory_limit.hpp"
+
 namespace carya {
 
 namespace {
@@ -245,7 +247,9 @@ private:
 std::vector<LayerWeights> train_layers(const Features& features, std::span<const LayerProblem> layers,
                                        const SolverOptions& options, std::span<const float> sample_weights, int threads,
                                        Monitor& monitor) {
-    return Trainer(features, layers, options, sample_weights, threads, monitor).run();
+    std::vector<LayerWeights> weights = Trainer(features, layers, options, sample_weights, threads, monitor).run();
+    release_free_memory();
+    return weights;
 }
 
 }  // namespace carya
