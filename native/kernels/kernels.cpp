@@ -3,6 +3,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#if defined(CARYA_X86) && defined(_WIN32)
+#include <immintrin.h>
+#include <intrin.h>
+#endif
+
 namespace carya {
 
 #define CARYA_DECLARE(isa)                                                                                  \
@@ -58,8 +63,36 @@ constexpr const Kernels* kInstructionSets[] = {
     &kernels_baseline,
 };
 
+#if defined(CARYA_X86) && defined(_WIN32)
+// Returns whether the processor and the operating system support the given x86-64 level (3 or 4). On Windows,
+// __builtin_cpu_supports requires a library that is not linked by default.
+__attribute__((target("xsave"))) bool supports_level(int level) {
+    int leaf[4];  // EAX, EBX, ECX, EDX
+    __cpuidex(leaf, 0, 0);
+    if (leaf[0] < 7) return false;
+    constexpr int v2_v3 =
+        1 << 0 | 1 << 9 | 1 << 12 | 1 << 19 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 27 | 1 << 28 | 1 << 29;
+    __cpuidex(leaf, 1, 0);  // SSE3, SSSE3, FMA, SSE4.1, SSE4.2, MOVBE, POPCNT, OSXSAVE, AVX, F16C
+    if ((leaf[2] & v2_v3) != v2_v3) return false;
+    constexpr int extended = 1 << 0 | 1 << 5;
+    __cpuidex(leaf, static_cast<int>(0x80000001), 0);  // LAHF, LZCNT
+    if ((leaf[2] & extended) != extended) return false;
+    constexpr int v3 = 1 << 3 | 1 << 5 | 1 << 8;  // BMI1, AVX2, BMI2
+    constexpr int v4 =
+        v3 | 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30 | static_cast<int>(1U << 31);  // AVX512F, DQ, CD, BW, VL
+    const int features = level == 4 ? v4 : v3;
+    __cpuidex(leaf, 7, 0);
+    if ((leaf[1] & features) != features) return false;
+    const unsigned long long saved_registers = level == 4 ? 0xE6 : 0x6;
+    return (_xgetbv(0) & saved_registers) == saved_registers;
+}
+#endif
+
 bool is_supported([[maybe_unused]] const char* name) {
-#ifdef CARYA_X86
+#if defined(CARYA_X86) && defined(_WIN32)
+    if (std::strcmp(name, "avx512") == 0) return supports_level(4);
+    if (std::strcmp(name, "avx2") == 0) return supports_level(3);
+#elif defined(CARYA_X86)
     __builtin_cpu_init();
     if (std::strcmp(name, "avx512") == 0) return __builtin_cpu_supports("x86-64-v4") > 0;
     if (std::strcmp(name, "avx2") == 0) return __builtin_cpu_supports("x86-64-v3") > 0;

@@ -1,6 +1,10 @@
 // Read-only memory-mapped files. Pages are loaded on first access and shared with other processes.
 #pragma once
 
+#ifdef _WIN32
+#include "mapped_file_windows.hpp"
+#else
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -65,3 +69,5 @@ private:
 };
 
 }  // namespace carya
+
+#endif

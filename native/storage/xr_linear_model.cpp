@@ -1,10 +1,10 @@
 #include "xr_linear_model.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <stdexcept>
 
+#include "../core/parse_float.hpp"
 #include "model_parts.hpp"
 
 namespace carya {
@@ -27,7 +27,7 @@ Transform parse_transform(const std::string& name) {
     float power = 0.0F;
     if (rest.starts_with("l") && rest.ends_with("-hinge")) {
         const char* end = rest.data() + rest.size() - 6;
-        const auto [last, error] = std::from_chars(rest.data() + 1, end, power);
+        const auto [last, error] = parse_float(rest.data() + 1, end, power);
         if (error == std::errc() && last == end && power > 0.0F)
             return {is_logarithm ? Transform::log_hinge : Transform::hinge, power};
     }
