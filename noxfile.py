@@ -1,4 +1,6 @@
-"""Development tasks, one command per job: ``nox -s tests``, ``lint``, ``native``, ``transformer``, ``ray``.
+"""Development tasks, one command per job: ``nox -s tests``, ``lint``, ``native``, ``transformer``, ``ray``, ``docs``.
+
+``lowest`` and ``sdist`` test the lowest supported versions of the dependencies and the source distribution.
 
 Sessions run in the active environment and install their dependencies into it; ``.ci/run`` creates a fresh environment
 first.
@@ -6,7 +8,9 @@ first.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import nox
@@ -59,6 +63,41 @@ def ray(session: nox.Session) -> None:
     """Run the tests that require Ray; the README's test command skips them."""
     session.run("pip", "install", "ray>=2.50")
     session.run("pytest", "tests/test_ray.py", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site in ``site/``; warnings are errors."""
+    session.run("pip", "install", ".[docs]")
+    session.run("mkdocs", "build", "--strict", *session.posargs)
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """Run the tests with the lowest versions of the direct dependencies, in an environment of its own."""
+    session.run("pip", "install", "uv")
+    environment = Path(session.create_tmp()) / "lowest"
+    python = environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    session.run("uv", "venv", "--clear", "--python", sys.executable, str(environment))
+    session.run("uv", "pip", "install", "--python", str(python), "--resolution", "lowest-direct", ".[test]")
+    session.run(str(python), "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def sdist(session: nox.Session) -> None:
+    """Build the source distribution, install it in an environment of its own, and run the tests that it contains."""
+    session.run("pip", "install", "build", "twine")
+    folder = Path(session.create_tmp()) / "sdist"
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "build", "--sdist", "--outdir", str(folder))
+    (archive,) = folder.glob("*.tar.gz")
+    session.run("twine", "check", "--strict", str(archive))
+    shutil.unpack_archive(archive, folder)
+    session.run("python", "-m", "venv", str(folder / "venv"))
+    python = folder / "venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    session.run(str(python), "-m", "pip", "install", f"{archive}[test]")
+    with session.chdir(folder / archive.name.removesuffix(".tar.gz")):
+        session.run(str(python), "-m", "pytest", *session.posargs)
 
 
 def _tracked(*patterns: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,9 @@ from hypothesis import settings
 
 import carya
 from carya.data import SyntheticData, generate_data
+
+# The server does not support Windows.
+collect_ignore_glob = ["test_cli_serve.py", "test_serve*.py", "test_explorer.py"] if sys.platform == "win32" else []
 
 settings.register_profile("carya", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("carya")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,12 @@ def serve(
 
 
 def require_packages() -> None:
-    """Raise MissingExtraError if a package from the `serve` extra is not installed."""
+    """Raise MissingExtraError if a package from the `serve` extra is not installed, or InputError on Windows."""
+    if sys.platform == "win32":
+        raise InputError(
+            "carya serve requires Linux or macOS. On Windows, use the Windows Subsystem for Linux, or pass the result "
+            "of carya.serve.app.create_app to another ASGI server."
+        )
     from carya.core.extras import require
 
     for package in _PACKAGES:
@@ -114,8 +120,8 @@ def require_packages() -> None:
 def folders_by_name(models: tuple[str, ...]) -> dict[str, Path]:
     """Return the model folders by name; by default, a model is named after its folder.
 
-    >>> folders_by_name(("models/pets/", "more=other"))
-    {'pets': PosixPath('models/pets'), 'more': PosixPath('other')}
+    >>> {name: folder.as_posix() for name, folder in folders_by_name(("models/pets/", "more=other")).items()}
+    {'pets': 'models/pets', 'more': 'other'}
     """
     folders: dict[str, Path] = {}
     for model in models:

@@ -1,0 +1,74 @@
+"""Tests for releases: the version, the release notes, and metadata that must agree with pyproject.toml."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CARYA
+
+import carya
+from carya import _core
+
+ROOT = Path(__file__).parent.parent
+
+
+def project() -> dict[str, Any]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        settings: dict[str, Any] = tomllib.load(file)["project"]
+    return settings
+
+
+def test_all_versions_agree() -> None:
+    printed = subprocess.run([*CARYA, "--version"], capture_output=True, text=True, check=True).stdout
+    assert printed == f"carya {carya.__version__}\n"
+    assert carya.__version__ == importlib.metadata.version("carya")
+    assert re.match(r"\d+\.\d+", carya.__version__)
+
+
+def test_the_extension_uses_the_stable_abi_where_possible() -> None:
+    suffixes = "".join(Path(_core.__file__).suffixes)
+    assert (".abi3" in suffixes) == (sys.version_info >= (3, 12) and sys.platform != "win32")
+
+
+def release_notes(version: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "tools/release-notes", version]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+
+
+def test_release_notes_contain_the_section_of_one_version() -> None:
+    notes = release_notes("Unreleased")
+    assert notes.returncode == 0
+    assert notes.stdout.startswith("###")
+    assert "\n## " not in notes.stdout
+
+
+def test_release_notes_of_an_unknown_version_are_rejected() -> None:
+    notes = release_notes("999.0")
+    assert notes.returncode == 1
+    assert "no section for version 999.0" in notes.stderr
+
+
+def test_the_conda_recipe_has_the_same_requirements() -> None:
+    recipe = (ROOT / "conda/recipe.yaml").read_text(encoding="utf-8")
+    run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, re.MULTILINE)
+    assert run
+    listed = {line.strip("- ").replace(" ", "") for line in run[1].splitlines()} - {"python"}
+    assert listed == set(project()["dependencies"])
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        build = tomllib.load(file)["build-system"]["requires"]
+    assert all(requirement.replace(">=", " >=") in recipe for requirement in build)
+
+
+@pytest.mark.parametrize("page", ["CITATION.cff", "conda/recipe.yaml"])
+def test_metadata_files_use_the_project_addresses(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    urls = project()["urls"]
+    assert urls["Source"] in text
+    assert urls["Documentation"] in text
