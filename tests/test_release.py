@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CARYA
 
 import carya
 from carya import _core
+
+from command_line import CARYA
 
 ROOT = Path(__file__).parent.parent
 
