@@ -9,6 +9,7 @@ import json
 import os
 import pkgutil
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ MODULES = sorted(
 )
 #: Pages with Python blocks that cannot run on their own, and the reasons.
 NOT_EXECUTED = {
+    "docs/tutorial.md": "has shell blocks in between; has its own test below",
     "docs/format.md": "requires a saved model; has its own test below",
     "docs/transformers.md": "downloads an encoder",
 }
@@ -109,10 +111,56 @@ def test_the_shell_quickstart_runs(tmp_path: Path) -> None:
     assert "level 1" in run.stdout
 
 
-def test_the_parameter_page_is_current() -> None:
-    run = subprocess.run([sys.executable, ROOT / "tools/parameter-page"], capture_output=True, text=True, check=True)
-    page = (ROOT / "docs/parameters.md").read_text(encoding="utf-8")
-    assert run.stdout.rstrip() == page.rstrip(), "Run: tools/parameter-page > docs/parameters.md"
+@pytest.mark.skipif(sys.platform == "win32", reason="the server does not support Windows")
+def test_the_tutorial_runs(tmp_path: Path) -> None:
+    """Run all blocks of the tutorial in order, except for the installation; stop the server at the end."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8").replace("8000", port)
+    blocks = re.findall(r"^```(bash|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    steps = []
+    for language, block in blocks[1:]:
+        if language == "python":
+            steps.append(f"python - <<'END'\n{block}END\n")
+        elif "carya serve" in block:
+            steps.append(f"{block.rstrip()} & server=$!\ntrap 'kill $server; wait $server' EXIT\n")
+        else:
+            steps.append(block.replace("curl -s", "curl -s --fail --retry 60 --retry-delay 1 --retry-connrefused"))
+    environment = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    run = subprocess.run(
+        ["bash", "-eu", "-c", "".join(steps)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert re.search(r"^1\t.*\t1\t(compression|gzip|bz2|zipfile|lzma|tarfile)\t", run.stdout, re.MULTILINE)
+    response = json.loads(run.stdout.splitlines()[-1])
+    assert "internet" in [suggestion["label"] for suggestion in response["results"][0]["suggestions"]]
+
+
+@pytest.mark.parametrize(
+    ("script", "page"), [("tools/parameter-page", "docs/parameters.md"), ("tools/command-page", "docs/commands.md")]
+)
+def test_generated_pages_are_current(script: str, page: str) -> None:
+    run = subprocess.run([sys.executable, ROOT / script], capture_output=True, text=True, encoding="utf-8", check=True)
+    assert run.stdout.rstrip() == (ROOT / page).read_text(encoding="utf-8").rstrip(), f"Run: {script} > {page}"
+
+
+def test_the_figures_of_the_concept_pages_are_current(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "tools/concept-figures", tmp_path], check=True)
+    for drawn in sorted(tmp_path.iterdir()):
+        shown = ROOT / "docs/concepts" / drawn.name
+        assert drawn.read_text(encoding="utf-8") == shown.read_text(encoding="utf-8"), "Run: tools/concept-figures"
+
+
+def test_the_site_contains_every_page() -> None:
+    navigation = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert navigation == pages | {"contributing.md", "changelog.md"}
+
+
+def test_the_api_reference_lists_every_public_name() -> None:
+    listed = set(re.findall(r"^::: carya\.(\w+)$", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert listed == {*carya.__all__} - {"__version__"}
 
 
 def test_the_compatibility_page_is_current() -> None:
