@@ -129,7 +129,12 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
             steps.append(block.replace("curl -s", "curl -s --fail --retry 60 --retry-delay 1 --retry-connrefused"))
     environment = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     run = subprocess.run(
-        ["bash", "-eu", "-c", "".join(steps)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-eu", "-c", "".join(steps)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     assert re.search(r"^1\t.*\t1\t(compression|gzip|bz2|zipfile|lzma|tarfile)\t", run.stdout, re.MULTILINE)

@@ -32,4 +32,5 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         kind = "tree" if (ROOT / path).is_dir() else "blob"
         return f"]({config['repo_url']}/{kind}/main/{path})"
 
-    return re.sub(r"\]\(\.\./((?!concepts/|migration/)[^)#]+)\)", replace, markdown) if "/" not in page.file.src_uri else markdown
+    is_in_subfolder = "/" in page.file.src_uri  # "../" then leads to docs/
+    return markdown if is_in_subfolder else re.sub(r"\]\(\.\./([^)#]+)\)", replace, markdown)
