@@ -39,7 +39,7 @@ def test_the_extension_uses_the_stable_abi_where_possible() -> None:
 
 
 def release_notes(version: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "tools/release-notes", version]
+    command = [sys.executable, str(ROOT / "tools/release-notes"), version]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
 
 

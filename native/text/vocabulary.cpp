@@ -118,7 +118,7 @@ VocabularyArrays VocabularyArrays::from_sorted(const std::vector<std::string>& s
 }
 
 void TermTable::grow() {
-    std::vector<std::uint64_t> new_slots(std::max(kFirstSlots, 2 * slots_for(count_ + 1)));
+    std::vector<std::uint64_t> new_slots(std::max<std::size_t>(kFirstSlots, 2 * slots_for(count_ + 1)));
     for (const Slab& slab : slabs_)
         for (std::size_t offset = 0; offset < slab.used;) {
             const Record& record = *reinterpret_cast<const Record*>(slab.words.get() + offset);
