@@ -61,7 +61,7 @@ def transformer(session: nox.Session) -> None:
 @nox.session
 def ray(session: nox.Session) -> None:
     """Run the tests that require Ray; the README's test command skips them."""
-    session.run("pip", "install", "ray>=2.50")
+    session.run("pip", "install", "ray[data]>=2.50")
     session.run("pytest", "tests/test_ray.py", *session.posargs)
 
 

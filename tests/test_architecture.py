@@ -22,10 +22,11 @@ LAYERS: list[set[str]] = [
     {"core", "c_library"},
     {"trees", "metrics", "upgrade"},
     {"indexing", "matching", "ranking", "data"},
-    {"models", "cluster"},
+    {"models"},
     {"text"},
     {"transformer"},
     {"loading"},
+    {"cluster"},
     {"serve"},
     {"cli"},
 ]

@@ -21,6 +21,7 @@ from carya.cli.options.common import (
     model_argument,
     quiet_option,
     ranks_texts,
+    ray_option,
 )
 from carya.cli.options.data_options import DataOptions, data_options, was_passed
 from carya.cli.options.rule_type import RuleType
@@ -64,6 +65,7 @@ _BATCH = 8192  # rows ranked at a time
         """carya evaluate model/ test.jsonl --json | jq '.["P@1"]'""",
         "carya evaluate model/ test.jsonl --errors 10 --per-label labels.csv",
         "carya evaluate model/ X.test.npz Y.test.npz --train Y.train.npz --weight-dtypes",
+        "carya evaluate /shared/model /shared/test.jsonl --ray auto",
     ],
 )
 @model_argument
@@ -84,6 +86,7 @@ _BATCH = 8192  # rows ranked at a time
     help="Training data, or its label matrix, for PSP and PSnDCG; not needed if the model stores label frequencies.",
 )
 @beam_width_option
+@ray_option
 @option(
     "--propensity-a",
     type=RuleType(Real(0)),
@@ -142,6 +145,7 @@ def evaluate(
     dense: Path | None,
     train: Path | None,
     beam_width: int | None,
+    ray: str | None,
     propensity_a: float,
     propensity_b: float,
     per_label: Path | None,
@@ -162,16 +166,13 @@ def evaluate(
     from carya.text.base import warn_unknown_texts
     from carya.text.text_ranker import TextRanker
 
-    if per_label is not None:
-        check_table_path(per_label)
-    elif was_passed("per_label_k"):
-        raise ParameterError("--per-label-k requires --per-label, the file to which the report is written.")
+    _check_options(per_label, ray, weight_dtypes)
     loaded = load_model(model)
     data = data.with_model(loaded)
     with command_progress(quiet) as progress:
         X, rows = _read(loaded, data, model, label_matrix, dense, progress)
         counts, n_training_rows = _training_counts(loaded, data, train, rows, progress)
-        if isinstance(loaded, TextRanker):
+        if ray is None and isinstance(loaded, TextRanker):
             with progress.stage("vectorize"):
                 X, loaded = loaded.vectorizer_.transform(X), loaded.model_
             warn_unknown_texts(X.indptr)
@@ -183,10 +184,17 @@ def evaluate(
         if counts is not None:
             propensity = metrics.propensities_from_counts(counts, n_training_rows, a=propensity_a, b=propensity_b)
         with naming_input(data.name):
-            result, S = _measure(loaded, X, rows.Y, beam_width, propensity, progress)
+            if ray is None:
+                S, seconds = _rank(loaded, X, beam_width, progress)
+            else:
+                S, seconds = _rank_on_cluster(ray, loaded, model, data, dense, X, beam_width, progress)
+        result, S = _measure(S, seconds, rows.Y, propensity, progress)
         if weight_dtypes:
             result["weight_dtypes"] = {
-                dtype: {"weight_bytes": size, **_measure(converted, X, rows.Y, beam_width, propensity, progress)[0]}
+                dtype: {
+                    "weight_bytes": size,
+                    **_measure(*_rank(converted, X, beam_width, progress), rows.Y, propensity, progress)[0],
+                }
                 for dtype, size, converted in _smaller_weight_dtypes(loaded)
             }
     if per_label is not None:
@@ -201,6 +209,16 @@ def evaluate(
         click.echo("For PSP and PSnDCG, pass --train; they require the label frequencies in the training data.")
     if n_errors is not None:
         print_errors(result["errors"])
+
+
+def _check_options(per_label: Path | None, ray: str | None, weight_dtypes: bool) -> None:
+    """Raise an error if options are invalid, contradict each other or have no effect."""
+    if per_label is not None:
+        check_table_path(per_label)
+    elif was_passed("per_label_k"):
+        raise ParameterError("--per-label-k requires --per-label, the file to which the report is written.")
+    if ray is not None and weight_dtypes:
+        raise ParameterError("--weight-dtypes cannot be combined with --ray. Compare data types on this machine.")
 
 
 def _read(
@@ -370,15 +388,11 @@ def _count_labels(
     return counts, n_rows
 
 
-def _measure(
-    model: Any, X: Any, Y: Any, beam_width: int | None, propensity: Any, progress: Progress
-) -> tuple[dict[str, Any], Any]:
-    """Return the metrics and the scores."""
+def _rank(model: Any, X: Any, beam_width: int | None, progress: Progress) -> tuple[Any, float]:
+    """Return the scores, and the duration of the ranking in seconds."""
     import scipy.sparse as sp
 
-    from carya import metrics
-
-    n_rows = Y.shape[0]
+    n_rows = X[0].shape[0] if isinstance(X, tuple) else len(X) if isinstance(X, list) else X.shape[0]
     parts = []
     seconds = 0.0
     with progress.stage("rank") as report:
@@ -390,7 +404,41 @@ def _measure(
             seconds += time.perf_counter() - started
             if report is not None:
                 report(min(end, n_rows), n_rows)
-    S = parts[0] if len(parts) == 1 else sp.vstack(parts, format="csr")
+    return parts[0] if len(parts) == 1 else sp.vstack(parts, format="csr"), seconds
+
+
+def _rank_on_cluster(
+    address: str,
+    loaded: Any,
+    model: Path,
+    data: DataOptions,
+    dense: Path | None,
+    X: Any,
+    beam_width: int | None,
+    progress: Progress,
+) -> tuple[Any, float]:
+    """Return the scores, and the total duration of the ranking in all workers in seconds."""
+    import scipy.sparse as sp
+
+    from carya.cli.shared.cluster import rank_on_cluster
+    from carya.cluster.rank_rows import concatenate
+    from carya.text.base import warn_unknown_texts
+
+    options = {"top_k": max(_KS), "beam_width": beam_width}
+    with progress.stage("rank") as report:
+        parts = list(counted(rank_on_cluster(address, loaded, model, data, dense, X, options, _BATCH), report, every=1))
+    indptr, labels, scores = concatenate([(part.indptr, part.labels, part.scores) for part in parts])
+    if ranks_texts(loaded):
+        warn_unknown_texts(indptr)
+    S = sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, len(loaded.labels_)))
+    return S, sum(part.seconds for part in parts)
+
+
+def _measure(S: Any, seconds: float, Y: Any, propensity: Any, progress: Progress) -> tuple[dict[str, Any], Any]:
+    """Return the metrics, and the scores with a column for each label of the data."""
+    from carya import metrics
+
+    n_rows = Y.shape[0]
     if Y.shape[1] > S.shape[1]:  # labels unknown to the model
         S.resize((n_rows, Y.shape[1]))
     with progress.stage("measure"):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,43 +22,41 @@ from carya.cli.options.common import (
     n_jobs_option,
     quiet_option,
     ranks_texts,
+    ray_option,
     top_k_option,
 )
 from carya.cli.options.data_options import DataOptions, data_options, was_passed
 from carya.cli.options.rule_type import RuleType
-from carya.cli.shared.inputs import TextBatch, are_texts, argument_batches, load_model, naming_input, text_batches
+from carya.cli.shared.inputs import (
+    BATCH_SIZE,
+    TextBatch,
+    are_texts,
+    argument_batches,
+    load_model,
+    naming_input,
+    read_features,
+    text_batches,
+)
 from carya.cli.shared.outputs import check_not_input
+from carya.cli.shared.ranked_rows import (
+    OUTPUT_FORMATS,
+    FormattedRows,
+    format_rows,
+    header,
+    rank_texts,
+    ranked_rows,
+)
 from carya.core.rules import Choice
-from carya.errors import InputError, ParameterError, UnknownTextWarning
+from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from carya.core.progress import Progress
-    from carya.models.suggestions import Suggestion
     from carya.text.base import BaseTextRanker
 
-_FORMATS = ("jsonl", "csv", "tsv")
 _FORMAT_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "jsonl", "": "jsonl"} | {
     ".csv": "csv",
     ".tsv": "tsv",
 }
-_COLUMNS = ("row", "id", "rank", "label", "name", "score", "probability")
-_BATCH = 2048  # number of matrix rows ranked at a time
-_DIGITS = 6  # for scores and probabilities
-
-
-class _RankedLabel(NamedTuple):
-    label: str | int
-    name: str | None  # None if it is the label itself
-    score: float
-    probability: float | None
-
-
-class _RankedRow(NamedTuple):
-    """A row of the input and its labels, best first."""
-
-    row: int
-    id: str | None
-    labels: list[_RankedLabel]
 
 
 @command(
@@ -71,6 +67,7 @@ class _RankedRow(NamedTuple):
         "cat texts.txt | carya predict model/ - --top-k 5",
         "carya predict model/ data.csv --text-column title,abstract -o labels.csv.gz",
         "echo 'a fast web server' | carya predict model/ --output-format tsv",
+        "carya predict /shared/model /shared/texts.jsonl -o labels.jsonl --ray auto",
     ],
 )
 @model_argument
@@ -81,6 +78,7 @@ class _RankedRow(NamedTuple):
 @beam_width_option
 @min_score_option
 @n_jobs_option
+@ray_option
 @option(
     "--out",
     "-o",
@@ -92,8 +90,8 @@ class _RankedRow(NamedTuple):
 )
 @option(
     "--output-format",
-    type=RuleType(Choice(*_FORMATS)),
-    metavar=f"[{'|'.join(_FORMATS)}]",
+    type=RuleType(Choice(*OUTPUT_FORMATS)),
+    metavar=f"[{'|'.join(OUTPUT_FORMATS)}]",
     heading="Output",
     help="Format to write; by default, determined by the suffix of --out, or else jsonl.",
 )
@@ -106,6 +104,7 @@ def predict(
     out: str,
     output_format: str | None,
     n_jobs: int,
+    ray: str | None,
     quiet: bool,
     **limits: Any,
 ) -> None:
@@ -137,16 +136,25 @@ def predict(
         write = _write_standard_output if out == "-" else stack.enter_context(open_text_output(out))
         is_interactive = is_literal or (out == "-" and sys.stdout.isatty()) or (data.source == "-" and _is_terminal())
         progress = stack.enter_context(command_progress(quiet or is_interactive))
-        if ranks_texts(loaded):
-            if dense is not None:
-                raise InputError(f"--dense requires a model trained on features, but {model} was trained on texts.")
-            batches = argument_batches(arguments) if is_literal else text_batches(data, model)
-            rows = _rank_texts(loaded, batches, limits, progress)
-        elif is_literal:
+        if dense is not None and ranks_texts(loaded):
+            raise InputError(f"--dense requires a model trained on features, but {model} was trained on texts.")
+        if is_literal and not ranks_texts(loaded):
             raise InputError(f"{model} was trained on features. DATA must contain features, got a text.")
+        parts: Iterator[FormattedRows]
+        n_rows = 0  # unknown
+        if ray is not None:
+            from carya.cli.shared.cluster import Request, format_on_cluster
+
+            request = Request(model, data, arguments if is_literal else None, dense, limits, form)
+            parts, n_rows = format_on_cluster(ray, n_jobs, loaded, request, progress)
+        elif ranks_texts(loaded):
+            batches = argument_batches(arguments) if is_literal else text_batches(data, model)
+            parts = _rank_texts(loaded, batches, limits, form)
         else:
-            rows = _rank_features(loaded, model, data, dense, limits, progress)
-        for lines in _format_lines(rows, form):
+            with progress.stage("read features"):
+                X = read_features(data, sum(loaded.widths_), model, dense)
+            parts = _rank_features(loaded, X, data, limits, form)
+        for lines in _with_reports(parts, n_rows, form, progress):
             write(lines)
 
 
@@ -179,162 +187,43 @@ def _write_standard_output(lines: str) -> None:
 
 
 def _rank_texts(
-    ranker: BaseTextRanker[Any], batches: Iterable[TextBatch], limits: dict[str, Any], progress: Progress
-) -> Iterator[list[_RankedRow]]:
-    """Yield the ranked labels for each batch; warn about texts without known terms."""
-    n_texts = n_unknown = 0
-    with progress.stage("rank texts") as report:
-        for batch in batches:
-            rankings, unknown = _suggest(ranker, batch.texts, limits)
-            if unknown and n_unknown == 0:
+    ranker: BaseTextRanker[Any], batches: Iterable[TextBatch], limits: dict[str, Any], form: str
+) -> Iterator[FormattedRows]:
+    for batch in batches:
+        rows, unknown = rank_texts(ranker, batch, limits)
+        yield FormattedRows(format_rows(rows, form), len(rows), unknown)
+
+
+def _rank_features(model: Any, X: Any, data: DataOptions, limits: dict[str, Any], form: str) -> Iterator[FormattedRows]:
+    with naming_input(data.name):
+        S = model.predict(X, **limits)
+    rows = ranked_rows(model, S)
+    while batch := list(itertools.islice(rows, BATCH_SIZE)):
+        yield FormattedRows(format_rows(batch, form), len(batch), [])
+
+
+def _with_reports(parts: Iterable[FormattedRows], total: int, form: str, progress: Progress) -> Iterator[str]:
+    """Yield the lines to write, beginning with the header; warn about texts without known terms."""
+    n_rows = n_unknown = 0
+    first_line = header(form)  # written with the first rows, so that nothing is written after an error
+    with progress.stage("rank rows") as report:
+        for part in parts:
+            if part.unknown and n_unknown == 0:
                 # Shown at once, because standard input may stay open; the other texts are counted.
-                _warn(f"Text {batch.first + unknown[0]} contains no known terms, so nothing is suggested for it.")
-            n_texts += len(batch.texts)
-            n_unknown += len(unknown)
-            yield [
-                _RankedRow(row, text_id, _ranked_labels(ranker, suggestions))
-                for row, (text_id, suggestions) in enumerate(zip(batch.ids, rankings, strict=True), batch.first)
-            ]
+                _warn(f"Text {part.unknown[0]} contains no known terms, so nothing is suggested for it.")
+            n_rows += part.n_rows
+            n_unknown += len(part.unknown)
+            yield first_line + part.lines
+            first_line = ""
             if report is not None:
-                report(n_texts, 0)
+                report(n_rows, total)
+    if first_line:
+        yield first_line
     if n_unknown > 1:
-        click.echo(f"carya: warning: {n_unknown:,} of {n_texts:,} texts contain no known terms.", err=True)
-
-
-def _suggest(
-    ranker: BaseTextRanker[Any], texts: list[str], limits: dict[str, Any]
-) -> tuple[list[list[Suggestion]], list[int]]:
-    """Return the suggestions for each text, and the indices of the texts without known terms."""
-    unknown: list[int] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UnknownTextWarning)
-        suggestions = ranker.suggest_all(texts, **limits)
-    for warning in caught:
-        if isinstance(warning.message, UnknownTextWarning):
-            unknown += warning.message.rows
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return suggestions, unknown
+        click.echo(f"carya: warning: {n_unknown:,} of {n_rows:,} texts contain no known terms.", err=True)
 
 
 def _warn(message: str) -> None:
     from carya.text.base import UNKNOWN_TEXT_ADVICE
 
     click.echo(f"carya: warning: {message} {UNKNOWN_TEXT_ADVICE}", err=True)
-
-
-def _ranked_labels(ranker: BaseTextRanker[Any], suggestions: list[Suggestion]) -> list[_RankedLabel]:
-    """Return the labels for one text, with their probabilities if the model is calibrated."""
-    return [
-        _RankedLabel(
-            suggestion.label,
-            None if suggestion.name == suggestion.label else suggestion.name,
-            suggestion.score,
-            probability,
-        )
-        for suggestion, probability in zip(suggestions, _probabilities(ranker.calibration_, suggestions), strict=True)
-    ]
-
-
-def _probabilities(calibration: Any, suggestions: list[Any]) -> list[float] | list[None]:
-    if calibration is None:
-        return [None] * len(suggestions)
-    probabilities: list[float] = calibration([suggestion.score for suggestion in suggestions]).tolist()
-    return probabilities
-
-
-def _rank_features(
-    model: Any, path: Path, data: DataOptions, dense: Path | None, limits: dict[str, Any], progress: Progress
-) -> Iterator[list[_RankedRow]]:
-    from carya.core.strings import NumberStrings
-    from carya.data.io.matrix_files import read_matrix
-
-    with progress.stage("read features"):
-        X = _read_features(model, path, data)
-        if dense is not None:
-            X = (X, read_matrix(dense))
-    with progress.stage("rank rows") as report:
-        with naming_input(data.name):
-            S = model.predict(X, **limits)
-        scores = S.data.tolist()
-        labels = S.indices.tolist()
-        if not isinstance(model.labels_, NumberStrings):
-            labels = [model.labels_[label] for label in labels]
-        rows = enumerate(itertools.pairwise(S.indptr.tolist()), 1)
-        while batch := list(itertools.islice(rows, _BATCH)):
-            yield [
-                _RankedRow(
-                    row, None, [_RankedLabel(labels[entry], None, scores[entry], None) for entry in range(begin, end)]
-                )
-                for row, (begin, end) in batch
-            ]
-            if report is not None:
-                report(batch[-1][0], S.shape[0])
-
-
-def _read_features(model: Any, path: Path, data: DataOptions) -> Any:
-    """Return the features from a matrix file, or from data in any format that contains features."""
-    from carya.data.corpus import Matrices
-    from carya.data.io.files import MATRIX_SUFFIXES
-    from carya.data.io.matrix_files import read_matrix
-
-    if Path(data.source).suffix in MATRIX_SUFFIXES:
-        return read_matrix(data.source)
-    if data.detected_format == "xmc-pair":
-        from carya.data.formats.matrices.xmc_pair import read_xmc_features
-
-        return read_xmc_features(data.source)
-    matrices = data.open()
-    if not isinstance(matrices, Matrices):
-        raise InputError(f"{path} was trained on features. DATA must contain features, but {matrices.source} does not.")
-    if not matrices.widths_known:  # trailing empty columns may be missing from the file
-        matrices.X.resize((matrices.X.shape[0], max(matrices.X.shape[1], sum(model.widths_))))
-    return matrices.X
-
-
-def _format_lines(batches: Iterable[list[_RankedRow]], form: str) -> Iterator[str]:
-    """Yield the output of each batch; in table formats, the first batch begins with the header."""
-    if form == "jsonl":
-        for batch in batches:
-            yield "".join(json.dumps(_to_object(row), ensure_ascii=False) + "\n" for row in batch)
-        return
-    separator = "," if form == "csv" else "\t"
-    quote = _table_quote(form)
-    header = separator.join(_COLUMNS) + "\n"  # written with the first lines, so that nothing is written after an error
-    for batch in batches:
-        lines = (separator.join(map(quote, fields)) + "\n" for row in batch for fields in _to_fields(row))
-        yield header + "".join(lines)
-        header = ""
-    yield header
-
-
-def _to_object(row: _RankedRow) -> dict[str, Any]:
-    """Return the JSON object for a row."""
-    labels = []
-    for label in row.labels:
-        entry: dict[str, Any] = {"label": label.label, "score": round(label.score, _DIGITS)}
-        if label.probability is not None:
-            entry["probability"] = round(label.probability, _DIGITS)
-        if label.name is not None:
-            entry["name"] = label.name
-        labels.append(entry)
-    return {"row": row.row} | ({} if row.id is None else {"id": row.id}) | {"labels": labels}
-
-
-def _to_fields(row: _RankedRow) -> Iterator[tuple[str, ...]]:
-    """Yield the fields of each output line for a row; there is one line per label."""
-    for rank, label in enumerate(row.labels, 1):
-        probability = "" if label.probability is None else str(round(label.probability, _DIGITS))
-        name = str(label.label) if label.name is None else label.name
-        score = str(round(label.score, _DIGITS))
-        yield str(row.row), row.id or "", str(rank), str(label.label), name, score, probability
-
-
-def _table_quote(form: str) -> Callable[[str], str]:
-    """Return the function that formats a field; TSV fields are not quoted."""
-    from carya.data.formats.columns import TAB, check_one_line
-    from carya.data.formats.tables.delimited import quote_field
-
-    if form == "csv":
-        return quote_field
-    return lambda field: check_one_line(field, "The output", TAB)

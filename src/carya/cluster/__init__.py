@@ -1,1 +1,1 @@
-"""Train models on several machines."""
+"""Train models and rank labels on several machines."""

@@ -1,25 +1,32 @@
-"""Engine that runs training tasks on a Ray cluster."""
+"""Engine that trains models and ranks labels on a Ray cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+from carya import errors
+from carya.cluster.prediction import predict_rows
 from carya.core.extras import require
 from carya.core.progress import Report
 from carya.core.rules import Integer, check
-from carya.errors import InputError
+from carya.errors import CaryaError, InputError
 from carya.ranking.tasks.engine import Task
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Engine that runs training tasks on a Ray cluster (``pip install 'carya[ray]'``).
+    """Engine that trains models and ranks labels on a Ray cluster (``pip install 'carya[ray]'``).
 
-    Tasks read their inputs from the model's `checkpoint_dir`, which must be on storage that all machines share, and
-    store their results there. They are retried if a machine fails, and the trained model has the same bytes as one
-    trained on a single machine.
+    Training tasks read their inputs from the model's `checkpoint_dir`, which must be on storage that all machines
+    share, and store their results there. Tasks are retried if a machine fails. The results, both of training and of
+    prediction, are identical to those on a single machine.
 
     Parameters
     ----------
@@ -27,7 +34,7 @@ class RayEngine:
         The address of the cluster: ``"auto"`` for a cluster running on this machine, or ``"host:port"``. By default, a
         cluster running on this machine is used if there is one; otherwise, a new one is started.
     threads_per_task : int
-        The number of CPUs per task.
+        The number of CPUs per training task, and per worker that ranks labels.
 
     Examples
     --------
@@ -46,12 +53,7 @@ class RayEngine:
         if not tasks:
             return
         ray = self._connect()
-        cpus = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
-        if cpus < self.threads_per_task:
-            raise InputError(
-                f"threads_per_task must be at most {cpus:g}, the number of CPUs of the largest machine in the cluster, "
-                f"got {self.threads_per_task}."
-            )
+        self._count_workers(ray)
         remote = ray.remote(num_cpus=self.threads_per_task, max_retries=-1)(_run)
         largest_first = sorted(tasks, key=lambda task: -task.work)
         pending = {remote.remote(task, self.threads_per_task): task.work for task in largest_first}
@@ -70,9 +72,87 @@ class RayEngine:
             for reference in pending:
                 ray.cancel(reference, force=True)
 
+    def map(self, function: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> Iterator[ResultT]:
+        """Yield ``function(item)`` for each item, in the same order.
+
+        Every worker is an actor with its own copy of `function`, which can therefore keep a model or an open file from
+        one call to the next. If a machine fails, its items are processed again by other workers.
+
+        Parameters
+        ----------
+        function : callable
+            Must be picklable; Carya's own exceptions are raised in the calling process.
+        items : sequence of picklable objects
+        """
+        if not items:
+            return
+        ray, data = self._connect(), _import_ray("ray.data")
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        n_workers = min(self._count_workers(ray), len(items))
+        dataset = data.from_items([{"item": _Boxed(item)} for item in items], override_num_blocks=len(items))
+        dataset.context.execution_options.preserve_order = True
+        dataset.context.enable_progress_bars = False
+        results = dataset.map(
+            _Worker,
+            fn_constructor_args=(function,),
+            compute=data.ActorPoolStrategy(size=n_workers),
+            num_cpus=self.threads_per_task,
+        )
+        for row in results.iter_rows():
+            outcome: _Outcome = row["outcome"].content
+            if outcome.error is not None:
+                raise outcome.error
+            yield outcome.result
+
+    def predict(
+        self,
+        model: str | os.PathLike[str],
+        data: str | os.PathLike[str] | Sequence[str],
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        **reading: Any,
+    ) -> Any:
+        """Return the scores of the best labels as a (rows, labels) matrix, as the model's own `predict` does.
+
+        Every worker memory-maps the model, so that the workers on a machine share it, and reads its rows from the files
+        of the data set. Both must be on storage that all machines share, or at the same path on every machine.
+
+        Parameters
+        ----------
+        model : path
+            The folder of a saved model.
+        data : path or list of str
+            A file or folder in any format of :func:`carya.data.open_data`, a feature matrix (``.npz`` or ``.npy``), or
+            texts, which are sent to the workers.
+        top_k, beam_width, min_score
+            As for the model's `predict`.
+        **reading
+            Options of :func:`carya.data.open_data`, such as `part` (``"test"`` by default), `format` and `text_column`.
+
+        Returns
+        -------
+        csr_array of shape (rows, labels)
+            The entries of a row are sorted by descending score.
+        """
+        options = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
+        return predict_rows(self.map, model, data, options, reading, self.threads_per_task)
+
     def check_dependencies(self) -> None:
         """Raise MissingExtraError if Ray is not installed."""
         _import_ray()
+
+    def _count_workers(self, ray: Any) -> int:
+        """Return the number of workers for which the cluster has enough CPUs; raise InputError if it is 0."""
+        cpus = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+        n_workers = sum(count // self.threads_per_task for count in cpus)
+        if not n_workers:
+            raise InputError(
+                f"threads_per_task must be at most {max(cpus, default=0)}, the number of CPUs of the largest machine "
+                f"in the cluster, got {self.threads_per_task}."
+            )
+        return n_workers
 
     def _connect(self) -> Any:
         ray = _import_ray()
@@ -84,9 +164,41 @@ class RayEngine:
         return ray
 
 
-def _import_ray() -> Any:
-    return require("ray", extra="ray", purpose="RayEngine", alternative="engine=None to train on this machine")
+def _import_ray(module: str = "ray") -> Any:
+    return require(module, extra="ray", purpose="RayEngine", alternative="this machine alone, without RayEngine")
 
 
 def _run(task: Task, threads: int) -> None:
     task.run(threads)
+
+
+class _Boxed:
+    """An object that Ray Data stores unchanged; it would convert lists, tuples and arrays to its own types."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+
+class _Outcome(NamedTuple):
+    """The result of a call, or the error that it raised."""
+
+    result: Any
+    error: CaryaError | None = None
+
+
+class _Worker:
+    """Actor that calls a function for one item at a time.
+
+    Errors are returned as results, because Ray would retry the call, and log and wrap the exception.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            outcome = _Outcome(self._function(row["item"].content))
+        except CaryaError as error:
+            is_public = type(error).__name__ in errors.__all__  # others may require more arguments than a message
+            outcome = _Outcome(None, error if is_public else InputError(str(error)))
+        return {"outcome": _Boxed(outcome)}

@@ -65,6 +65,14 @@ n_jobs_option = option(
     help="Number of threads; -1 means all cores.",
 )
 
+ray_option = option(
+    "--ray",
+    metavar="ADDRESS",
+    heading="Search",
+    help="Rank on a Ray cluster: auto for the cluster on this machine, or HOST:PORT. The model and the data must be on "
+    "storage that all machines share.",
+)
+
 
 def top_k_option(default: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the option for the number of labels per text."""

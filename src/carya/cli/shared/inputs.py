@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_BATCH = 2048  # texts processed at a time
+BATCH_SIZE = 2048  # texts processed at a time
 _PATH_STARTS = ("/", "./", "../", "~/")
 #: Suffixes of files that are not data sets but might be passed as one.
 _OTHER_SUFFIXES = (".txt", ".json", ".md", ".pdf", ".html", ".xml", ".docx", ".xlsx", ".gz", ".xz", ".zst", ".zip")
@@ -54,6 +54,11 @@ def text_batches(data: DataOptions, model: Path | None = None) -> Iterator[TextB
     model : Path, optional
         The path of the model, for error messages.
     """
+    return _numbered(_batches(open_texts(data, model), is_stream=data.source == "-"))
+
+
+def open_texts(data: DataOptions, model: Path | None = None) -> Iterable[str | Example]:
+    """Open a data set of texts, with or without ids; see :func:`text_batches`."""
     from carya.data.formats.content import text_lines
 
     file = _file_of_texts(data)
@@ -61,14 +66,12 @@ def text_batches(data: DataOptions, model: Path | None = None) -> Iterator[TextB
         raise InputError(
             f"{file or data.name} contains one text per line, without columns. Remove --text-column, or pass --format."
         )
-    if file is not None:
-        return _without_ids(_batches(text_lines(file)))
-    return _with_ids(_batches(data.open_texts(model), is_stream=data.source == "-"))
+    return data.open_texts(model) if file is None else text_lines(file)
 
 
 def argument_batches(texts: Sequence[str]) -> Iterator[TextBatch]:
     """Yield texts that were passed as arguments."""
-    return _without_ids(_batches(texts))
+    return _numbered(_batches(texts))
 
 
 def are_texts(arguments: Sequence[str], model: Path) -> bool:
@@ -120,17 +123,16 @@ def counted(items: Iterable[T], report: Report, *, every: int = 1000) -> Iterato
             report(number, 0)
 
 
-def _without_ids(batches: Iterable[list[str]]) -> Iterator[TextBatch]:
-    first = 1
-    for batch in batches:
-        yield TextBatch(first, batch, [None] * len(batch))
-        first += len(batch)
+def text_batch(rows: Sequence[str | Example], first: int) -> TextBatch:
+    """Return texts, with or without ids, as a batch; `first` is the number of the first text."""
+    texts = [row if isinstance(row, str) else row.text for row in rows]
+    return TextBatch(first, texts, [None if isinstance(row, str) else row.id for row in rows])
 
 
-def _with_ids(batches: Iterable[list[Example]]) -> Iterator[TextBatch]:
+def _numbered(batches: Iterable[Sequence[str | Example]]) -> Iterator[TextBatch]:
     first = 1
     for batch in batches:
-        yield TextBatch(first, [example.text for example in batch], [example.id for example in batch])
+        yield text_batch(batch, first)
         first += len(batch)
 
 
@@ -147,12 +149,12 @@ def _batches(items: Iterable[T], *, is_stream: bool = False) -> Iterator[list[T]
     """Group items into batches; a batch from a stream ends when no more input is available yet."""
     remaining = iter(items)
     if not is_stream:
-        yield from iter(lambda: list(itertools.islice(remaining, _BATCH)), [])
+        yield from iter(lambda: list(itertools.islice(remaining, BATCH_SIZE)), [])
         return
     batch = []
     for item in remaining:
         batch.append(item)
-        if len(batch) == _BATCH or not select.select([sys.stdin], [], [], 0)[0]:
+        if len(batch) == BATCH_SIZE or not select.select([sys.stdin], [], [], 0)[0]:
             yield batch
             batch = []
     if batch:
@@ -183,6 +185,45 @@ def check_common_labels(ranker: Any, labels: Iterable[Iterable[str]], source: st
         f"{source} and {model} have no labels in common: the first label in the data is {first!r}, and the first label "
         f"in the model is {ranker.labels_[0]!r}. Use the same --vocabulary as in training."
     )
+
+
+def read_features(data: DataOptions, n_features: int, model: Path, dense: Path | None = None) -> Any:
+    """Return the features from a matrix file, or from data in any format that contains features.
+
+    Parameters
+    ----------
+    data : DataOptions
+    n_features : int
+        The number of features of the model.
+    model : Path
+        The path of the model, for error messages.
+    dense : Path, optional
+        A file with dense features; a (sparse, dense) pair is returned.
+    """
+    from carya.data.io.matrix_files import read_matrix
+
+    X = _read_features(data, n_features, model)
+    return X if dense is None else (X, read_matrix(dense))
+
+
+def _read_features(data: DataOptions, n_features: int, model: Path) -> Any:
+    from carya.data.corpus import Matrices
+    from carya.data.io.matrix_files import read_matrix
+
+    if Path(data.source).suffix in MATRIX_SUFFIXES:
+        return read_matrix(data.source)
+    if data.detected_format == "xmc-pair":
+        from carya.data.formats.matrices.xmc_pair import read_xmc_features
+
+        return read_xmc_features(data.source)
+    matrices = data.open()
+    if not isinstance(matrices, Matrices):
+        raise InputError(
+            f"{model} was trained on features. DATA must contain features, but {matrices.source} does not."
+        )
+    if not matrices.widths_known:  # trailing empty columns may be missing from the file
+        matrices.X.resize((matrices.X.shape[0], max(matrices.X.shape[1], n_features)))
+    return matrices.X
 
 
 @contextmanager

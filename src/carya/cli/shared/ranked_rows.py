@@ -1,0 +1,167 @@
+"""Rows of the output of `carya predict`: ranked labels with their scores, and their formats."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from carya.cli.shared.inputs import TextBatch
+from carya.errors import UnknownTextWarning
+
+if TYPE_CHECKING:
+    from carya.models.suggestions import Suggestion
+    from carya.text.base import BaseTextRanker
+
+#: Names of the output formats.
+OUTPUT_FORMATS = ("jsonl", "csv", "tsv")
+
+_COLUMNS = ("row", "id", "rank", "label", "name", "score", "probability")
+_DIGITS = 6  # for scores and probabilities
+
+
+class RankedLabel(NamedTuple):
+    """A label with its score.
+
+    Attributes
+    ----------
+    label : str or int
+    name : str or None
+        None if it is the label itself.
+    score : float
+    probability : float or None
+    """
+
+    label: str | int
+    name: str | None
+    score: float
+    probability: float | None
+
+
+class RankedRow(NamedTuple):
+    """A row of the input, numbered from 1, and its labels, best first."""
+
+    row: int
+    id: str | None
+    labels: list[RankedLabel]
+
+
+class FormattedRows(NamedTuple):
+    """Consecutive rows of the output.
+
+    Attributes
+    ----------
+    lines : str
+    n_rows : int
+    unknown : list of int
+        The numbers of the texts without known terms.
+    """
+
+    lines: str
+    n_rows: int
+    unknown: list[int]
+
+
+def rank_texts(
+    ranker: BaseTextRanker[Any], batch: TextBatch, limits: dict[str, Any]
+) -> tuple[list[RankedRow], list[int]]:
+    """Return the ranked labels for each text, and the numbers of the texts without known terms."""
+    unknown: list[int] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnknownTextWarning)
+        rankings = ranker.suggest_all(batch.texts, **limits)
+    for warning in caught:
+        if isinstance(warning.message, UnknownTextWarning):
+            unknown += [batch.first + index for index in warning.message.rows]
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    rows = [
+        RankedRow(row, text_id, _ranked_labels(ranker, suggestions))
+        for row, (text_id, suggestions) in enumerate(zip(batch.ids, rankings, strict=True), batch.first)
+    ]
+    return rows, unknown
+
+
+def _ranked_labels(ranker: BaseTextRanker[Any], suggestions: list[Suggestion]) -> list[RankedLabel]:
+    """Return the labels for one text, with their probabilities if the model is calibrated."""
+    return [
+        RankedLabel(
+            suggestion.label,
+            None if suggestion.name == suggestion.label else suggestion.name,
+            suggestion.score,
+            probability,
+        )
+        for suggestion, probability in zip(suggestions, _probabilities(ranker.calibration_, suggestions), strict=True)
+    ]
+
+
+def _probabilities(calibration: Any, suggestions: list[Any]) -> list[float] | list[None]:
+    if calibration is None:
+        return [None] * len(suggestions)
+    probabilities: list[float] = calibration([suggestion.score for suggestion in suggestions]).tolist()
+    return probabilities
+
+
+def ranked_rows(model: Any, S: Any, first: int = 1) -> Iterator[RankedRow]:
+    """Yield the rows of a prediction from a model for features; `first` is the number of the first row."""
+    from carya.core.strings import NumberStrings
+
+    scores = S.data.tolist()
+    labels = S.indices.tolist()
+    if not isinstance(model.labels_, NumberStrings):
+        labels = [model.labels_[label] for label in labels]
+    for row, (begin, end) in enumerate(itertools.pairwise(S.indptr.tolist()), first):
+        yield RankedRow(
+            row, None, [RankedLabel(labels[entry], None, scores[entry], None) for entry in range(begin, end)]
+        )
+
+
+def header(form: str) -> str:
+    """Return the first line of the output; empty for JSON lines."""
+    return "" if form == "jsonl" else _separator(form).join(_COLUMNS) + "\n"
+
+
+def format_rows(rows: Iterable[RankedRow], form: str) -> str:
+    """Return the output lines of some rows, without the header."""
+    if form == "jsonl":
+        return "".join(json.dumps(_to_object(row), ensure_ascii=False) + "\n" for row in rows)
+    separator, quote = _separator(form), _table_quote(form)
+    return "".join(separator.join(map(quote, fields)) + "\n" for row in rows for fields in _to_fields(row))
+
+
+def _separator(form: str) -> str:
+    return "," if form == "csv" else "\t"
+
+
+def _to_object(row: RankedRow) -> dict[str, Any]:
+    """Return the JSON object for a row."""
+    labels = []
+    for label in row.labels:
+        entry: dict[str, Any] = {"label": label.label, "score": round(label.score, _DIGITS)}
+        if label.probability is not None:
+            entry["probability"] = round(label.probability, _DIGITS)
+        if label.name is not None:
+            entry["name"] = label.name
+        labels.append(entry)
+    return {"row": row.row} | ({} if row.id is None else {"id": row.id}) | {"labels": labels}
+
+
+def _to_fields(row: RankedRow) -> Iterator[tuple[str, ...]]:
+    """Yield the fields of each output line for a row; there is one line per label."""
+    for rank, label in enumerate(row.labels, 1):
+        probability = "" if label.probability is None else str(round(label.probability, _DIGITS))
+        name = str(label.label) if label.name is None else label.name
+        score = str(round(label.score, _DIGITS))
+        yield str(row.row), row.id or "", str(rank), str(label.label), name, score, probability
+
+
+def _table_quote(form: str) -> Callable[[str], str]:
+    """Return the function that formats a field; TSV fields are not quoted."""
+    from carya.data.formats.columns import TAB, check_one_line
+    from carya.data.formats.tables.delimited import quote_field
+
+    if form == "csv":
+        return quote_field
+    return lambda field: check_one_line(field, "The output", TAB)
