@@ -1,4 +1,4 @@
-"""Tests for training on a Ray cluster with several nodes on this machine."""
+"""Tests for training and prediction on a Ray cluster with several nodes on this machine."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import functools
 import os
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import carya
+from carya.cluster.rank_rows import Rankings, RankRows, SharedModel, concatenate
+from carya.cluster.row_sources import FeatureFiles, Shard, TextFiles, divide_rows
+from carya.data.io.matrix_files import read_matrix
 from carya.errors import InputError, ParameterError
 from carya.models.xr_linear import match_rows
 from carya.ranking import NeuralRanker
 from carya.ranking.tasks import parts, solve_part
 
 from command_line import run
+from matrix_helpers import same_matrix
 from small_tree import X, Y, content, tree
 from topics import corpus
 
@@ -28,6 +34,7 @@ ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
 MEMORY = 80 * 2**20
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data")  # from its own settings
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +103,62 @@ def test_ensembles_and_rerankers(cluster: Any, tmp_path: Path) -> None:
         fit(sample_weight=weights, engine=engine).save(tmp_path / "a")
         carya.TextRanker(carya.Tfidf(min_df=1), alone).fit(texts, labels, sample_weight=weights).save(tmp_path / "b")
         assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+class SlowRanker:
+    """Function that ranks the rows of a shard slowly, and records the node on which it runs."""
+
+    def __init__(self, function: RankRows, folder: Path) -> None:
+        self.function = function
+        self.folder = folder
+
+    def __call__(self, shard: Shard) -> Rankings:
+        node = ray.get_runtime_context().get_node_id()
+        (self.folder / f"{node}-{shard.first}").touch()
+        time.sleep(0.1)
+        return self.function(shard)
+
+
+def test_a_failing_node_does_not_change_predictions(cluster: Any, tmp_path: Path) -> None:
+    model = tree().fit(X, Y)
+    model.save(tmp_path / "model")
+    sp.save_npz(tmp_path / "x.npz", X)
+    records = tmp_path / "records"
+    records.mkdir()
+    node = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+
+    def kill() -> None:
+        while not any(records.glob(f"{node.node_id}-*")):
+            time.sleep(0.05)
+        cluster.remove_node(node, allow_graceful=False)
+
+    source = FeatureFiles(tmp_path / "x.npz", functools.partial(read_matrix, tmp_path / "x.npz"))
+    function = SlowRanker(RankRows(SharedModel.of(tmp_path / "model"), source, {"top_k": 5}, 20, 1), records)
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    results = list(carya.RayEngine(cluster.address).map(function, divide_rows(1500, 20)))
+    killer.join()
+    indptr, labels, scores = concatenate([(result.indptr, result.labels, result.scores) for result in results])
+    expected = model.predict(X, top_k=5)
+    for array, other in ((indptr, expected.indptr), (labels, expected.indices), (scores, expected.data)):
+        np.testing.assert_array_equal(array, other)
+    assert len({path.name.partition("-")[0] for path in records.iterdir()}) == 3
+
+
+def test_prediction(cluster: Any, tmp_path: Path) -> None:
+    texts, labels = corpus(300)
+    ranker = carya.TextRanker(carya.Tfidf(min_df=1), tree()).fit(texts, labels)
+    ranker.save(tmp_path / "model")
+    (tmp_path / "data.txt").write_text("\n".join(texts) + "\n")
+    engine = carya.RayEngine(cluster.address)
+    assert same_matrix(engine.predict(tmp_path / "model", tmp_path / "data.txt"), ranker.predict(texts))
+    assert engine.predict(tmp_path / "model", []).shape == (0, len(ranker.labels_))
+    arguments = ["predict", "model", "data.txt", "--top-k", "3"]
+    alone, on_cluster = (run(*arguments, *more, cwd=tmp_path) for more in ([], ["--ray", cluster.address]))
+    assert on_cluster.returncode == 0, on_cluster.stderr
+    assert on_cluster.stdout == alone.stdout
+    with pytest.raises(InputError, match="has only 300 rows on the machine"):
+        list(engine.map(TextFiles(tmp_path, functools.partial(list, texts)).read, [Shard(0, 10), Shard(290, 20)]))
 
 
 def test_errors_of_tasks_are_raised(cluster: Any, tmp_path: Path) -> None:

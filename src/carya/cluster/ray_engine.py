@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +19,8 @@ from carya.ranking.tasks.engine import Task
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+
+_CONNECTION_TIMEOUT = 10  # seconds
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ class RayEngine:
     def _connect(self) -> Any:
         ray = _import_ray()
         if not ray.is_initialized():
+            _check_reachable(self.address)
             try:
                 ray.init(address=self.address, log_to_driver=False, logging_level="error")
             except (ConnectionError, ValueError, RuntimeError) as error:
@@ -166,6 +170,20 @@ class RayEngine:
 
 def _import_ray(module: str = "ray") -> Any:
     return require(module, extra="ray", purpose="RayEngine", alternative="this machine alone, without RayEngine")
+
+
+def _check_reachable(address: str | None) -> None:
+    """Raise InputError if nothing accepts connections at ``host:port``; Ray itself would try for many minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return  # such as "auto"; Ray reports other invalid addresses immediately
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECTION_TIMEOUT).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"Cannot connect to a Ray cluster at {address!r}: {error}. Pass the address of a running cluster, which "
+            "`ray status` shows, or 'auto' for the cluster on this machine."
+        ) from None
 
 
 def _run(task: Task, threads: int) -> None:
