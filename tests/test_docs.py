@@ -13,12 +13,16 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import carya
 from carya.core import storage
+
+from topics import corpus
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(
@@ -26,6 +30,7 @@ MODULES = sorted(
 )
 #: Pages with Python blocks that cannot run on their own, and the reasons.
 NOT_EXECUTED = {
+    "docs/cluster.md": "requires Ray, Spark and Dask; the function for Spark and Dask has its own test below",
     "docs/tutorial.md": "has shell blocks in between; has its own test below",
     "docs/format.md": "requires a saved model; has its own test below",
     "docs/transformers.md": "downloads an encoder",
@@ -79,6 +84,23 @@ def test_python_blocks_on_a_page_run_in_order(page: str, tmp_path: Path) -> None
     command = [sys.executable, "-c", "\n".join(code_blocks(page, "python"))]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+def test_the_function_for_spark_and_dask(tmp_path: Path) -> None:
+    texts, labels = corpus(100)
+    ranker = carya.TextRanker(carya.Tfidf(min_df=1), carya.XRLinear(max_leaf_size=5)).fit(texts, labels)
+    ranker.save(tmp_path / "model")
+    blocks = [block for block in code_blocks("docs/cluster.md", "python") if "def rank" in block]
+    assert len(blocks) == 2
+    names: dict[str, Any] = {}
+    exec(blocks[0].replace("/shared/model", str(tmp_path / "model")), names)
+    exec(blocks[1].partition("\n\n\n")[0], names)
+    frame = pd.DataFrame({"id": [f"t{number}" for number in range(10)], "text": texts[:10]}, index=range(50, 60))
+    result = pd.concat(names["rank_batches"]([frame[:4], frame[4:]]), ignore_index=True)
+    expected = ranker.suggest_all(texts[:10], top_k=5, as_frame=True)
+    assert result["id"].tolist() == [f"t{row}" for row in expected["row"]]
+    for column in ("rank", "label", "score"):
+        assert result[column].tolist() == expected[column].tolist()
 
 
 def test_the_format_page_reads_a_saved_model(model: carya.XRLinear, tmp_path: Path) -> None:

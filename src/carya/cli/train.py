@@ -199,7 +199,7 @@ def train(
         if isinstance(dataset, Matrices):
             trained, result = _fit_matrices(context, estimator, dataset, label_files, engine)
         elif preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS:
-            trained, result = _fit_transformer(estimator, dataset, quiet=quiet)
+            trained, result = _fit_transformer(estimator, dataset, engine, quiet=quiet)
         else:
             inputs = label_files.of_texts(data.label_separator) | engine
             trained, result = _fit_text_ranker(estimator, dataset, inputs)
@@ -298,7 +298,9 @@ def _make_engine(context: click.Context, estimator: Any, ray: str | None) -> dic
 
     if ray is None:
         return {}
-    if not isinstance(estimator, TextRanker) or not getattr(estimator.model, "uses_engine", False):
+    is_transformer = type(estimator).__name__ in _TRANSFORMERS.values()
+    has_trees = isinstance(estimator, TextRanker) and getattr(estimator.model, "uses_engine", False)
+    if not is_transformer and not has_trees:
         raise ParameterError("--ray requires a model with label trees, such as --model xr-linear.")
     if context.params["checkpoint_dir"] is None:
         raise ParameterError("--ray requires --checkpoint, a folder that all machines share.")
@@ -325,13 +327,13 @@ def _fit_text_ranker(ranker: Any, corpus: Corpus, inputs: dict[str, Any]) -> tup
     }
 
 
-def _fit_transformer(model: Any, corpus: Corpus, *, quiet: bool) -> tuple[Any, dict[str, Any]]:
+def _fit_transformer(model: Any, corpus: Corpus, engine: dict[str, Any], *, quiet: bool) -> tuple[Any, dict[str, Any]]:
     from carya.models.registry import kind_of
 
     with command_progress(quiet) as progress, progress.stage("read texts") as report:
         texts, labels = texts_and_labels(counted(corpus, report))
     names = _label_names(corpus)
-    model.fit(texts, labels, names=names, label_texts=names)
+    model.fit(texts, labels, names=names, label_texts=names, **engine)
     result = {
         "kind": kind_of(model),
         "rows": len(texts),

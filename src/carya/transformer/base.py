@@ -23,6 +23,7 @@ from carya.models.ensemble.combine import drop_below
 from carya.models.interface import RankOptions
 from carya.models.reranked.features import log_frequency
 from carya.models.xr_linear.model import XRLinear
+from carya.ranking.tasks.engine import Engine
 from carya.text.base import BaseTextRanker, Suggestion, check_text, rank_options, to_ranked_labels
 from carya.text.calibration import Calibration
 from carya.text.combined.text_ensemble import TextEnsemble
@@ -126,6 +127,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         label_features: FeaturesLike | None = None,
         label_names: LabelNames | None = None,
         sample_weight: None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Train the model on texts and their labels.
 
@@ -159,7 +161,12 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         sample_weight : None
             Not supported: the encoder is trained with equal weights for all texts. Any value other than None raises
             InputError.
+        engine : RayEngine, optional
+            The engine that trains the linear rankers on other machines, after this process has trained the encoder;
+            requires `checkpoint_dir`, a folder that all machines share.
         """
+        if engine is not None and self.checkpoint_dir is None:
+            raise ParameterError("engine requires checkpoint_dir, a folder that all machines share.")
         if sample_weight is not None:
             raise InputError(
                 f"sample_weight is not supported by {type(self).__name__}, because its encoder is trained with equal "
@@ -179,10 +186,10 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         data, is_split = self._split(all_texts, held_out)
         data = replace(data, label_texts=descriptions, label_features=own_label_features)
         with show_progress(self.verbose) as progress:
-            vectorizer, rankers, matcher = self._fit_once("split" if is_split else "all", data, progress)
+            vectorizer, rankers, matcher = self._fit_once("split" if is_split else "all", data, progress, engine)
             if is_split and self.refit:
                 data = replace(data, training=all_texts, validation=None)
-                vectorizer, rankers, matcher = self._fit_once("all", data, progress, (rankers, matcher))
+                vectorizer, rankers, matcher = self._fit_once("all", data, progress, engine, (rankers, matcher))
         widths = (0, 0) if all_texts.features is None else all_texts.features.widths
         label_set = label_set.with_counts(all_texts.labels)
         self.set_fitted(FittedTransformer(matcher.encoder, rankers, label_set, vectorizer, widths))
@@ -211,6 +218,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         name: str,
         data: TrainingTexts,
         progress: Progress,
+        engine: Engine | None,
         previous: tuple[CombinedRankers, Matcher] | None = None,
     ) -> tuple[Tfidf | None, CombinedRankers, Matcher]:
         """Train all parts; if there was a previous run, use its number of epochs and its combination of rankers."""
@@ -220,7 +228,8 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         validation.check_training_data(features, data.labels)
         stop_after = previous[1].history.stage_epochs if previous else None
         label_features = self._label_features(vectorizer, data, features.widths)
-        matcher, models = self._train(TrainingRun(name, data, features, label_features, stop_after or None, progress))
+        run = TrainingRun(name, data, features, label_features, stop_after or None, progress, engine)
+        matcher, models = self._train(run)
         frequency = log_frequency(data.labels)
         if previous is not None:
             combination = previous[0]

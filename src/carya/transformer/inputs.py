@@ -17,6 +17,7 @@ from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress
 from carya.core.validation import FeaturesLike
 from carya.errors import InputError
+from carya.ranking.tasks.engine import Engine
 from carya.text.inputs import checked_list_of_texts
 from carya.text.labels import training_labels
 
@@ -116,6 +117,8 @@ class TrainingRun:
     stop_after : sequence of int, optional
         The number of epochs per stage, if determined by a previous run.
     progress : Progress
+    engine : Engine, optional
+        The engine that trains the linear rankers.
     """
 
     name: str
@@ -124,6 +127,7 @@ class TrainingRun:
     label_features: Features | None
     stop_after: Sequence[int] | None
     progress: Progress
+    engine: Engine | None = None
 
 
 def check_own_features(features: FeaturesLike | None, n_texts: int, widths: tuple[int, int] | None) -> Features | None:

@@ -26,7 +26,7 @@ from carya.text.combined.text_ensemble import TextEnsemble
 from carya.transformer.base import TransformerRanker
 from carya.transformer.inputs import TrainingRun
 from carya.transformer.rankers.rankers import RankerModel, append_embeddings
-from carya.transformer.xr_transformer import build_matcher_tree, linear_data
+from carya.transformer.xr_transformer import build_matcher_tree, checkpoints_of_rankers, linear_data
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import Layer, Weights
@@ -97,7 +97,7 @@ class XTransformer(TransformerRanker):
         head = dataclasses.replace(head, dense=dense)
         models: dict[str, RankerModel] = {
             "concatenated": train_cluster_rankers(self.make_ranker(), head, tree, concatenated, labels, run.progress),
-            "linear": self.make_ranker().fit_data(linear_data(self, run)),
+            "linear": self.make_ranker(**checkpoints_of_rankers(self, run)).fit_data(linear_data(self, run)),
         }
         return matcher, models
 

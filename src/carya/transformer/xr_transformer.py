@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from carya import _core
 from carya.errors import InputError
@@ -68,7 +69,8 @@ class XRTransformer(TransformerRanker):
             models["head"] = matcher.head
         else:
             matcher = use_frozen(self, run)
-        changes = {"relevance": "induce"} if self.cost_sensitive else {}
+        changes: dict[str, Any] = {"relevance": "induce"} if self.cost_sensitive else {}
+        changes |= checkpoints_of_rankers(self, run)
         models["concatenated"] = self.make_ranker(**changes).fit_data(concatenated_data(self, run, matcher))
         models["linear"] = self.make_ranker(**changes).fit_data(linear_data(self, run))
         if self.n_neighbors:
@@ -80,11 +82,18 @@ class XRTransformer(TransformerRanker):
         return matcher, models
 
 
+def checkpoints_of_rankers(settings: TransformerSettings, run: TrainingRun) -> dict[str, Any]:
+    """Return the parameters of linear rankers that are trained with an engine: the folder for their tasks."""
+    if run.engine is None or settings.checkpoint_dir is None:
+        return {}
+    return {"checkpoint_dir": str(Path(settings.checkpoint_dir) / "rankers")}
+
+
 def linear_data(settings: TransformerSettings, run: TrainingRun) -> TrainingData:
     """Return the training data for the linear ranker without embeddings."""
     uses_label_features = settings.make_ranker().uses_label_features
     label_features = run.label_features.to_input() if uses_label_features and run.label_features is not None else None
-    return TrainingData(run.features, run.data.labels, label_features)
+    return TrainingData(run.features, run.data.labels, label_features, engine=run.engine)
 
 
 def concatenated_data(settings: TransformerSettings, run: TrainingRun, matcher: Matcher) -> TrainingData:
@@ -99,7 +108,7 @@ def concatenated_data(settings: TransformerSettings, run: TrainingRun, matcher: 
         embeddings = matcher.label_embeddings(run.data.label_texts, settings.max_length, run.data.labels.cols)
         label_features = append_embeddings(own, embeddings, weight).to_input()
     features = append_embeddings(run.features, matcher.embeddings, weight)
-    return TrainingData(features, data.labels, label_features)
+    return TrainingData(features, data.labels, label_features, engine=run.engine)
 
 
 def build_matcher_tree(settings: TransformerSettings, run: TrainingRun) -> LabelTree:

@@ -35,6 +35,7 @@ from carya.ranking.candidates import Candidates
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs
 from carya.ranking.ranker import Ranker, checked_scores
+from carya.ranking.tasks.engine import Engine
 from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
@@ -156,6 +157,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         tree: LabelTree | None = None,
         groups: ArrayLike | None = None,
         name_columns: int | None = None,
+        engine: Engine | None = None,
     ) -> Self:
         """Train the reranker on held-out rows, and the base models on all rows.
 
@@ -177,6 +179,8 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         name_columns : int, optional
             Number of sparse columns at the end of X that are compared only with label_features, such as character
             n-grams, which find a name within a longer word. Trees and neighbors use only the other columns.
+        engine : RayEngine, optional
+            The engine that trains the trees; see :meth:`XRLinear.fit`.
         """
         self.check_parameters()
         return self._fit_labeled(
@@ -191,6 +195,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
                 tree=check_tree(tree),
                 groups=groups,
                 name_columns=name_columns,
+                engine=engine,
             )
         )
 

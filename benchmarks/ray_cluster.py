@@ -1,10 +1,11 @@
-"""Measure training on a Ray cluster: times for different numbers of nodes, identical results, and node failures.
+"""Measure training and prediction on a Ray cluster: times by number of nodes, identical results, and node failures.
 
-python benchmarks/ray_training.py FOLDER [--nodes 1,2,4] [--kills 20]   # X.train.npz and Y.train.npz in FOLDER
+python benchmarks/ray_cluster.py FOLDER [--nodes 1,2,4] [--kills 20] [--predict-kills 20] [--output ray.json]
 
-The nodes are separate processes on this machine, each with one CPU (`ray.cluster_utils.Cluster`). The results are
-written to benchmarks/results/ray.json. Runs on the cluster alternate with runs on this machine with one thread; the
-times are medians.
+FOLDER contains feature and label matrices, such as those of `carya data synth`. The nodes are separate processes on
+this machine, each with one CPU (`ray.cluster_utils.Cluster`). The results are written to benchmarks/results/. Runs on
+the cluster alternate with runs on this machine with one thread; the times are medians. In the runs with a killed node,
+a node is added, and killed at a random time during the training or the prediction. Predictions use shards of 256 rows.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import ray
-import scipy.sparse as sp
 from ray.cluster_utils import Cluster
 
 import carya
+from carya.cluster import prediction
 
-RESULTS = Path(__file__).parent / "results" / "ray.json"
+RESULTS = Path(__file__).parent / "results"
 MEMORY = 80 * 2**20  # size of the object store, through which only names are passed
 
 
@@ -49,6 +50,19 @@ def train(X: Any, Y: Any, engine: carya.RayEngine | None = None) -> tuple[float,
         seconds = time.perf_counter() - started
         model.save(f"{folder}/model")
         return seconds, digest(Path(folder, "model"))
+
+
+def predict(model: Path, data: Path, engine: carya.RayEngine) -> tuple[float, str]:
+    """Rank labels for all rows; return the time in seconds and the hash of the result."""
+    started = time.perf_counter()
+    S = engine.predict(model, data, part="train")
+    return time.perf_counter() - started, digest_scores(S)
+
+
+def digest_scores(S: Any) -> str:
+    """Return the hash of a prediction."""
+    arrays = (S.indptr.astype("int64"), S.indices.astype("int32"), S.data)
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
 def start_cluster(n_nodes: int) -> Any:
@@ -87,11 +101,45 @@ def measure_kills(X: Any, Y: Any, kills: int) -> dict[str, int]:
         kill = functools.partial(cluster.remove_node, node, allow_graceful=False)
         timer = threading.Timer(random.Random(number).uniform(0, seconds), kill)
         timer.start()
-        correct += train(X, Y, engine)[1] == expected
+        is_correct = train(X, Y, engine)[1] == expected
         timer.join()
+        correct += is_correct
+        print(f"training {number}: correct: {is_correct}", flush=True)
     ray.shutdown()
     cluster.shutdown()
     return {"runs": kills, "correct": correct}
+
+
+def measure_prediction_kills(X: Any, Y: Any, data: Path, kills: int) -> dict[str, Any]:
+    """Return the number of correct predictions from runs in which a node is killed at a random time."""
+    prediction.BATCH_SIZE = 256
+    cluster = start_cluster(1)
+    engine = carya.RayEngine(cluster.address)
+    with tempfile.TemporaryDirectory() as folder:
+        model = carya.XRLinear(n_jobs=1).fit(X, Y)
+        model.save(f"{folder}/model")
+        expected = digest_scores(model.predict(X))
+        predict(Path(folder, "model"), data, engine)  # starts the worker processes
+        seconds, _ = predict(Path(folder, "model"), data, engine)
+        times, correct = [], 0
+        for number in range(kills):
+            node = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+            kill = functools.partial(cluster.remove_node, node, allow_graceful=False)
+            timer = threading.Timer(random.Random(number).uniform(0, seconds), kill)
+            timer.start()
+            own_seconds, result = predict(Path(folder, "model"), data, engine)
+            timer.join()
+            times.append(own_seconds)
+            correct += result == expected
+            print(f"prediction {number}: {own_seconds:.1f} s, correct: {result == expected}", flush=True)
+    ray.shutdown()
+    cluster.shutdown()
+    return {
+        "runs": kills,
+        "correct": correct,
+        "seconds_without_failure": round(seconds, 1),
+        "seconds": round(statistics.median(times), 1),
+    }
 
 
 def main() -> None:
@@ -101,16 +149,23 @@ def main() -> None:
     parser.add_argument("--nodes", default="1,2,4")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--predict-kills", type=int, default=20)
+    parser.add_argument("--output", default="ray.json")
     arguments = parser.parse_args()
-    X, Y = (sp.csr_array(sp.load_npz(arguments.folder / f"{name}.train.npz")) for name in ("X", "Y"))
+    folder = arguments.folder.absolute()
+    matrices = carya.data.open_data(folder, part="train")
+    X, Y = matrices.X, matrices.Y
     results = {
-        "data": arguments.folder.name,
+        "data": folder.name,
         "machine": platform.processor() or platform.machine(),
         "ray": ray.__version__,
-        "nodes": [measure_nodes(X, Y, int(n_nodes), arguments.runs) for n_nodes in arguments.nodes.split(",")],
+        "nodes": [measure_nodes(X, Y, int(n), arguments.runs) for n in arguments.nodes.split(",") if n],
         "kills": measure_kills(X, Y, arguments.kills) if arguments.kills else None,
+        "prediction_kills": measure_prediction_kills(X, Y, folder, arguments.predict_kills)
+        if arguments.predict_kills
+        else None,
     }
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    (RESULTS / arguments.output).write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps(results, indent=1))
 
 

@@ -1,0 +1,103 @@
+"""Tests for training with an engine, whose tasks run in this process: the same models as without an engine."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import carya
+from carya.cli.app import app
+from carya.core.progress import Report
+from carya.errors import ParameterError
+from carya.ranking import NeuralRanker
+from carya.ranking.tasks import parts, solve_part
+from carya.ranking.tasks.engine import Task
+
+from small_tree import X, Y, content, tree
+from topics import corpus
+
+
+class LocalEngine:
+    """Engine that pickles its tasks, as a cluster does, and runs them in this process."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def run(self, tasks: Sequence[Task], report: Report = None) -> None:
+        """Run all tasks, the last one first."""
+        for task in reversed(tasks):
+            self.names.append(type(task).__name__)
+            pickle.loads(pickle.dumps(task)).run(1)
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divide the training into many tasks."""
+    monkeypatch.setattr(solve_part, "divide", functools.partial(parts.divide, max_work=3e5))
+
+
+def test_rerankers_of_features(tmp_path: Path) -> None:
+    models = [carya.Reranked(tree(checkpoint_dir=folder), NeuralRanker(epochs=2)) for folder in (str(tmp_path), None)]
+    engine = LocalEngine()
+    models[0].fit(X[:400], Y[:400], engine=engine).save(tmp_path / "a")
+    models[1].fit(X[:400], Y[:400]).save(tmp_path / "b")
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert set(engine.names) == {"MatchRows", "SolvePart"}
+
+
+@pytest.mark.parametrize("features", [False, True])
+def test_the_accurate_preset(features: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("lightgbm")
+    engine = LocalEngine()
+    monkeypatch.setattr(carya.RayEngine, "run", lambda _, tasks, report=None: engine.run(tasks, report))
+    monkeypatch.setattr(carya.RayEngine, "check_dependencies", lambda _: None)
+    texts = carya.data.Corpus.of(zip(*corpus(200), strict=True))
+    data = carya.data.Matrices(X[:300], Y[:300]) if features else texts
+    path = tmp_path / ("data.xmc" if features else "data.jsonl")
+    carya.data.write_data(path, data)
+    arguments = ["train", str(path), "--preset", "accurate", "--max-leaf-size", "5", "-q", "-o"]
+    for more in (["a", "--checkpoint", str(tmp_path / "checkpoints"), "--ray", "auto"], ["b"]):
+        result = CliRunner().invoke(app, [*arguments, str(tmp_path / more[0]), *more[1:]])
+        assert result.exit_code == 0, result.output
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert "SolvePart" in engine.names
+
+
+@pytest.mark.transformer
+@pytest.mark.parametrize("name", ["XRTransformer", "XTransformer"])
+def test_transformers(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    import tiny_encoders
+
+    encoder = tiny_encoders.save_encoder("bert", tmp_path / "bert")
+    texts, labels = tiny_encoders.make_corpus(120)
+
+    def make(**parameters: Any) -> Any:
+        return getattr(carya, name)(
+            encoder=str(encoder),
+            max_length=32,
+            epochs=(1,),
+            batch_tokens=256,
+            matcher_branching=4,
+            matcher_leaf_size=6,
+            vectorizer=carya.Tfidf(min_df=1, n_jobs=1),
+            ranker=carya.XRLinear(max_leaf_size=4, branching=4, n_jobs=1),
+            n_jobs=1,
+            device="cpu",
+            **parameters,
+        )
+
+    engine = LocalEngine()
+    make(checkpoint_dir=str(tmp_path / "checkpoints")).fit(texts, labels, engine=engine).save(tmp_path / "a")
+    make().fit(texts, labels).save(tmp_path / "b")
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert set(engine.names) == {"MatchRows", "SolvePart"}
+    assert any((tmp_path / "checkpoints" / "rankers").iterdir())
+    with pytest.raises(ParameterError, match="engine requires checkpoint_dir, a folder that all machines share"):
+        make().fit(texts, labels, engine=engine)
