@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import carya
 from carya.cli.app import app
 from carya.core.progress import Report
-from carya.errors import ParameterError
+from carya.errors import InputError, ParameterError
 from carya.ranking import NeuralRanker
 from carya.ranking.tasks import parts, solve_part
 from carya.ranking.tasks.engine import Task
@@ -51,22 +51,40 @@ def test_rerankers_of_features(tmp_path: Path) -> None:
     assert set(engine.names) == {"MatchRows", "SolvePart"}
 
 
-@pytest.mark.parametrize("features", [False, True])
-def test_the_accurate_preset(features: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_accurate_preset(tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
+    texts, labels = corpus(150)
     engine = LocalEngine()
-    monkeypatch.setattr(carya.RayEngine, "run", lambda _, tasks, report=None: engine.run(tasks, report))
-    monkeypatch.setattr(carya.RayEngine, "check_dependencies", lambda _: None)
-    texts = carya.data.Corpus.of(zip(*corpus(200), strict=True))
-    data = carya.data.Matrices(X[:300], Y[:300]) if features else texts
-    path = tmp_path / ("data.xmc" if features else "data.jsonl")
-    carya.data.write_data(path, data)
-    arguments = ["train", str(path), "--preset", "accurate", "--max-leaf-size", "5", "-q", "-o"]
-    for more in (["a", "--checkpoint", str(tmp_path / "checkpoints"), "--ray", "auto"], ["b"]):
-        result = CliRunner().invoke(app, [*arguments, str(tmp_path / more[0]), *more[1:]])
-        assert result.exit_code == 0, result.output
+
+    def make(checkpoint_dir: str | None) -> Any:
+        return carya.preset("accurate", max_leaf_size=5, n_jobs=1, checkpoint_dir=checkpoint_dir)
+
+    on_cluster, alone = (carya.TextRanker(carya.Tfidf(min_df=1), make(path)) for path in (str(tmp_path), None))
+    on_cluster.fit(texts, labels, engine=engine).save(tmp_path / "a")
+    alone.fit(texts, labels).save(tmp_path / "b")
     assert content(tmp_path / "a") == content(tmp_path / "b")
     assert "SolvePart" in engine.names
+
+
+def test_the_command_passes_the_engine_to_rerankers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of texts and of features are trained with the engine."""
+    given: list[Any] = []
+
+    def fit(self: carya.Reranked, *arguments: Any, **options: Any) -> None:
+        given.append(options["engine"] if "engine" in options else arguments[0].engine)
+        raise InputError("stopped")
+
+    monkeypatch.setattr(carya.Reranked, "fit", fit)
+    monkeypatch.setattr(carya.Reranked, "fit_data", fit)
+    monkeypatch.setattr(carya.Reranked, "check_dependencies", lambda _: None)
+    monkeypatch.setattr(carya.RayEngine, "check_dependencies", lambda _: None)
+    carya.data.write_data(tmp_path / "data.xmc", carya.data.Matrices(X[:30], Y[:30]))
+    carya.data.write_data(tmp_path / "data.jsonl", carya.data.Corpus.of(zip(*corpus(30), strict=True)))
+    for name in ("data.xmc", "data.jsonl"):
+        arguments = ["train", str(tmp_path / name), "--preset", "accurate", "-o", str(tmp_path / "model"), "-q"]
+        result = CliRunner().invoke(app, [*arguments, "--checkpoint", str(tmp_path / "checkpoints"), "--ray", "auto"])
+        assert str(result.exception) == "stopped"
+    assert given == [carya.RayEngine("auto")] * 2
 
 
 @pytest.mark.transformer
