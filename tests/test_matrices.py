@@ -49,3 +49,11 @@ def test_transpose_equals_scipy(seed: int, rows: int, cols: int) -> None:
     transposed = matrix.transpose().to_scipy()
     assert (transposed.toarray() == A.T).all()
     assert transposed.has_sorted_indices
+
+
+def test_scipy_arrays_share_indices_and_values() -> None:
+    matrix = Csr.of(np.array([0, 1, 3]), np.array([0, 0, 2], np.int32), np.ones(3, np.float32), 3)
+    shared = matrix.to_scipy()
+    assert np.shares_memory(shared.indices, matrix.indices)
+    assert np.shares_memory(shared.data, matrix.values)
+    assert shared.toarray().tolist() == [[1, 0, 0], [1, 0, 1]]

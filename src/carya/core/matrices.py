@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.core import lazy_sparse as sp
 from carya.core import memory
+from carya.core.rules import MAX_INT
 from carya.errors import InputError
 
 
@@ -85,8 +86,12 @@ class Csr:
         return len(self.indptr) - 1
 
     def to_scipy(self) -> sp.csr_array:
-        """Return the matrix as a SciPy array that shares its data."""
-        return sp.csr_array((self.values, self.indices, self.indptr), shape=(self.rows, self.cols))
+        """Return the matrix as a SciPy array that shares its data.
+
+        SciPy uses one type for column indices and row offsets. The offsets are converted, because there are fewer.
+        """
+        indptr = self.indptr if self.indptr[-1] > MAX_INT else self.indptr.astype(np.int32)
+        return sp.csr_array((self.values, self.indices, indptr), shape=(self.rows, self.cols))
 
     def with_values(self, value: float) -> Csr:
         """Return a matrix with the same sparsity pattern and all entries set to `value`."""
