@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from carya.models.presets import preset
     from carya.models.reranked.model import Reranked
     from carya.models.xr_linear.model import XRLinear
+    from carya.planning.plan import plan
     from carya.text.combined.text_ensemble import TextEnsemble
     from carya.text.combined.text_reranker import TextReranker
     from carya.text.text_ranker import TextRanker
@@ -47,6 +48,7 @@ __all__ = [
     "indexing",
     "load",
     "metrics",
+    "plan",
     "preset",
     "ranking",
 ]
@@ -67,6 +69,7 @@ _HOMES = {
     "XTransformer": "carya.transformer.x_transformer",
     "__version__": "carya.version",
     "load": "carya.loading",
+    "plan": "carya.planning.plan",
     "preset": "carya.models.presets",
 }
 

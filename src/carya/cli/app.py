@@ -33,6 +33,7 @@ app = LazyGroup(
         "calibrate": "carya.cli.calibrate:calibrate",
         "explain": "carya.cli.explain:explain",
         "inspect": "carya.cli.inspect:inspect",
+        "plan": "carya.cli.plan:plan",
         "serve": "carya.cli.serve:serve",
         "demo": "carya.cli.demo:demo",
         "data": "carya.cli.data:data",

@@ -21,9 +21,10 @@ from carya.cli.options.parameter_flags import flag, given_parameters, parameter_
 from carya.cli.options.rule_type import RuleType
 from carya.cli.shared.inputs import counted
 from carya.cli.shared.outputs import check_model_output
+from carya.cli.shared.tree_models import build_text_ranker, preset_option, tree_options, tree_parameters, trees_option
 from carya.core.memory import limit_memory
-from carya.core.rules import Choice, Integer
-from carya.errors import InputError, ParameterError, UnknownParameterError
+from carya.core.rules import Choice
+from carya.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from carya.core.parameters import Parameterized
@@ -38,14 +39,6 @@ _TRANSFORMER_PRESETS = {
     "xr-transformer": "Zhang et al. 2021: an ensemble of XR-Transformers, one per encoder (--encoders)",
     "x-transformer": "Chang et al. 2020: an ensemble of X-Transformers, three per encoder (--encoders)",
 }
-#: Headings for the parameter groups of vectorizers and trees, in the order shown by `--help`.
-_HEADINGS = {
-    "text features": "Text features",
-    "tree": "Label tree",
-    "negatives": "Negatives and search",
-    "training": "Training",
-    "other": "Training",
-}
 
 
 def _transformer_parameters() -> type[Parameterized]:
@@ -57,13 +50,7 @@ def _transformer_parameters() -> type[Parameterized]:
 
 def _generate_options() -> list[Option]:
     """Return the options for the parameters of the vectorizer and the models."""
-    from carya.models.xr_linear.model import XRLinear
-    from carya.text.tfidf import Tfidf
-
-    linear = parameter_options([Tfidf, XRLinear], _HEADINGS)
-    for generated in linear:
-        if generated.name == "analyzer" and generated.help:  # see `default_vectorizer`
-            generated.help = generated.help.replace("[default: word]", "[default: auto]")
+    linear = tree_options()
     linear.append(
         Option(
             ["--ray"],
@@ -120,19 +107,8 @@ class _TrainCommand(Command):
     heading="Model",
     help="Model to train.",
 )
-@option(
-    "--preset",
-    metavar="NAME",
-    heading="Model",
-    help="Named settings, listed below; other options override them.",
-)
-@option(
-    "--trees",
-    type=RuleType(Integer(1)),
-    metavar="INTEGER",
-    heading="Model",
-    help="Number of trees; several form an ensemble. With a transformer preset, number of trees per encoder.",
-)
+@preset_option("Named settings, listed below; other options override them.")
+@trees_option("Number of trees; several form an ensemble. With a transformer preset, number of trees per encoder.")
 @option(
     "--encoders",
     metavar="NAME,...",
@@ -183,7 +159,10 @@ def train(
     elif model_name in _TRANSFORMERS:
         estimator = _build_transformer(context, model_name, preset, trees, verbose=not quiet)
     else:
-        estimator = _build_text_ranker(context, preset, trees, verbose=not quiet)
+        for name in given_parameters(context, _transformer_parameters()):
+            if name not in tree_parameters(context):
+                raise ParameterError(f"{flag(name)} requires --model {' or '.join(_TRANSFORMERS)}.")
+        estimator = build_text_ranker(context, preset, trees, verbose=not quiet)
     engine = _make_engine(context, estimator, ray)
     estimator.check_parameters()  # before the data is read
     estimator.check_dependencies()
@@ -221,31 +200,6 @@ def train(
         f"{out}: {result['rows']:,} rows, {result['features']:,} features, {result['labels']:,} labels; "
         f"{result['bytes'] / 1e6:.1f} MB, {result['seconds']:.1f} s"
     )
-
-
-def _build_text_ranker(context: click.Context, preset: str | None, trees: int | None, *, verbose: bool) -> Any:
-    """Return an unfitted TextRanker whose model is a tree, an ensemble or a preset."""
-    from carya.models import presets
-    from carya.models.xr_linear.model import XRLinear
-    from carya.text.default_vectorizer import default_vectorizer
-    from carya.text.text_ranker import TextRanker
-    from carya.text.tfidf import Tfidf
-
-    text, linear = given_parameters(context, Tfidf), given_parameters(context, XRLinear)
-    for name in given_parameters(context, _transformer_parameters()):
-        if name not in text and name not in linear:
-            raise ParameterError(f"{flag(name)} requires --model {' or '.join(_TRANSFORMERS)}.")
-    if preset is not None and trees is not None:
-        raise ParameterError("--trees cannot be combined with --preset, which sets the number of trees.")
-    linear["verbose"] = verbose
-    if preset is None:
-        model: Any = presets.with_trees(XRLinear(**linear), trees or 1)
-    else:
-        try:
-            model = presets.preset(preset, **linear)
-        except UnknownParameterError as error:  # from NearestNeighbors, which has no tree parameters
-            raise ParameterError(f"Invalid option for --preset {preset}: {error}") from None
-    return TextRanker(default_vectorizer(model, verbose=verbose, **text), model)
 
 
 def _build_transformer(

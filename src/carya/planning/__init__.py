@@ -1,0 +1,1 @@
+"""Estimate the time, memory, model size and latency of a training before it starts."""

@@ -1,0 +1,370 @@
+"""Pilot training: measure on this machine, with a sample of the data, what the units of work in a training cost.
+
+The linear rankers of siblings are independent of all other nodes. A pilot therefore trains a few clusters of their real
+size, on as many rows as in the complete training, instead of a small model. Labels are drawn uniformly, with all of
+their rows, and grouped by the real clustering; the negatives of a group are the rows that are most similar to it, like
+those that a matcher selects. Only CPU time is measured, so other processes hardly affect a plan.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carya.core import lazy_sparse as sp
+from carya.core.matrices import Csr, Features
+from carya.indexing import clustering, representations
+from carya.planning.sizes import DataSample, DataSizes
+from carya.ranking import LayerProblem
+from carya.trees.beam_search import BeamSearcher
+from carya.trees.layer import Layer
+from carya.trees.transforms import Transform
+
+if TYPE_CHECKING:
+    from carya.models.xr_linear.model import XRLinear
+
+T = TypeVar("T")
+
+#: Work of each of the two solver problems: nonzeros x labels, about one nanosecond each.
+_MAX_WORK = 6e8
+_MAX_GROUPS = 100
+_MAX_ENTRIES = 6e6  # nonzeros of the sampled rows
+_TREE_ROWS = 400  # rows of which all labels are clustered to estimate the clusters per row
+_TREE_LABELS = 4000
+_MAX_LABEL_ROWS = 128  # rows per label that are aggregated, as in `representations.pifa_group`
+_SAMPLE_BIAS = 0.85  # a tree of few labels separates the labels of a row more often than a tree of all labels
+_QUERIES = 500
+_DEPTH = 2  # layers of the pilot model
+
+
+@dataclass(frozen=True)
+class SolverRate:
+    """Costs of training the nodes of a layer.
+
+    Attributes
+    ----------
+    ns : float
+        CPU nanoseconds per unit of work: a nonzero of a training row, for one node.
+    rows : float
+        The number of rows on which each node was trained.
+    weights_per_node, bytes_per_weight : float
+    growth : float
+        The number of weights per node is proportional to this power of the number of rows.
+    """
+
+    ns: float
+    rows: float
+    weights_per_node: float
+    bytes_per_weight: float
+    growth: float
+
+    def weights_at(self, rows: float) -> float:
+        """Return the number of weights per node that is trained on this number of rows."""
+        return self.weights_per_node * (rows / self.rows) ** self.growth
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Measured costs per unit of work.
+
+    Attributes
+    ----------
+    represent_ns : float
+        CPU nanoseconds per feature of a row that is added to a label representation.
+    entries_per_label : float
+        Features of a label representation.
+    tree_ns : float
+        CPU nanoseconds per entry of a label representation and bisection.
+    capped_share : float
+        The share of the label entries that remains when at most 128 rows per label are aggregated.
+    clusters : tuple of (float, float)
+        Numbers of clusters K, and the mean number of these that contain labels of a row, in ascending order.
+    inner, leaf : SolverRate
+        Costs of the layers of clusters, and of the last layer.
+    inner_search_us, leaf_search_us : float
+        CPU microseconds per query and layer in a batch.
+    query_us : float
+        CPU microseconds per single query in addition to the layers.
+    inner_nodes, leaf_bytes : float
+        The number of nodes of the pilot's first layer, and the size of its last layer.
+    seconds : float
+        CPU seconds for measuring all of this.
+    """
+
+    represent_ns: float
+    entries_per_label: float
+    tree_ns: float
+    capped_share: float
+    clusters: tuple[tuple[float, float], ...]
+    inner: SolverRate
+    leaf: SolverRate
+    inner_search_us: float
+    leaf_search_us: float
+    query_us: float
+    inner_nodes: int
+    leaf_bytes: float
+    seconds: float
+
+    def clusters_per_row(self, sizes: DataSizes, n_clusters: float) -> float:
+        """Return the mean number of clusters, out of `n_clusters`, that contain labels of a row.
+
+        Between the measured numbers of clusters, it grows linearly with log K; beyond them, ever more slowly towards
+        the number of labels per row.
+        """
+        most = max(sizes.labels_per_row, 1.0)
+        points = [(1.0, 1.0), *self.clusters]
+        (last, count) = points[-1]
+        if n_clusters <= last:
+            known = np.interp(math.log(max(n_clusters, 1)), *zip(*((math.log(K), q) for K, q in points), strict=True))
+            return float(min(known, most, n_clusters))
+        missing = max(1 - (count - 1) / max(most - 1, 1e-9), 0.01)
+        exponent = -math.log(missing) / math.log(last) if last > 1 else 1.0
+        return float(1 + (most - 1) * (1 - n_clusters**-exponent))
+
+
+def measure_rates(sample: DataSample, model: XRLinear, *, group_size: int, rows_per_group: float, seed: int) -> Rates:
+    """Run a pilot training.
+
+    Parameters
+    ----------
+    model : XRLinear
+        The configuration to plan.
+    group_size : int
+        The number of labels per leaf cluster.
+    rows_per_group : float
+        The number of rows on which the labels of a leaf cluster are trained.
+    """
+    started = time.process_time()
+    return _Pilot(sample, model, group_size, rows_per_group, np.random.default_rng(seed)).run(started)
+
+
+class _Pilot:
+    def __init__(
+        self, sample: DataSample, model: XRLinear, group_size: int, rows_per_group: float, rng: np.random.Generator
+    ) -> None:
+        self._sample, self._model, self._rng = sample, model, rng
+        sizes = sample.sizes
+        self._row_work = sizes.features_per_row + sizes.dense_features
+        self._group_size = group_size
+        self._rows_per_group = min(rows_per_group, max(_MAX_WORK / (self._row_work * group_size), 50.0))
+        self._share = self._rows_per_group / rows_per_group  # of the rows that a group has in the complete training
+        n_groups = _MAX_WORK / (self._rows_per_group * self._row_work * group_size)
+        self._n_groups = int(min(max(n_groups, 2), _MAX_GROUPS, max(sizes.labels // group_size, 1)))
+
+    def run(self, started: float) -> Rates:
+        """Measure all stages."""
+        features, labels = self._draw_rows()
+        n_added = float(np.minimum(labels.column_counts(), _MAX_LABEL_ROWS).sum()) * self._row_work
+        keep = self._model.index_features
+        group, represent_s = _timed(lambda: representations.pifa_group(features, labels, keep=keep, threads=1))
+        vectors = representations.pifa(features, labels, keep=keep)
+        n_entries = vectors.sparse.values.size + vectors.dense.size
+        size = math.ceil(labels.cols / self._n_groups)
+        tree, tree_s = _timed(
+            lambda: clustering.cluster(group, branching=max(self._n_groups, 2), max_leaf_size=size, threads=1)
+        )
+        clusters = tree.parents[-1] if tree.depth > 1 else np.zeros(labels.cols, np.int32)
+        n_clusters = int(clusters.max()) + 1
+        own = labels.merge_columns(clusters, n_clusters).with_values(1)
+        inner_layer, inner = self._train_inner(features, own)
+        shortlist = self._choose_rows(features, vectors, own, clusters)
+        leaf_layer, leaf = self._train_leaves(features, labels, shortlist, clusters)
+        inner_us, leaf_us, query_us = self._search(features, inner_layer, leaf_layer)
+        return Rates(
+            represent_ns=1e9 * represent_s / max(n_added, 1),
+            entries_per_label=n_entries / labels.cols,
+            tree_ns=1e9 * tree_s / max(n_entries * math.log2(max(n_clusters, 2)), 1),
+            capped_share=self._capped_share(),
+            clusters=self._count_clusters(),
+            inner=inner,
+            leaf=leaf,
+            inner_search_us=inner_us,
+            leaf_search_us=leaf_us,
+            query_us=query_us,
+            inner_nodes=n_clusters,
+            leaf_bytes=leaf_layer.weights.n_bytes,
+            seconds=time.process_time() - started,
+        )
+
+    def _draw_rows(self) -> tuple[Features, Csr]:
+        """Return the rows of randomly drawn labels, and other rows, from which negatives are chosen."""
+        sample = self._sample
+        drawn = sample.draw_labels(self._n_groups * self._group_size, self._rng)
+        n_rows = sample.Y.shape[0]
+        positive = np.flatnonzero(np.diff(sample.labels_of(np.arange(n_rows), drawn).indptr))
+        if self._share < 1:
+            positive = np.sort(self._rng.choice(positive, math.ceil(self._share * positive.size), replace=False))
+        max_rows = int(_MAX_ENTRIES / max(self._row_work, 1))
+        positive = positive[:: math.ceil(positive.size / max_rows)]
+        n_other = min(max(4 * self._rows_per_group, positive.size), max_rows) - positive.size
+        others = np.setdiff1d(np.arange(n_rows), positive)
+        others = self._rng.choice(others, min(max(int(n_other), 0), others.size), replace=False)
+        rows = np.sort(np.concatenate([positive, others]))
+        return sample.take(rows), sample.labels_of(rows, drawn)
+
+    def _train_inner(self, features: Features, own: Csr) -> tuple[Layer, SolverRate]:
+        """Train the layer of clusters on all rows and on a quarter of them."""
+        max_rows = int(_MAX_WORK / (2 * self._row_work * own.cols))
+        rows = np.arange(0, features.rows, math.ceil(features.rows / max(max_rows, 200)))
+        weights = []
+        for step in (4, 1):
+            selected = rows[::step]
+            problem = self._problem(1, own.take(selected), None, np.arange(own.cols, dtype=np.int32), [0, own.cols])
+            part = features.take(selected)
+            layer, seconds = self._solve(part, problem)
+            weights.append(max(layer.weights.n_weights, 1))
+        growth = math.log(weights[1] / weights[0]) / math.log(4)
+        work = self._work(part, None) * lanes(own.cols)
+        return layer, self._rate(layer, seconds, work, rows.size, growth)
+
+    def _choose_rows(
+        self, features: Features, vectors: Features, own: Csr, clusters: NDArray[np.int32]
+    ) -> list[NDArray[np.int64]]:
+        """Return the training rows of each cluster: the rows of its labels, and the most similar other rows."""
+        member = sp.csr_array(
+            (np.ones(clusters.size, np.float32), (np.arange(clusters.size), clusters)), shape=(clusters.size, own.cols)
+        )
+        scores = np.zeros((features.rows, own.cols), np.float32)
+        if features.widths[0]:
+            centroids = sp.csr_array(vectors.sparse.to_scipy().T @ member)
+            scores += (features.sparse.to_scipy() @ centroids).toarray()
+        if features.widths[1]:
+            scores += features.dense @ (vectors.dense.T @ member.toarray())
+        by_cluster = own.transpose()
+        chosen = []
+        for cluster in range(own.cols):
+            rows = by_cluster.indices[by_cluster.indptr[cluster] : by_cluster.indptr[cluster + 1]].astype(np.int64)
+            n_others = min(round(self._rows_per_group), features.rows) - rows.size
+            if n_others > 0:
+                score = scores[:, cluster]
+                score[rows] = -np.inf
+                rows = np.sort(np.concatenate([rows, np.argpartition(-score, n_others - 1)[:n_others]]))
+            chosen.append(rows)
+        return chosen
+
+    def _train_leaves(
+        self, features: Features, labels: Csr, rows: list[NDArray[np.int64]], clusters: NDArray[np.int32]
+    ) -> tuple[Layer, SolverRate]:
+        indptr = np.concatenate([[0], np.cumsum([own.size for own in rows])]).astype(np.int64)
+        indices = np.concatenate(rows).astype(np.int32)
+        shortlist = Csr.of(indptr, indices, np.ones(indices.size, np.float32), features.rows)
+        order = np.argsort(clusters, kind="stable").astype(np.int32)
+        chunks = np.concatenate([[0], np.cumsum(np.bincount(clusters))])
+        layer, seconds = self._solve(features, self._problem(_DEPTH, labels, shortlist, order, chunks))
+        sizes = np.diff(chunks)
+        work = sum(self._work(features, own) * lanes(int(size)) for own, size in zip(rows, sizes, strict=True))
+        mean_rows = indices.size / len(rows)
+        # The weights of a label depend on its own rows, all of which are in the sample, rather than on the negatives.
+        return layer, self._rate(layer, seconds, work, mean_rows / self._share, 0.0, self._share)
+
+    def _problem(self, level: int, targets: Csr, shortlist: Csr | None, order: Any, chunks: Any) -> LayerProblem:
+        return LayerProblem(
+            level=level,
+            seed=0,
+            targets=targets,
+            shortlist=shortlist,
+            order=order,
+            chunks=np.asarray(chunks, np.int64),
+            transform=Transform.from_name("l3-hinge"),
+            depth=_DEPTH,
+        )
+
+    def _solve(self, features: Features, problem: LayerProblem) -> tuple[Layer, float]:
+        ((layer,), seconds) = _timed(lambda: self._model.linear_solver().train(features, [problem], threads=1))
+        return layer, seconds
+
+    def _work(self, features: Features, rows: NDArray[np.int64] | None) -> float:
+        lengths = np.diff(features.sparse.indptr) + features.widths[1]
+        return float(lengths.sum() if rows is None else lengths[rows].sum())
+
+    def _rate(
+        self, layer: Layer, seconds: float, work: float, rows: float, growth: float, share: float = 1.0
+    ) -> SolverRate:
+        n_weights = max(layer.weights.n_weights, 1)
+        # If the sample has only a share of a label's rows, the label has fewer weights.
+        per_node = n_weights / layer.n_nodes / share**0.5
+        return SolverRate(
+            ns=1e9 * seconds / max(work, 1),
+            rows=max(rows, 1.0),
+            weights_per_node=per_node,
+            bytes_per_weight=layer.weights.n_bytes / n_weights,
+            growth=min(max(growth, 0.0), 1.0),
+        )
+
+    def _capped_share(self) -> float:
+        counts = np.bincount(self._sample.Y.indices, minlength=1)
+        return float(np.minimum(counts, _MAX_LABEL_ROWS).sum() / min(counts.sum(), counts.size * _MAX_LABEL_ROWS))
+
+    def _count_clusters(self) -> tuple[tuple[float, float], ...]:
+        """Cluster all labels of some rows, and count the clusters of each row for several numbers of clusters."""
+        sample = self._sample
+        labels_per_row = max(sample.Y.nnz / sample.Y.shape[0], 1.0)
+        n_rows = min(_TREE_ROWS, max(int(_TREE_LABELS / labels_per_row), 20), sample.Y.shape[0])
+        drawn = np.sort(self._rng.choice(sample.Y.shape[0], n_rows, replace=False))
+        labels = np.unique(sp.csr_array(sample.Y[drawn]).indices).astype(np.int64)
+        if labels.size < 8:
+            return ()
+        of_labels = sample.labels_of(np.arange(sample.Y.shape[0]), labels)
+        has_label = np.flatnonzero(np.diff(of_labels.indptr))
+        max_rows = int(_MAX_ENTRIES / max(self._row_work, 1))
+        has_label = has_label[:: math.ceil(has_label.size / max_rows)]
+        vectors = representations.pifa_group(
+            sample.take(has_label), of_labels.take(has_label), keep=self._model.index_features, threads=1
+        )
+        n_levels = max(int(math.log2(labels.size / 4)), 1)
+        tree = clustering.cluster(vectors, branching=2, max_leaf_size=math.ceil(labels.size / 2**n_levels), threads=1)
+        own = of_labels.take(drawn)
+        own = own.take(np.flatnonzero(np.diff(own.indptr)))
+        counts = [
+            float(np.diff(own.merge_columns(tree.clusters(level), tree.level_sizes[level]).indptr).mean())
+            for level in range(1, tree.depth)
+        ]
+        return tuple(
+            (float(n_clusters), 1 + _SAMPLE_BIAS * (count - 1))
+            for n_clusters, count in zip(tree.level_sizes[1:-1], counts, strict=True)
+        )
+
+    def _search(self, features: Features, inner: Layer, leaf: Layer) -> tuple[float, float, float]:
+        """Return the CPU microseconds per query for both layers in a batch, and the rest of a single query."""
+        beam_width = self._model.beam_width
+        queries = features.take(np.arange(0, features.rows, math.ceil(features.rows / _QUERIES)))
+        searchers = [BeamSearcher([inner]), BeamSearcher([inner, leaf])]
+        times = []
+        for searcher in searchers:
+            options: dict[str, Any] = {"top_k": beam_width, "beam_width": beam_width, "threads": 1}
+            searcher.predict(queries, **options)
+            times.append(min(_timed(lambda: searcher.predict(queries, **options))[1] for _ in range(3)))  # noqa: B023
+        sparse = queries.sparse
+        rows = [
+            (sparse.indices[begin:end], sparse.values[begin:end], queries.dense[row])
+            for row, (begin, end) in enumerate(zip(sparse.indptr[:-1], sparse.indptr[1:], strict=True))
+        ]
+        single = min(_timed(lambda: [searchers[1].rank(*row, 10, beam_width) for row in rows])[1] for _ in range(3))
+        inner_us, both_us, single_us = (1e6 * seconds / queries.rows for seconds in (*times, single))
+        # A pilot with fewer clusters than the beam visits fewer of them.
+        visited = min(beam_width, inner.n_nodes)
+        n_clusters = self._sample.sizes.labels / self._group_size
+        leaf_us = max(both_us - inner_us, 0.0) * max(min(beam_width, n_clusters) / visited, 1.0)
+        return inner_us, leaf_us, max(single_us - both_us, 0.0)
+
+
+def lanes(n_nodes: float) -> int:
+    """Return the number of siblings for which the solver computes: blocks of 16, in which one node takes as long as 16.
+
+    >>> lanes(1), lanes(16), lanes(95)
+    (16, 16, 96)
+    """
+    return 16 * math.ceil(n_nodes / 16)
+
+
+def _timed(call: Callable[[], T]) -> tuple[T, float]:
+    """Return the result of a call and its CPU seconds."""
+    started = time.process_time()
+    result = call()
+    return result, time.process_time() - started
