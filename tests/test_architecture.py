@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"models"},
     {"text"},
     {"transformer"},
-    {"loading"},
+    {"loading", "planning"},
     {"cluster"},
     {"serve"},
     {"cli"},

@@ -18,6 +18,7 @@ from carya.core.rules import Integer, Parsed
 from carya.errors import ParameterError
 
 if TYPE_CHECKING:
+    from carya.data.corpus import Corpus, Matrices
     from carya.planning.plan import Plan
 
 
@@ -86,7 +87,7 @@ def plan(
     ranker.check_parameters()
     with command_progress(quiet) as progress:
         with progress.stage("read data"):
-            dataset = data.open()
+            dataset = _open(data)
         with progress.stage("train pilot"):
             planned = make_plan(
                 dataset, ranker.model, vectorizer=ranker.vectorizer, nodes=nodes, cpus=cpus, memory=memory
@@ -95,6 +96,15 @@ def plan(
         click.echo(json.dumps(planned.to_dict(), indent=1))
         return
     _print_plan(data.name, planned)
+
+
+def _open(data: DataOptions) -> Corpus | Matrices:
+    """Open the data; the matrices of a folder are memory-mapped, because only a sample of their rows is used."""
+    if data.detected_format != "pecos":
+        return data.open()
+    from carya.data.formats.matrices.pecos import read_pecos
+
+    return read_pecos(data.source, part=data.part, vocabulary=data.read_vocabulary(), mapped=True)
 
 
 def _print_plan(source: str, planned: Plan) -> None:

@@ -20,6 +20,7 @@ from carya.planning.pilot import Rates, measure_rates
 from carya.planning.schedule import makespan
 from carya.planning.sizes import DataSample, DataSizes
 from carya.ranking.tasks.parts import MAX_WORK
+from carya.text.default_vectorizer import default_vectorizer
 
 _TASK_SECONDS = 0.1  # starting a task, and opening the files that it shares with other tasks
 _READ_BYTES_PER_SECOND = 2e8  # from shared storage, per task
@@ -213,9 +214,7 @@ def _sample(data: Any, tree: XRLinear, vectorizer: Any) -> DataSample:
     if isinstance(data, Matrices):
         return DataSample.of_matrices(data)
     if isinstance(data, Corpus):
-        if vectorizer is None:
-            raise ParameterError("Texts require a vectorizer, such as carya.Tfidf().")
-        return DataSample.of_corpus(data, vectorizer)
+        return DataSample.of_corpus(data, default_vectorizer(tree) if vectorizer is None else vectorizer)
     raise InputError(
         f"data must be Matrices or a Corpus, got {type(data).__name__}. Use carya.data.open_data or Matrices.of(X, Y)."
     )

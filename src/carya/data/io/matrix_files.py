@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,52 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
                 raise ValueError("The file is truncated")
             block[:] = np.frombuffer(content, np.uint8)
     return array
+
+
+def map_matrix(path: str | os.PathLike[str]) -> Any:
+    """Open a matrix like :func:`read_matrix`, but memory-map its arrays, which are read when they are used.
+
+    Compressed files, and sparse matrices in formats other than CSR, are read completely.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/x.npy", np.eye(2))
+    ...     type(map_matrix(f"{folder}/x.npy")).__name__
+    'memmap'
+    """
+    file = Path(path)
+    try:
+        if file.suffix == ".npy":
+            return np.load(file, mmap_mode="r", allow_pickle=False)
+        with zipfile.ZipFile(file) as archive:
+            members = {name: _map_member(file, archive, f"{name}.npy") for name in ("data", "indices", "indptr")}
+            with archive.open("format.npy") as form, archive.open("shape.npy") as shape:
+                is_csr = np.lib.format.read_array(form, allow_pickle=False).item() in (b"csr", "csr")
+                n_rows, n_columns = np.lib.format.read_array(shape, allow_pickle=False).tolist()
+        if is_csr and all(array is not None for array in members.values()):
+            return sp.csr_array((members["data"], members["indices"], members["indptr"]), shape=(n_rows, n_columns))
+    except Exception:  # damaged and unknown files; the complete reader reports their errors
+        return read_matrix(path)
+    return read_matrix(path)
+
+
+def _map_member(file: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any] | None:
+    """Memory-map an array in an archive, or return None if it is compressed."""
+    member = archive.getinfo(name)
+    if member.compress_type != zipfile.ZIP_STORED:
+        return None
+    with file.open("rb") as stream:
+        stream.seek(member.header_offset + 26)  # the lengths of the name and of the extra field
+        name_length, extra_length = struct.unpack("<HH", stream.read(4))
+        stream.seek(name_length + extra_length, os.SEEK_CUR)
+        version = np.lib.format.read_magic(stream)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(stream)
+        if dtype.hasobject:
+            return None
+        return np.memmap(file, dtype, "r", stream.tell(), shape)
 
 
 def read_labels(path: str | os.PathLike[str]) -> Csr:

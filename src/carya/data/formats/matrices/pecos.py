@@ -33,7 +33,9 @@ def has_raw_texts(folder: Path, part: str) -> bool:
     return find_file(folder, _text_names(part)) is not None
 
 
-def read_pecos(folder: PathLike, *, part: str = "train", vocabulary: Vocabulary | None = None) -> Matrices:
+def read_pecos(
+    folder: PathLike, *, part: str = "train", vocabulary: Vocabulary | None = None, mapped: bool = False
+) -> Matrices:
     """Read the features and labels of one part: ``X.trn.npz`` (or ``.npy``) and ``Y.trn.npz``.
 
     As in the archives of PECOS, the features can be in a subfolder, such as ``tfidf-attnxml``. If `folder` is that
@@ -46,8 +48,10 @@ def read_pecos(folder: PathLike, *, part: str = "train", vocabulary: Vocabulary 
     vocabulary : Vocabulary, optional
         Used instead of ``label_names.tsv`` (``id<TAB>name``) and instead of ``output-items.txt``, ``label_map.txt`` or
         ``label_names.txt``, which list one label per line.
+    mapped : bool
+        Whether to memory-map the matrices, without validating them, instead of reading them.
     """
-    from carya.data.io.matrix_files import read_matrix
+    from carya.data.io.matrix_files import map_matrix, read_matrix
 
     root = Path(folder)
     found = _find_features(root, part)
@@ -63,6 +67,8 @@ def read_pecos(folder: PathLike, *, part: str = "train", vocabulary: Vocabulary 
         raise InputError(f"{root} contains no {' or '.join(_matrix_names('Y', part))}, nor does {others[0]}.")
     if vocabulary is None:
         vocabulary = _read_label_names(X.parent) or _read_label_names(Y.parent)
+    if mapped:
+        return Matrices(map_matrix(X), map_matrix(Y), vocabulary, str(root))
     return Matrices.of(read_matrix(X), read_matrix(Y), vocabulary, str(root), names=(str(X), str(Y)))
 
 
