@@ -75,6 +75,7 @@ class SimulatedCluster:
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
         self._free = dict.fromkeys(range(self.nodes), self.cpus)
+        self._free_nodes = list(range(self.nodes))
         self._running = {node: {} for node in range(self.nodes)}
         if self.failures_per_node_hour:
             for node in range(self.nodes):
@@ -113,15 +114,16 @@ class SimulatedCluster:
     # The simulation.
 
     def _start_tasks(self) -> None:
-        for node in self._free:
+        while self._free_nodes and self._queue:
+            node = self._free_nodes.pop()
             while self._free[node] and self._queue:
                 reference, task = heapq.heappop(self._queue)
                 attempt = self._attempt[reference] = self._attempt[reference] + 1
                 self._running[node][reference] = (self.now, task)
                 heapq.heappush(self._events, (self.now + task.seconds, reference, "end", node, attempt))
                 self._free[node] -= 1
-            if not self._queue:
-                break
+            if self._free[node]:
+                self._free_nodes.append(node)
 
     def _next_event(self) -> None:
         at, reference, kind, node, attempt = heapq.heappop(self._events)
@@ -131,7 +133,7 @@ class SimulatedCluster:
             self.now = at
             started, _ = self._running[node].pop(reference)
             self.busy_seconds += at - started
-            self._free[node] += 1
+            self._release(node, self._free[node] + 1)
             self._finished.append(reference)
         elif kind == "failure":
             self.now = at
@@ -140,12 +142,18 @@ class SimulatedCluster:
                 self.wasted_seconds += at - started
                 heapq.heappush(self._queue, (lost, task))  # type: ignore[misc]
             self._running[node] = {}
+            self._free_nodes = [other for other in self._free_nodes if other != node]
             self._free[node] = 0
             heapq.heappush(self._events, (at + RECOVERY_SECONDS, -1, "recovery", node, 0))
         else:
             self.now = at
-            self._free[node] = self.cpus
+            self._release(node, self.cpus)
             self._schedule_failure(node)
+
+    def _release(self, node: int, free: int) -> None:
+        if not self._free[node]:
+            self._free_nodes.append(node)
+        self._free[node] = free
 
     def _schedule_failure(self, node: int) -> None:
         delay = float(self._rng.exponential(3600 / self.failures_per_node_hour))
@@ -271,9 +279,9 @@ def main() -> None:
     whole = Problem(1_000_000_000, 100_000_000, 100, 4, 11, 0.5)
     cluster = {"nodes": 125, "cpus": 8}
     runs = [
-        simulate("100 shards of 1 M labels", shard, **cluster, failures=0.0, shards=100),
-        simulate("100 shards, failing machines", shard, **cluster, failures=0.1, shards=100),
-        simulate("one shard", shard, **cluster, failures=0.0),
+        simulate("20 shards of 1 M labels", shard, **cluster, failures=0.0, shards=20),
+        simulate("20 shards, failing machines", shard, **cluster, failures=2.0, shards=20),
+        simulate("one shard of 1 M labels", shard, **cluster, failures=0.0),
         simulate("one tree of 100 M labels", whole, **cluster, failures=0.0),
     ]
     console = Console(width=140)

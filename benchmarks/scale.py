@@ -28,6 +28,7 @@ from carya.data.synthetic import files
 from carya.data.synthetic.published_sizes import synthesize
 
 from launch import run_script
+from scale_tables import planned
 
 SIZES = [
     "amazon-670k:0.015",
@@ -102,11 +103,6 @@ def show(console: Console, runs: list[dict[str, Any]]) -> None:
             f"{planned(run, 'query_us') / run['one_row_cpu_us']:.2f}x",
         )
     console.print(table)
-
-
-def planned(run: dict[str, Any], name: str) -> float:
-    """Return the mean of the estimates made before and after a run."""
-    return sum(plan[name] for plan in run["plans"]) / len(run["plans"])
 
 
 if __name__ == "__main__":

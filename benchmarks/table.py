@@ -16,9 +16,11 @@ from typing import Any
 
 import framework
 
+import scale_tables
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/benchmarks.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/scale.md")
 DATA = ("debian-deps", "tibkat-en", "yso-min3")
 #: Display names of the systems, in the order of the tables.
 SYSTEMS = {
@@ -234,6 +236,9 @@ def all_tables() -> dict[str, str]:
         "scaling": scaling(),
         "ensemble cost": ensemble_cost(),
         **framework.tables({data: load(f"{data}-framework") for data in DATA}),
+        "scale": markdown(*scale_tables.costs(load("scale"))),
+        "scale plans": markdown(*scale_tables.plans(load("scale"))),
+        "cluster simulation": markdown(*scale_tables.simulation(load("cluster-simulation"))),
     }
 
 

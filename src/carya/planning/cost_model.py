@@ -189,10 +189,9 @@ def query_us(levels: Sequence[Level], sizes: DataSizes, rates: Rates, beam_width
 
 
 def model_bytes(levels: Sequence[Level], sizes: DataSizes) -> float:
-    """Return the size of the saved model: weights, biases, the tree, and one offset per feature and layer."""
+    """Return the size of the saved model: weights, biases, the tree and checksums."""
     nodes = sum(level.nodes for level in levels)
-    offsets = sum(8 * min(sizes.features, level.weights) for level in levels)
-    return sum(level.bytes for level in levels) + nodes * (12 + 4 * sizes.dense_features) + 0.5 * offsets + 5e4
+    return sum(level.bytes for level in levels) + nodes * (12 + 4 * sizes.dense_features) + 5e4
 
 
 def stage_costs(
