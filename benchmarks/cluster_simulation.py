@@ -94,7 +94,7 @@ class SimulatedCluster:
             reference = self._count
             self._count += 1
             self._attempt[reference] = 0
-            heapq.heappush(self._queue, (reference, task))  # type: ignore[misc]
+            heapq.heappush(self._queue, (reference, task))
             return reference
 
         return lambda _function: types.SimpleNamespace(remote=submit)
@@ -140,7 +140,7 @@ class SimulatedCluster:
             self.failures += 1
             for lost, (started, task) in self._running[node].items():
                 self.wasted_seconds += at - started
-                heapq.heappush(self._queue, (lost, task))  # type: ignore[misc]
+                heapq.heappush(self._queue, (lost, task))
             self._running[node] = {}
             self._free_nodes = [other for other in self._free_nodes if other != node]
             self._free[node] = 0

@@ -66,7 +66,7 @@ def main() -> None:
     costs = StageCosts()
     data: Any = carya.data.open_data(arguments.folder)
     costs.record("read")
-    n_rows, n_features, n_labels = *data.X.shape, data.Y.shape[1]
+    (n_rows, n_features), n_labels = data.X.shape, data.Y.shape[1]
     result: dict[str, Any] = {
         "rows": n_rows,
         "features": n_features,
@@ -106,7 +106,8 @@ def main() -> None:
         result["clusters_per_row"] = shortlists  # for each layer except the first
         del data, model
         opened = carya.load(f"{folder}/model")
-        queries = carya.data.open_data(arguments.folder, part="test").X
+        test: Any = carya.data.open_data(arguments.folder, part="test")
+        queries = test.X
         count = min(QUERIES, queries.shape[0])
         rows = [queries[[row]] for row in range(count)]
         wall = measure.latency(lambda row: opened.rank(rows[row], top_k=measure.TOP_K), count, count=count, repeats=3)

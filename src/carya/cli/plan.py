@@ -42,20 +42,20 @@ def _generate_options() -> list[Option]:
 @preset_option("Named settings of a tree or an ensemble of trees; see `carya train --help`.")
 @trees_option("Number of trees.")
 @option(
-    "--nodes", type=RuleType(Integer(1)), metavar="INTEGER", heading="Cluster", help="Number of machines in a cluster."
+    "--nodes", type=RuleType(Integer(1)), metavar="INTEGER", heading="Machines", help="Number of machines in a cluster."
 )
 @option(
     "--cpus",
     type=RuleType(Integer(1)),
     metavar="INTEGER",
-    heading="Cluster",
+    heading="Machines",
     help="Number of CPUs per machine; by default, the number of threads. Requires --nodes.",
 )
 @option(
     "--memory",
     type=RuleType(Parsed(parse_size, SIZE_TEXT)),
     metavar="SIZE",
-    heading="Cluster",
+    heading="Machines",
     help="Memory of each machine, such as 64GB; a warning is printed if it is not sufficient.",
 )
 @quiet_option

@@ -66,7 +66,7 @@ class SolverRate:
 
     def weights_at(self, rows: float) -> float:
         """Return the number of weights per node that is trained on this number of rows."""
-        return self.weights_per_node * (rows / self.rows) ** self.growth
+        return self.weights_per_node * math.pow(rows / self.rows, self.growth)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ class Rates:
         points = [(1.0, 1.0), *self.clusters]
         (last, count) = points[-1]
         if n_clusters <= last:
-            known = np.interp(math.log(max(n_clusters, 1)), *zip(*((math.log(K), q) for K, q in points), strict=True))
+            sizes_known, counts = np.array(points).T
+            known = np.interp(math.log(max(n_clusters, 1)), np.log(sizes_known), counts)
             return float(min(known, most, n_clusters))
         missing = max(1 - (count - 1) / max(most - 1, 1e-9), 0.01)
         exponent = -math.log(missing) / math.log(last) if last > 1 else 1.0
