@@ -8,6 +8,7 @@ The script requires matplotlib. As in chart.py, the colors are readable on light
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ COLORS = {
     "eurlex-4k": "#56b4e9",
 }
 #: Title, value of a run, and whether the value is shown on a logarithmic axis.
-PANELS = [
+PANELS: list[tuple[str, Callable[[dict[str, Any]], float], bool]] = [
     ("Training, CPU s per million nonzeros of X", lambda run: 1e6 * run["cpu_s"] / _nonzeros(run), False),
     ("Peak memory, bytes per nonzero of X and Y", lambda run: run["peak_mb"] * 2**20 / _entries(run), False),
     ("Model, kB per label", lambda run: run["model_bytes"] / run["labels"] / 1e3, True),

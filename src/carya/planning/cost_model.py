@@ -21,7 +21,8 @@ all children of the cluster, in blocks of 16. The union of the q clusters of a r
 its beam has about (q⁴ + b⁴)^¼ elements: the larger of the two, unless they are about equal.
 
 The number of weights of a label is measured in the pilot on clusters of their real size. The weights of inner nodes
-grow with a power of the number of rows, which the pilot measures too, up to d.
+grow with a power of the number of their positives, which the pilot measures too, up to d. Layers with more clusters
+need longer cluster numbers. The rows of the upper parents exceed the cache, which makes the solver slower.
 
 Search visits b parents per level. A feature of the query takes a constant time per level, in addition to a time for
 every 16 children, and these times grow with the logarithm of the layer's size once it exceeds the cache.
@@ -64,6 +65,7 @@ _READ_NS, _SORT_NS, _SAVE_NS = 15.0, 150.0, 2.0
 # Search: nanoseconds per feature and layer, and per feature and 16 children; only their ratio matters.
 _FEATURE_NS, _CHILDREN_NS = 18.0, 4.0
 _CACHE_BYTES, _CACHE_GROWTH, _MAX_CACHE_FACTOR = 2e6, 0.25, 2.5
+_LOCAL_GROWTH, _MAX_LOCAL_FACTOR = 0.3, 3.0
 _PROCESS_BYTES = 60e6  # Python, NumPy, SciPy and Carya
 
 
@@ -161,10 +163,11 @@ def train_levels(sizes: DataSizes, model: XRLinear, rates: Rates) -> list[Level]
         per_row, is_matched = shortlist_size(model, level, tree, rates.clusters_per_row(sizes, parents))
         rows = sizes.rows * per_row / parents
         rate = rates.leaf if level == len(tree) - 1 else rates.inner
-        weights = nodes * min(rate.weights_at(rows), max(sizes.features, 1))
+        positives = sizes.rows * rates.clusters_per_row(sizes, nodes) / nodes
+        weights = nodes * rate.weights_at(positives, sizes.features)
         blocks = math.ceil(nodes / parents / _LANES) * _LANES
         work = parents * rows * row_work * blocks
-        levels.append(Level(parents, nodes, rows, work, weights, weights * rate.bytes_per_weight, is_matched))
+        levels.append(Level(parents, nodes, rows, work, weights, weights * rate.bytes_at(parents), is_matched))
     return levels
 
 
@@ -180,6 +183,11 @@ def layer_search_us(level: Level, sizes: DataSizes, rates: Rates, beam_width: in
 
 def _cache_factor(n_bytes: float) -> float:
     return min(1 + _CACHE_GROWTH * max(math.log2(max(n_bytes, 1) / _CACHE_BYTES), 0.0), _MAX_CACHE_FACTOR)
+
+
+def _local_factor(relative_rows: float) -> float:
+    """Return how much slower the solver is if the rows of a parent take more memory than those of the pilot."""
+    return min(1 + _LOCAL_GROWTH * max(math.log2(max(relative_rows, 1e-9)), 0.0), _MAX_LOCAL_FACTOR)
 
 
 def query_us(levels: Sequence[Level], sizes: DataSizes, rates: Rates, beam_width: int) -> float:
@@ -228,7 +236,10 @@ def stage_costs(
         * is_built
         * trees
         * math.log2(max(n_clusters, 2)),
-        "train inner layers": 1e-9 * rates.inner.ns * sum(level.work for level in inner) * trees,
+        "train inner layers": 1e-9
+        * rates.inner.ns
+        * sum(level.work * _local_factor(level.rows_per_parent / rates.inner.rows) for level in inner)
+        * trees,
         "match": (1e-6 * match_us * sizes.rows + sorting) * trees,
         "train last layer": 1e-9 * rates.leaf.ns * last.work * trees,
         "save": 1e-9 * _SAVE_NS * saved * trees,
@@ -242,7 +253,7 @@ def stage_costs(
         "train inner layers": memory.prepared + memory.local_rows(inner) if inner else memory.prepared,
         "match": memory.prepared + memory.matching * bool(matched),
         "train last layer": memory.prepared + memory.shortlist + memory.last_layer,
-        "save": memory.prepared + 2 * saved * trees,
+        "save": memory.prepared + memory.shortlist + (1.8 * last.bytes + saved) * trees,  # freed memory is kept
     }
     costs = [
         StageCost(
@@ -301,7 +312,7 @@ class _Memory:
         n_local = min(self._threads, last.parents)
         features = min(sizes.features, last.rows_per_parent * sizes.features_per_row)
         return (
-            2.2 * last.bytes * self._trees
+            1.8 * last.bytes * self._trees
             + n_local * last.rows_per_parent * (16 * sizes.features_per_row + 100)
             + 128 * n_local * features
             + 4 * last.nodes * sizes.dense_features

@@ -53,20 +53,40 @@ class SolverRate:
         CPU nanoseconds per unit of work: a nonzero of a training row, for one node.
     rows : float
         The number of rows on which each node was trained.
+    positives : float
+        The number of these rows that are positive examples.
     weights_per_node, bytes_per_weight : float
+    weights_per_run : float
+        The mean number of weights of a feature in a cluster; the model stores the number of the cluster once for them.
+    chunks : int
+        The number of clusters.
     growth : float
-        The number of weights per node is proportional to this power of the number of rows.
+        Without a limit to the number of features, the number of weights per node would be proportional to this power of
+        the number of positives.
     """
 
     ns: float
     rows: float
+    positives: float
     weights_per_node: float
     bytes_per_weight: float
+    weights_per_run: float
+    chunks: int
     growth: float
 
-    def weights_at(self, rows: float) -> float:
-        """Return the number of weights per node that is trained on this number of rows."""
-        return self.weights_per_node * math.pow(rows / self.rows, self.growth)
+    def weights_at(self, positives: float, n_features: int) -> float:
+        """Return the number of weights of a node with this number of positives."""
+        if self.growth == 0 or n_features <= 0:
+            return self.weights_per_node
+        # The same feature is needed by many rows: d (1 - exp(-w / d)) of d features have a weight.
+        used = min(self.weights_per_node / n_features, 0.99)
+        unlimited = -n_features * math.log1p(-used) * math.pow(positives / self.positives, self.growth)
+        return -n_features * math.expm1(-unlimited / n_features)
+
+    def bytes_at(self, chunks: int) -> float:
+        """Return the bytes per weight in a layer with this number of clusters."""
+        longer_ids = max(_id_bytes(chunks) - _id_bytes(self.chunks), 0)
+        return self.bytes_per_weight + longer_ids / self.weights_per_run
 
 
 @dataclass(frozen=True)
@@ -222,7 +242,8 @@ class _Pilot:
             weights.append(max(layer.weights.n_weights, 1))
         growth = math.log(weights[1] / weights[0]) / math.log(4)
         work = self._work(part, None) * lanes(own.cols)
-        return layer, self._rate(layer, seconds, work, rows.size, growth)
+        positives = problem.targets.indices.size / own.cols
+        return layer, self._rate(layer, seconds, work, rows.size, positives, growth)
 
     def _choose_rows(
         self, features: Features, vectors: Features, own: Csr, clusters: NDArray[np.int32]
@@ -262,7 +283,8 @@ class _Pilot:
         work = sum(self._work(features, own) * lanes(int(size)) for own, size in zip(rows, sizes, strict=True))
         mean_rows = indices.size / len(rows)
         # The weights of a label depend on its own rows, all of which are in the sample, rather than on the negatives.
-        return layer, self._rate(layer, seconds, work, mean_rows / self._share, 0.0, self._share)
+        positives = labels.indices.size / labels.cols
+        return layer, self._rate(layer, seconds, work, mean_rows, positives, 0.0)
 
     def _problem(self, level: int, targets: Csr, shortlist: Csr | None, order: Any, chunks: Any) -> LayerProblem:
         return LayerProblem(
@@ -285,16 +307,21 @@ class _Pilot:
         return float(lengths.sum() if rows is None else lengths[rows].sum())
 
     def _rate(
-        self, layer: Layer, seconds: float, work: float, rows: float, growth: float, share: float = 1.0
+        self, layer: Layer, seconds: float, work: float, rows: float, positives: float, growth: float
     ) -> SolverRate:
         n_weights = max(layer.weights.n_weights, 1)
-        # If the sample has only a share of a label's rows, the label has fewer weights.
-        per_node = n_weights / layer.n_nodes / share**0.5
+        sizes = np.diff(layer.chunks)
+        chunk_of_position = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
+        n_runs = layer.unpacked().merge_columns(chunk_of_position, sizes.size).indices.size
         return SolverRate(
             ns=1e9 * seconds / max(work, 1),
             rows=max(rows, 1.0),
-            weights_per_node=per_node,
+            positives=max(positives, 1e-3),
+            # If the sample has only a share of a label's rows, the label has fewer weights.
+            weights_per_node=n_weights / layer.n_nodes / (1.0 if growth else self._share**0.5),
             bytes_per_weight=layer.weights.n_bytes / n_weights,
+            weights_per_run=n_weights / max(n_runs, 1),
+            chunks=sizes.size,
             growth=min(max(growth, 0.0), 1.0),
         )
 
@@ -363,6 +390,10 @@ def lanes(n_nodes: float) -> int:
     (16, 16, 96)
     """
     return 16 * math.ceil(n_nodes / 16)
+
+
+def _id_bytes(n_chunks: int) -> int:
+    return 1 if n_chunks <= 2**8 else 2 if n_chunks <= 2**16 else 4
 
 
 def _timed(call: Callable[[], T]) -> tuple[T, float]:
