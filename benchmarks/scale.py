@@ -49,6 +49,9 @@ SIZES = [
     "amazon-3m:0.1",
 ]
 
+#: The values of a plan that are recorded.
+PLANNED = ("seconds", "cpu_seconds", "peak_bytes", "model_bytes", "query_us", "stages")
+
 
 def measure_size(size: str, threads: int, settings: list[str]) -> dict[str, Any]:
     """Generate the data of a size, unless it names a folder, and return the measurements."""
@@ -60,7 +63,8 @@ def measure_size(size: str, threads: int, settings: list[str]) -> dict[str, Any]
             files.write_matrices(synthesize(like, float(scale or 1)), Path(folder))
         scripts = ("run_plan.py", "run_scale.py", "run_plan.py")
         before, result, after = (run_script(sys.executable, name, existing or folder, *options) for name in scripts)
-    return {"data": like, "scale": float(scale or 1)} | result | {"plans": [before, after]}
+    plans = [{name: plan[name] for name in PLANNED} for plan in (before, after)]
+    return {"data": like, "scale": float(scale or 1)} | result | {"plans": plans}
 
 
 def main() -> None:
