@@ -38,8 +38,8 @@ class DataSizes:
 
     Examples
     --------
-    >>> DataSizes(490_449, 135_909, 670_091, 76, 5.45).label_entries
-    2672947.05
+    >>> DataSizes(490_449, 135_909, 670_091, 76, 5.5).label_entries
+    2697469.5
     """
 
     rows: int
