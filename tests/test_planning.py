@@ -21,7 +21,7 @@ from carya.errors import InputError, ParameterError
 from carya.planning import cost_model
 from carya.planning.plan import Plan
 from carya.planning.schedule import makespan
-from carya.planning.sizes import DataSample
+from carya.planning.sizes import DataSample, DataSizes
 
 from command_line import run
 from topics import corpus
@@ -80,7 +80,7 @@ def test_costs_grow_with_the_data(planned: Plan) -> None:
     model = carya.XRLinear(n_jobs=2)
 
     def total(**changes: Any) -> tuple[float, float]:
-        sizes = cost_model.DataSizes(**(vars(planned.sizes) | changes))
+        sizes = DataSizes(**(vars(planned.sizes) | changes))
         costs, _ = cost_model.stage_costs(sizes, model, planned.rates, threads=2)
         return sum(cost.cpu_seconds for cost in costs), max(cost.memory_bytes for cost in costs)
 

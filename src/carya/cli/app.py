@@ -37,8 +37,8 @@ app = LazyGroup(
         "serve": "carya.cli.serve:serve",
         "demo": "carya.cli.demo:demo",
         "data": "carya.cli.data:data",
-        "import-pecos": "carya.cli.import_pecos:import_pecos",
-        "c-flags": "carya.cli.c_flags:c_flags",
+        "import-pecos": "carya.cli.interop.import_pecos:import_pecos",
+        "c-flags": "carya.cli.interop.c_flags:c_flags",
     },
     params=[
         click.Option(

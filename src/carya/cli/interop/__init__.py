@@ -1,0 +1,1 @@
+"""Commands for libpecos models and C programs."""
