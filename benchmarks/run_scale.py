@@ -78,8 +78,8 @@ def main() -> None:
     }
     shortlists: list[float] = []
 
-    def union(parts: list[Csr]) -> Csr:
-        shortlist = union_shortlists(parts)
+    def union(*arguments: Any, **options: Any) -> Csr:
+        shortlist = union_shortlists(*arguments, **options)
         shortlists.append(shortlist.indices.size / n_rows)
         return shortlist
 

@@ -249,11 +249,11 @@ def stage_costs(
     peaks = {
         "read data": memory.data,
         "represent labels": memory.data + memory.representations if is_built else memory.data,
-        "build label tree": memory.data + 2 * memory.representations if is_built else memory.data,
+        "build label tree": memory.data + 1.05 * memory.representations if is_built else memory.data,
         "train inner layers": memory.prepared + memory.local_rows(inner) if inner else memory.prepared,
         "match": memory.prepared + memory.matching * bool(matched),
         "train last layer": memory.prepared + memory.shortlist + memory.last_layer,
-        "save": memory.prepared + memory.shortlist + (1.8 * last.bytes + saved) * trees,  # freed memory is kept
+        "save": memory.prepared + memory.shortlist + (2.1 * last.bytes + saved) * trees,  # freed memory is kept
     }
     costs = [
         StageCost(
@@ -278,11 +278,11 @@ class _Memory:
             + 12 * sizes.label_entries
             + 24 * sizes.rows
         )
-        # Label vectors: 4 bytes per index and per value. Building the tree copies each vector about once.
+        # Label vectors: 4 bytes per index and per value. Building the tree copies only some of them at a time.
         self.representations = 8 * sizes.labels * rates.entries_per_label + 8 * sizes.label_entries
         # The rows' own nodes at every level, the trained inner layers, and memory that is not returned to the system.
         targets = sum(8 * sizes.rows * count + 8 * sizes.rows for count in [*own, sizes.labels_per_row])
-        retained = 4 * sizes.labels * rates.entries_per_label + 0.8 * sizes.feature_entries
+        retained = sizes.labels * rates.entries_per_label + 0.8 * sizes.feature_entries
         self.prepared = (
             self.data + (targets + sum(level.bytes for level in levels[:-1])) * trees + retained * (len(levels) > 1)
         )
@@ -312,7 +312,7 @@ class _Memory:
         n_local = min(self._threads, last.parents)
         features = min(sizes.features, last.rows_per_parent * sizes.features_per_row)
         return (
-            1.8 * last.bytes * self._trees
+            2.1 * last.bytes * self._trees
             + n_local * last.rows_per_parent * (16 * sizes.features_per_row + 100)
             + 128 * n_local * features
             + 4 * last.nodes * sizes.dense_features

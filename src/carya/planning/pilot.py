@@ -85,8 +85,9 @@ class SolverRate:
 
     def bytes_at(self, chunks: int) -> float:
         """Return the bytes per weight in a layer with this number of clusters."""
-        longer_ids = max(_id_bytes(chunks) - _id_bytes(self.chunks), 0)
-        return self.bytes_per_weight + longer_ids / self.weights_per_run
+        # Numbers have one, two or four bytes, but features of many clusters have bit sets, so the mean grows gradually.
+        longer_numbers = max(math.log2(max(chunks, 1)) / 8 - 1, 0.0)
+        return self.bytes_per_weight + longer_numbers / self.weights_per_run
 
 
 @dataclass(frozen=True)
@@ -390,10 +391,6 @@ def lanes(n_nodes: float) -> int:
     (16, 16, 96)
     """
     return 16 * math.ceil(n_nodes / 16)
-
-
-def _id_bytes(n_chunks: int) -> int:
-    return 1 if n_chunks <= 2**8 else 2 if n_chunks <= 2**16 else 4
 
 
 def _timed(call: Callable[[], T]) -> tuple[T, float]:

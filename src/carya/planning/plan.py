@@ -280,7 +280,7 @@ def _plan_cluster(
     last = levels[-1]
     local = largest_rows * (10.8 * sizes.features_per_row + 100) + 144 * sizes.features
     driver = max(by_stage[stage].memory_bytes for stage in ("build label tree", "match"))
-    driver = max(driver, by_stage["match"].memory_bytes + 1.8 * last.bytes * trees)
+    driver = max(driver, by_stage["match"].memory_bytes + 2.1 * last.bytes * trees)
     return ClusterPlan(nodes, cpus, n_tasks, seconds, cpus * (60e6 + local), driver, network)
 
 
