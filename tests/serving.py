@@ -18,6 +18,7 @@ import httpx
 from starlette.types import ASGIApp
 
 import carya
+from carya.serve.http.metrics import MetricsLayout, ServerMetrics
 
 from topics import TOPICS, corpus
 
@@ -38,6 +39,11 @@ def save_model(folder: Path, *, seed: int = 0, uri: str = "", **parameters: Any)
     ranker = carya.TextRanker(carya.Tfidf(n_jobs=1), model).fit(texts, labels, names=names)
     ranker.save(folder)
     return ranker
+
+
+def new_metrics() -> ServerMetrics:
+    """Return metrics for a few routes."""
+    return ServerMetrics(MetricsLayout(["/v1/suggest", "/v1/model", "/v1/labels", "/healthz", "/metrics"]))
 
 
 class Client:

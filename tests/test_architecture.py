@@ -273,7 +273,7 @@ def test_native_code_uses_python_only_in_its_bindings() -> None:
 
 def test_test_files_do_not_import_each_other() -> None:
     """Helpers are in modules without the prefix ``test_``."""
-    files = sorted(TESTS.glob("*.py"))
+    files = sorted(TESTS.rglob("*.py"))
     assert len(files) > 40
     violations = [
         f"{path.name} imports {imported}"

@@ -144,7 +144,7 @@ COMMANDS = {
     "predict tfidf texts.txt": (
         "tfidf contains a vectorizer, not a model. Train a model with: carya train TEXTS -o MODEL"
     ),
-    "serve missing": "missing is not a saved model: there is no such folder.",
+    "serve missing": "missing is not a Carya model: there is no such folder.",
     "serve features": (
         "Only text models can be served, but features contains a model of type XRLinear. Train a text model with: "
         "carya train TEXTS -o MODEL"

@@ -23,7 +23,7 @@ import carya
 from carya.core.label_index import LabelIndex
 from carya.errors import CaryaError, InputError, ModelFormatError, ParameterError
 from carya.serve import service
-from carya.serve.app import create_app, watch_models
+from carya.serve.app import create_app, create_state, watch_models
 from carya.serve.http import logging
 from carya.serve.http.errors import ServiceUnavailableError
 from carya.serve.http.logging import JsonLogger
@@ -32,9 +32,8 @@ from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.registry import ModelRegistry, ReloadFailure
 from carya.serve.routes import messages
 from carya.serve.settings import ServerSettings
-from carya.serve.state import ServerState
 
-from serving import Client, save_model
+from serving import Client, new_metrics, save_model
 from topics import TOPICS, corpus
 
 TEXT = "the telescope shows a planet and its moon"
@@ -345,10 +344,6 @@ def test_a_mounted_application_requires_tokens(folder: Path, mount: str) -> None
     assert 'carya_requests_total{route="/v1/suggest",status="200"} 1' in metrics.to_text().splitlines()
 
 
-def new_metrics() -> ServerMetrics:
-    return ServerMetrics(MetricsLayout(["/v1/suggest", "/v1/model", "/v1/labels", "/healthz", "/metrics"]))
-
-
 def test_rejected_requests_do_not_count_as_concurrent(folder: Path) -> None:
     """While a request without a token waits for the rest of its body, other requests are processed."""
     settings = ServerSettings(log_level="error", tokens=("secret",), max_requests=1)
@@ -615,7 +610,7 @@ def test_invalid_models(tmp_path: Path, model: carya.XRLinear) -> None:
     model.save(tmp_path / "matrix")
     with pytest.raises(InputError, match=r"Only text models can be served, but .* of type XRLinear"):
         ModelRegistry.open({"m": tmp_path / "matrix"})
-    with pytest.raises(CaryaError, match="is not a saved model"):
+    with pytest.raises(CaryaError, match="is not a Carya model"):
         ModelRegistry.open({"m": tmp_path / "nowhere"})
     with pytest.raises(InputError, match=r"Model names must consist of letters, digits, .* got 'a b'"):
         ModelRegistry.open({"a b": tmp_path / "matrix"})
@@ -663,17 +658,17 @@ def test_temporary_failures_are_retried(
 
     metrics = new_metrics()
     settings = ServerSettings(reload_interval=0.01)
-    state = ServerState(registry, settings, metrics, ThreadPool(settings), b"")
+    state = create_state(registry, settings, metrics=metrics, logger=JsonLogger("error"))
 
     async def watch_until_it_fails_twice() -> None:
-        watcher = asyncio.create_task(watch_models(state, JsonLogger("error")))
+        watcher = asyncio.create_task(watch_models(state))
         for _ in range(2):
             while "reload failed" not in capfd.readouterr().err:
                 await asyncio.sleep(0.01)
         assert not watcher.done()
         watcher.cancel()
 
-    monkeypatch.setattr(registry, "refresh", fail)
+    monkeypatch.setattr(registry, "refresh_model", fail)
     asyncio.run(asyncio.wait_for(watch_until_it_fails_twice(), 60))
     assert "carya_reload_failures_total 0" not in metrics.to_text()
 

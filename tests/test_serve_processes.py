@@ -193,7 +193,7 @@ def test_invalid_arguments(tmp_path: Path) -> None:
     for name, content in (("empty", b"\n"), ("accents", "é".encode())):
         (tmp_path / name).write_bytes(content)
     for arguments, parts in (
-        ([str(tmp_path / "nowhere")], ["is not a saved model"]),
+        ([str(tmp_path / "nowhere")], ["there is no such folder"]),
         ([model, "--max-texts", "0"], ["--max-texts", "an integer >= 1"]),
         ([model, f"{tmp_path}/other/m"], ["'m'"]),  # two models with the same name
         ([model, "--token-file", str(tmp_path / "none")], ["No such file or directory"]),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ _DTYPES = {
 LAZY_ARRAYS = frozenset({"data", "dense"})
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.bin"
+_MAX_MANIFEST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,28 @@ def load(path: str | os.PathLike[str], *, lazy: Collection[str] = ()) -> SavedMo
     return SavedModel(kind, parameters, sizes, arrays, folder, Path(path), data_options)
 
 
+def read_manifest(folder: str | os.PathLike[str]) -> bytes:
+    """Return the manifest of a model folder; raise ModelFormatError if it is not a regular file of limited size.
+
+    Opening a FIFO would block until another process writes to it, and a device may never end.
+    """
+    path = Path(folder) / _MANIFEST
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelFormatError(f"{folder} is not a Carya model: {_MANIFEST} is not a regular file.")
+            if status.st_size > _MAX_MANIFEST_BYTES:
+                raise ModelFormatError(f"{folder} is not a Carya model: {_MANIFEST} is larger than 64 MiB.")
+            return file.read(_MAX_MANIFEST_BYTES)
+    except OSError as error:
+        problem = f"{_MANIFEST}: {error.strerror or error}"
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            problem = f"{_MANIFEST} is missing" if Path(folder).is_dir() else "there is no such folder"
+        raise ModelFormatError(f"{folder} is not a Carya model: {problem}.") from None
+
+
 def check_output_path(path: str | os.PathLike[str]) -> None:
     """Raise SaveError if a path is not suitable for a model or if other files exist there."""
     target = Path(path)
@@ -289,9 +313,9 @@ def _checksum(data: NDArray[Any]) -> str:
 def _is_model(folder: Path) -> bool:
     """Return whether a folder contains a model, intact or damaged, and no other files."""
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads(read_manifest(folder))
         listed = {Path(entry["name"]).parts[0] for entry in manifest.get("files", [])}
-    except (OSError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
+    except (ModelFormatError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
         return False
     if {entry.name for entry in folder.iterdir()} - {_MANIFEST, _ARRAYS} - listed:
         return False

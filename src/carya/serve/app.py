@@ -18,7 +18,8 @@ from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics, resident_bytes
 from carya.serve.http.middleware import RequestMiddleware
 from carya.serve.http.thread_pool import ThreadPool
-from carya.serve.registry import ModelRegistry, ServedModel
+from carya.serve.registry import ModelRegistry
+from carya.serve.reloading import ModelReloader
 from carya.serve.routes.openapi import openapi_document
 from carya.serve.routes.table import ROUTES
 from carya.serve.settings import ServerSettings
@@ -59,26 +60,46 @@ def create_app(
     >>> asyncio.run(post(app, "/v1/suggest", {"text": "a dog", "top_k": 1}))["results"][0]["suggestions"][0]["label"]
     'pet'
     """
+    return application(create_state(models, settings, metrics=metrics, logger=logger))
+
+
+def create_state(
+    models: ModelRegistry | Mapping[str, str | os.PathLike[str]],
+    settings: ServerSettings | None = None,
+    *,
+    metrics: ServerMetrics | None = None,
+    logger: JsonLogger | None = None,
+) -> ServerState:
+    """Load the models and return the state of a worker; see :func:`create_app` for the parameters."""
     settings = ServerSettings() if settings is None else settings
     settings.check_parameters()
-    state = ServerState(
-        registry=models if isinstance(models, ModelRegistry) else ModelRegistry.open(models),
+    registry = models if isinstance(models, ModelRegistry) else ModelRegistry.open(models)
+    metrics = ServerMetrics(MetricsLayout(ROUTES.metrics_labels)) if metrics is None else metrics
+    logger = JsonLogger(settings.log_level) if logger is None else logger
+    return ServerState(
+        registry=registry,
         settings=settings,
-        metrics=ServerMetrics(MetricsLayout(ROUTES.metrics_labels)) if metrics is None else metrics,
+        metrics=metrics,
+        logger=logger,
         pool=ThreadPool(settings),
+        reloader=ModelReloader(registry, settings, metrics, logger),
         openapi=msgspec.json.encode(openapi_document(ROUTES, settings)),
     )
-    logger = JsonLogger(settings.log_level) if logger is None else logger
+
+
+def application(state: ServerState) -> ASGIApp:
+    """Return the ASGI application for the state of a worker."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        watcher = asyncio.create_task(watch_models(state, logger))
+        watcher = asyncio.create_task(watch_models(state))
         try:
             yield
         finally:
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
+            await state.reloader.close()
             state.pool.close()
 
     router = Router(
@@ -87,42 +108,17 @@ def create_app(
         default=_raise_unknown_path,
         lifespan=lifespan,
     )
-    return RequestMiddleware(router, ROUTES, settings, state.metrics, logger, state.pool)
+    return RequestMiddleware(router, ROUTES, state.settings, state.metrics, state.logger, state.pool)
 
 
-async def watch_models(state: ServerState, logger: JsonLogger) -> None:
+async def watch_models(state: ServerState) -> None:
     """Load new model versions periodically until canceled, unless `reload_interval` is 0."""
     interval = state.settings.reload_interval
     while True:
         state.metrics.set_gauge("resident_bytes", resident_bytes())  # another worker may report the metrics
         await asyncio.sleep(interval or _METRICS_SECONDS)
         if interval:
-            await reload_models(state.registry, state.metrics, logger)
-
-
-async def reload_models(
-    registry: ModelRegistry, metrics: ServerMetrics, logger: JsonLogger, *, force: bool = False
-) -> None:
-    """Load new model versions and log the results; failures are logged, never raised.
-
-    Parameters
-    ----------
-    force : bool
-        Whether to load all models, including models whose folders have not changed.
-    """
-    try:
-        results = await asyncio.to_thread(registry.refresh, force=force)
-    except Exception as error:  # no failure may stop the watcher
-        metrics.increment("reload_failures")
-        logger.log("error", "reload failed", reason=f"{type(error).__name__}: {error}")
-        return
-    for result in results:
-        if isinstance(result, ServedModel):
-            metrics.increment("reloads")
-            logger.log("info", "model reloaded", model=result.name, version=result.version)
-        else:
-            metrics.increment("reload_failures")
-            logger.log("error", "reload failed", model=result.name, reason=result.reason)
+            await state.reloader.reload()
 
 
 async def _raise_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:

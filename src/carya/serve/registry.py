@@ -90,6 +90,7 @@ class _Slot:
     path: Path
     signature: tuple[int, ...]
     model: ServedModel
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held while a new version is loaded
 
 
 @dataclass
@@ -110,7 +111,6 @@ class ModelRegistry:
     """
 
     _slots: dict[str, _Slot] = field(default_factory=dict)
-    _refresh_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def open(cls, folders: Mapping[str, str | os.PathLike[str]]) -> ModelRegistry:
@@ -150,7 +150,12 @@ class ModelRegistry:
         return slot.model
 
     def refresh(self, *, force: bool = False) -> list[ServedModel | ReloadFailure]:
-        """Load the models whose folders have changed; return the new versions and the failures.
+        """Call `refresh_model` for all models; return the new versions and the failures."""
+        results = [self.refresh_model(name, force=force) for name in self.names()]
+        return [result for result in results if result is not None]
+
+    def refresh_model(self, name: str, *, force: bool = False) -> ServedModel | ReloadFailure | None:
+        """Load a model if its folder has changed; return the new version, the failure, or None.
 
         If a folder is missing or incomplete, the old version remains in use. A folder that does not contain a valid
         model is loaded again only after it has been replaced; after other failures, every call tries again.
@@ -158,30 +163,28 @@ class ModelRegistry:
         Parameters
         ----------
         force : bool
-            Whether to load all models, including models whose folders have not changed.
+            Whether to load the model even if its folder has not changed.
         """
-        results: list[ServedModel | ReloadFailure] = []
-        with self._refresh_lock:
-            for name, slot in self._slots.items():
-                signature = _file_signature(slot.path)
-                if not signature or (signature == slot.signature and not force):
-                    continue
-                try:
-                    model = _load(name, slot.path)
-                    storage.load(slot.path)  # verifies all checksums: a damaged model must not replace a valid one
-                    if _read_version(slot.path)[0] != model.version:
-                        continue  # replaced in the meantime, so a different version was verified; load it next time
-                except (ModelFormatError, InputError) as error:
-                    results.append(ReloadFailure(name, str(error)))
-                except Exception as error:  # such as a MemoryError or OSError, which may be temporary
-                    results.append(ReloadFailure(name, f"{type(error).__name__}: {error}"))
-                    continue
-                else:
-                    if model.version != slot.model.version:
-                        slot.model = model  # atomic: each request uses either the old or the new version
-                        results.append(model)
-                slot.signature = signature
-        return results
+        slot = self._slots[name]
+        with slot.lock:
+            signature = _file_signature(slot.path)
+            if not signature or (signature == slot.signature and not force):
+                return None
+            result: ServedModel | ReloadFailure | None = None
+            try:
+                model = _load(name, slot.path)
+                storage.load(slot.path)  # verifies all checksums: a damaged model must not replace a valid one
+                if _read_version(slot.path)[0] != model.version:
+                    return None  # replaced in the meantime, so a different version was verified; load it next time
+            except (ModelFormatError, InputError) as error:
+                result = ReloadFailure(name, str(error))
+            except Exception as error:  # such as a MemoryError or OSError, which may be temporary
+                return ReloadFailure(name, f"{type(error).__name__}: {error}")
+            else:
+                if model.version != slot.model.version:
+                    slot.model = result = model  # atomic: each request uses either the old or the new version
+            slot.signature = signature
+            return result
 
 
 def _file_signature(folder: Path) -> tuple[int, ...]:
@@ -216,12 +219,11 @@ def _load(name: str, folder: Path) -> ServedModel:
 
 
 def _read_version(folder: Path) -> tuple[str, datetime]:
-    path = folder / "manifest.json"
-    if not path.exists():
-        problem = "manifest.json is missing" if folder.is_dir() else "there is no such folder"
-        raise ModelFormatError(f"{folder} is not a saved model: {problem}.")
     try:
-        manifest = json.loads(path.read_bytes())
-        return str(manifest["checksum"]), datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
+        text = storage.read_manifest(folder)
+        modified = int((folder / "manifest.json").stat().st_mtime)
+        return str(json.loads(text)["checksum"]), datetime.fromtimestamp(modified, UTC)
+    except ModelFormatError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelFormatError(f"{folder} is not a saved model: {error}") from None
+        raise ModelFormatError(f"{folder} is not a Carya model: {error}") from None

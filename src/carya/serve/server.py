@@ -24,7 +24,7 @@ import uvicorn
 import uvloop
 
 from carya.errors import InputError
-from carya.serve.app import create_app, reload_models
+from carya.serve.app import application, create_state
 from carya.serve.http.connections import connection_class
 from carya.serve.http.logging import JsonLogger, redirect_library_logs
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics
@@ -151,8 +151,9 @@ def _run_worker(
         rows = [values[begin : begin + layout.size] for begin in range(0, len(values), layout.size)]
     registry = ModelRegistry.open(plan.folders) if registry is None else registry
     metrics = ServerMetrics(layout, rows, worker)
+    state = create_state(registry, settings, metrics=metrics, logger=logger)
     config = uvicorn.Config(
-        create_app(registry, settings, metrics=metrics, logger=logger),
+        application(state),
         http=connection_class(settings, metrics),
         ws="none",
         lifespan="on",
@@ -171,7 +172,7 @@ def _run_worker(
         tasks: set[asyncio.Task[None]] = set()
 
         def reload() -> None:
-            task = loop.create_task(reload_models(registry, metrics, logger, force=True))
+            task = loop.create_task(state.reloader.reload(force=True))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 

@@ -129,6 +129,13 @@ class ServerSettings(Parameterized):
         1.0, Real(0), "seconds between checks for new model versions; 0 disables the checks", group="timeouts"
     )
 
+    reload_timeout: float = parameter(
+        60.0,
+        Real(0, open_low=True),
+        "seconds after which a new model version that is still being loaded is logged as a failure",
+        group="timeouts",
+    )
+
     log_level: str = parameter(
         "info", Choice(*LOG_LEVELS), "minimum level of logged events; info includes every request", group="logging"
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import ServerMetrics
 from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.registry import ModelRegistry
+from carya.serve.reloading import ModelReloader
 from carya.serve.settings import ServerSettings
 
 
@@ -19,8 +21,10 @@ class ServerState:
     registry : ModelRegistry
     settings : ServerSettings
     metrics : ServerMetrics
+    logger : JsonLogger
     pool : ThreadPool
         The thread pool for long requests.
+    reloader : ModelReloader
     openapi : bytes
         The OpenAPI document as JSON.
     """
@@ -28,5 +32,7 @@ class ServerState:
     registry: ModelRegistry
     settings: ServerSettings
     metrics: ServerMetrics
+    logger: JsonLogger
     pool: ThreadPool
+    reloader: ModelReloader
     openapi: bytes
