@@ -116,8 +116,18 @@ class Server:
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
 
-    def connect(self, timeout: float = 20) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout)
+    def connect(self, timeout: float = 20, client: str = "127.0.0.1") -> socket.socket:
+        """Connect from an address of this machine."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout, source_address=(client, 0))
+
+    def other_client(self, address: str = "127.0.0.2") -> httpx.Client:
+        """Return a client with another address."""
+        transport = httpx.HTTPTransport(local_address=address)
+        return httpx.Client(base_url=self.url(""), transport=transport, timeout=20)
+
+    def resident_bytes(self) -> int:
+        """Return the resident memory of the server process."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096
 
     def send(self, data: bytes, *, close_half: bool = False) -> bytes:
         """Send bytes and return one response, or all bytes received until the connection is closed."""

@@ -26,6 +26,7 @@ from carya.serve import service
 from carya.serve.app import create_app, create_state, watch_models
 from carya.serve.http import logging
 from carya.serve.http.errors import ServiceUnavailableError
+from carya.serve.http.limits import SharedLimit
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics
 from carya.serve.http.thread_pool import ThreadPool
@@ -520,7 +521,7 @@ def test_a_full_queue_rejects_requests(folder: Path, monkeypatch: pytest.MonkeyP
         return suggest(*args)
 
     monkeypatch.setattr(service, "suggest", suggest_slowly)
-    with start(folder, threads=1, max_queued=2, request_timeout=30) as client:
+    with start(folder, threads=1, max_queued=2, request_timeout=30, max_client_share=1.0) as client:
 
         def finish_when_started() -> None:
             assert started.acquire(timeout=30)
@@ -548,7 +549,9 @@ def test_request_timeout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_queued_jobs_are_canceled_on_timeout() -> None:
-    pool = ThreadPool(ServerSettings(threads=1, max_queued=1, request_timeout=0.05))
+    settings = ServerSettings(threads=1, max_queued=1, request_timeout=0.05)
+    jobs = SharedLimit(2, 1.0, "jobs")
+    pool = ThreadPool(settings, jobs)
     finish = threading.Event()
     started: list[str] = []
 
@@ -557,14 +560,16 @@ def test_queued_jobs_are_canceled_on_timeout() -> None:
         assert finish.wait(30)
 
     async def run() -> None:
-        errors = await asyncio.gather(pool.run(block, "first"), pool.run(block, "second"), return_exceptions=True)
+        errors = await asyncio.gather(
+            pool.run("", block, "first"), pool.run("", block, "second"), return_exceptions=True
+        )
         assert [type(error) for error in errors] == [ServiceUnavailableError, ServiceUnavailableError]
-        while pool.pending > 1:  # the first job occupies its thread, and the second job leaves the queue
+        while jobs.used > 1:  # the first job occupies its thread, and the second job leaves the queue
             await asyncio.sleep(0.01)
         finish.set()
-        while pool.pending:
+        while jobs.used:
             await asyncio.sleep(0.01)
-        assert await pool.run(lambda: "third") == "third"
+        assert await pool.run("", lambda: "third") == "third"
 
     asyncio.run(asyncio.wait_for(run(), 60))
     pool.close()
@@ -572,7 +577,7 @@ def test_queued_jobs_are_canceled_on_timeout() -> None:
 
 
 def test_concurrent_requests_are_limited(folder: Path) -> None:
-    with start(folder, max_requests=2) as client:
+    with start(folder, max_requests=2, max_client_share=1.0) as client:
         responses = client.post_all("/v1/explain", [{"text": TEXT}] * 5)
     assert sorted(response.status_code for response in responses) == [200, 200, 429, 429, 429]
 

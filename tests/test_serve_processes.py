@@ -176,10 +176,11 @@ def test_pending_requests_are_completed_on_shutdown(tmp_path: Path) -> None:
     save_model(tmp_path / "m")
     with start_server(tmp_path, str(tmp_path / "m")) as server, server.connect() as connection:
         body = json.dumps({"text": TEXT}).encode()
-        head = f"POST /v1/suggest HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = "POST /v1/suggest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body[:5])
         deadline = time.monotonic() + 20
-        while "carya_requests_in_progress 2" not in httpx.get(server.url("/metrics")).text:
+        while "carya_connections 2" not in httpx.get(server.url("/metrics")).text:
             assert time.monotonic() < deadline
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.5)

@@ -14,6 +14,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from carya.serve.http.errors import UnknownPathError
+from carya.serve.http.limits import ServerLimits
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics, resident_bytes
 from carya.serve.http.middleware import RequestMiddleware
@@ -76,12 +77,14 @@ def create_state(
     registry = models if isinstance(models, ModelRegistry) else ModelRegistry.open(models)
     metrics = ServerMetrics(MetricsLayout(ROUTES.metrics_labels)) if metrics is None else metrics
     logger = JsonLogger(settings.log_level) if logger is None else logger
+    limits = ServerLimits(settings)
     return ServerState(
         registry=registry,
         settings=settings,
+        limits=limits,
         metrics=metrics,
         logger=logger,
-        pool=ThreadPool(settings),
+        pool=ThreadPool(settings, limits.jobs),
         reloader=ModelReloader(registry, settings, metrics, logger),
         openapi=msgspec.json.encode(openapi_document(ROUTES, settings)),
     )
@@ -108,7 +111,7 @@ def application(state: ServerState) -> ASGIApp:
         default=_raise_unknown_path,
         lifespan=lifespan,
     )
-    return RequestMiddleware(router, ROUTES, state.settings, state.metrics, state.logger, state.pool)
+    return RequestMiddleware(router, ROUTES, state.settings, state.limits, state.metrics, state.logger)
 
 
 async def watch_models(state: ServerState) -> None:

@@ -50,6 +50,13 @@ class ServedModel:
         return Explorer(self.ranker)
 
     @cached_property
+    def mean_label_bytes(self) -> float:
+        """The mean size of the id and the name of a label in bytes."""
+        labels = self.ranker.label_set_
+        names = labels.ids if labels.names is None else labels.names
+        return (labels.ids.data.size + names.data.size) / max(1, len(labels))
+
+    @cached_property
     def _label_cache(self) -> dict[int, tuple[str, str]]:
         return {}
 

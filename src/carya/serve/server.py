@@ -154,7 +154,7 @@ def _run_worker(
     state = create_state(registry, settings, metrics=metrics, logger=logger)
     config = uvicorn.Config(
         application(state),
-        http=connection_class(settings, metrics),
+        http=connection_class(settings, state.limits, metrics),
         ws="none",
         lifespan="on",
         log_config=None,

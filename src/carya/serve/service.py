@@ -34,6 +34,7 @@ from carya.text.label_restriction import LabelRestriction, rank_restricted
 _SHORT_CHARACTERS = 50_000
 _SHORT_LABELS = 2_000
 _SHORT_BEAM_WIDTH = 50
+_LABEL_BYTES = 100  # size of a suggestion in a response, without its id and name
 
 
 def check_suggest_request(request: SuggestRequest, settings: ServerSettings) -> list[str]:
@@ -71,6 +72,12 @@ def check_search_options(top_k: int, beam_width: int | None, settings: ServerSet
         raise BadRequestError(f"top_k must be at most {settings.max_top_k}, got {top_k}.")
     if beam_width is not None and beam_width > settings.max_beam_width:
         raise BadRequestError(f"beam_width must be at most {settings.max_beam_width}, got {beam_width}.")
+
+
+def estimate_response(model: ServedModel, request: SuggestRequest, texts: list[str]) -> int:
+    """Return the approximate maximum size of a response in bytes."""
+    labels = min(request.top_k, len(model.ranker.labels_)) * len(texts)
+    return int(labels * (_LABEL_BYTES + model.mean_label_bytes))
 
 
 def is_short(model: ServedModel, request: SuggestRequest, texts: list[str]) -> bool:

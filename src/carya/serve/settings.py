@@ -99,6 +99,13 @@ class ServerSettings(Parameterized):
         "maximum total size of buffered request and response bodies in bytes (429 if exceeded)",
         group="concurrency",
     )
+    max_client_share: float = parameter(
+        0.5,
+        Real(0, 1, open_low=True),
+        "share of the limits on connections, requests and buffers that one client address can use (429 or 503 if "
+        "exceeded); 1 disables the limits per client, for example behind a reverse proxy",
+        group="concurrency",
+    )
     threads: int = parameter(
         2,
         Integer(1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from carya.serve.http.limits import ServerLimits
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import ServerMetrics
 from carya.serve.http.thread_pool import ThreadPool
@@ -20,6 +21,7 @@ class ServerState:
     ----------
     registry : ModelRegistry
     settings : ServerSettings
+    limits : ServerLimits
     metrics : ServerMetrics
     logger : JsonLogger
     pool : ThreadPool
@@ -31,6 +33,7 @@ class ServerState:
 
     registry: ModelRegistry
     settings: ServerSettings
+    limits: ServerLimits
     metrics: ServerMetrics
     logger: JsonLogger
     pool: ThreadPool

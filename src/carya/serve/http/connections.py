@@ -27,6 +27,7 @@ from carya.serve.http.errors import (
     RequestTimeoutError,
     ServiceUnavailableError,
 )
+from carya.serve.http.limits import ServerLimits, client_key
 from carya.serve.http.metrics import ServerMetrics
 from carya.serve.settings import ServerSettings
 
@@ -39,16 +40,17 @@ class _TooManyPipelinedError(Exception):
     """Raised in a parser callback to stop the parser; never propagated to the application."""
 
 
-def connection_class(settings: ServerSettings, metrics: ServerMetrics) -> type[HttpToolsProtocol]:
-    """Return a protocol class that enforces the limits in the settings."""
-    attributes = {"limits": settings, "metrics": metrics}
+def connection_class(settings: ServerSettings, limits: ServerLimits, metrics: ServerMetrics) -> type[HttpToolsProtocol]:
+    """Return a protocol class that enforces the limits of a worker."""
+    attributes = {"settings": settings, "limits": limits, "metrics": metrics}
     return type("Connection", (LimitedConnection,), attributes)
 
 
 class LimitedConnection(HttpToolsProtocol):
     """An HTTP/1.1 connection that enforces the limits of the server."""
 
-    limits: ServerSettings
+    settings: ServerSettings
+    limits: ServerLimits
     metrics: ServerMetrics
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -60,18 +62,19 @@ class LimitedConnection(HttpToolsProtocol):
         self._check_timer: asyncio.TimerHandle | None = None
         self._waiting_since: float | None = None  # when the wait for a complete head began
         self._unread_since: float | None = None
+        self._client_key = ""
+        self._unread_bytes = 0  # size of the write buffer when writing was paused; counts as buffered
 
     def connection_made(self, transport: Any) -> None:
         """Reject the connection if the limit is exceeded; otherwise, start checking it for timeouts."""
         super().connection_made(transport)
         self.metrics.set_gauge("connections", len(self.connections))
-        if len(self.connections) > self.limits.max_connections:
+        self._client_key = client_key(self.client[0] if self.client else None)
+        problem = self.limits.connections.problem(self._client_key)
+        self.limits.connections.add(self._client_key)
+        if problem is not None:
             self.metrics.increment("rejected_connections")
-            self._reject(
-                ServiceUnavailableError(
-                    f"The server has reached its limit of {self.limits.max_connections} connections."
-                )
-            )
+            self._reject(ServiceUnavailableError(problem))
             return
         self._waiting_since = self.loop.time()
         self._schedule_check()
@@ -87,6 +90,8 @@ class LimitedConnection(HttpToolsProtocol):
                 cycle.disconnected = True
                 cycle.message_event.set()
         self.pipeline.clear()
+        self._set_unread_bytes(0)
+        self.limits.connections.add(self._client_key, -1)
         self.metrics.set_gauge("connections", len(self.connections))
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -107,7 +112,7 @@ class LimitedConnection(HttpToolsProtocol):
         # The head is still incomplete, so all data since its beginning belongs to it. The first block of data is not
         # counted because it may also contain the end of the previous request.
         counted, self._fed_bytes = self._fed_bytes, self._fed_bytes + len(data)
-        if counted > self.limits.max_header_bytes:
+        if counted > self.settings.max_header_bytes:
             self._reject(self._head_too_large())
 
     def on_message_begin(self) -> None:
@@ -140,6 +145,20 @@ class LimitedConnection(HttpToolsProtocol):
         if self.pipeline and not self.transport.is_closing():
             self.flow.pause_reading()
 
+    def pause_writing(self) -> None:
+        """Count the response data that the client has not read yet."""
+        self._set_unread_bytes(self.transport.get_write_buffer_size())
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Stop counting unread data."""
+        self._set_unread_bytes(0)
+        super().resume_writing()
+
+    def _set_unread_bytes(self, size: int) -> None:
+        self.limits.buffered_bytes.add(self._client_key, size - self._unread_bytes)
+        self._unread_bytes = size
+
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._running_cycle = cycle
         super()._start_asgi_task(cycle, app)
@@ -150,13 +169,13 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _count_head(self, size: int) -> None:
         self._head_bytes = (self._head_bytes or 0) + size
-        if self._head_bytes > self.limits.max_header_bytes:
+        if self._head_bytes > self.settings.max_header_bytes:
             self._error = self._head_too_large()
             raise self._error  # stops the parser; uvicorn then calls send_400_response
 
     def _head_too_large(self) -> HttpError:
         return HeadersTooLargeError(
-            f"The request line and headers exceed the limit of {self.limits.max_header_bytes} bytes."
+            f"The request line and headers exceed the limit of {self.settings.max_header_bytes} bytes."
         )
 
     def _reject(self, error: HttpError) -> None:
@@ -179,11 +198,11 @@ class LimitedConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def _schedule_check(self) -> None:
-        self._check_timer = self.loop.call_later(self.limits.idle_timeout / _CHECKS_PER_TIMEOUT, self._check_timeouts)
+        self._check_timer = self.loop.call_later(self.settings.idle_timeout / _CHECKS_PER_TIMEOUT, self._check_timeouts)
 
     def _check_timeouts(self) -> None:
         """Close the connection if the client has not sent a complete head or has not read its responses in time."""
-        timeout = self.limits.idle_timeout
+        timeout = self.settings.idle_timeout
         now = self.loop.time()
         unread = self.transport.get_write_buffer_size()
         if not unread:

@@ -26,16 +26,16 @@ from carya.serve.http.errors import (
     UnauthorizedError,
     UnknownPathError,
 )
+from carya.serve.http.limits import ServerLimits, client_key
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import UNKNOWN_ROUTE, ServerMetrics
-from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.routes.route import ApiRoute, RouteTable
 from carya.serve.settings import ServerSettings
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 # Responses are sent in chunks of this size, so a slow client delays only its own request, and only one chunk at a time
 # is passed to the send buffer.
-_CHUNK_BYTES = 256 << 10
+_CHUNK_BYTES = 64 << 10
 # Time for receiving the rest of a rejected body: a client that is still sending does not read the response.
 _DRAIN_SECONDS = 1.0
 _CLIENT_DISCONNECTED = 499
@@ -54,10 +54,10 @@ class RequestContext:
 
     Attributes
     ----------
+    client : str
+        The key under which the resources of the client are counted.
     log_fields : dict
         Fields that handlers add to the request's log line.
-    is_counted : bool
-        Whether the request counts toward `max_requests`.
     status : int
         The status of the response; 0 before it is sent.
     received_bytes, sent_bytes : int
@@ -65,8 +65,9 @@ class RequestContext:
     """
 
     def __init__(self, middleware: RequestMiddleware, scope: Scope, receive: Receive, send: Send) -> None:
+        address = scope.get("client")
+        self.client = client_key(address[0] if address else None)
         self.log_fields: dict[str, Any] = {}
-        self.is_counted = False
         self.status = 0
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -74,9 +75,13 @@ class RequestContext:
         self._scope = scope
         self._receive = receive
         self._send = send
+        self._is_counted = False
+        self._buffered_bytes = 0  # received and not yet sent bytes, which count toward max_buffered_bytes
+        self._reserved_bytes = 0  # the part of them that is reserved for the response
         self._is_body_complete = False
         self._body_deadline: float | None = None
         self._headers: list[tuple[bytes, bytes]] = []
+        self._start: Message | None = None
 
     @classmethod
     def of(cls, request: Request) -> RequestContext:
@@ -91,6 +96,27 @@ class RequestContext:
         self.log_fields["n_texts"] = len(texts)
         if self._middleware.settings.log_texts:
             self.log_fields["texts"] = texts
+
+    def count(self) -> None:
+        """Count the request as being in progress."""
+        self._is_counted = True
+        self._middleware.count_request(self.client, 1)
+
+    def reserve_response(self, size: int) -> None:
+        """Reserve buffer space for a response before it is computed; raise TooManyRequestsError if there is none.
+
+        Parameters
+        ----------
+        size : int
+            The estimated size of the response in bytes.
+        """
+        self._resize_reservation(min(size, self._middleware.limits.buffered_bytes.client_limit))
+
+    def release(self) -> None:
+        """Release the resources of the request when it is complete."""
+        self._add_buffered(-self._buffered_bytes)
+        if self._is_counted:
+            self._middleware.count_request(self.client, -1)
 
     async def receive(self) -> Message:
         """Receive a part of the body; raise HttpError if it exceeds a limit."""
@@ -111,33 +137,60 @@ class RequestContext:
         size = len(message.get("body", b""))
         self._is_body_complete = not message.get("more_body", False)
         self.received_bytes += size
-        self._middleware.buffered_bytes += size
         if self.received_bytes > settings.max_body_bytes:
             raise _body_too_large(settings)
-        if self._middleware.buffered_bytes > settings.max_buffered_bytes:
-            raise TooManyRequestsError("The buffers for request and response bodies are full.")
+        problem = self._middleware.limits.buffered_bytes.problem(self.client, size)
+        if problem is not None:
+            raise TooManyRequestsError(problem)
+        self._add_buffered(size)
+        if self._is_body_complete and not self._is_counted:
+            self._middleware.check_requests(self.client)
+            self.count()
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the response; large bodies are sent in chunks."""
+        """Send a part of the response; large bodies are sent in chunks.
+
+        Raises TooManyRequestsError instead of starting a large response for which there is no buffer space.
+        """
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), *self._headers]}
-            await self._send(message)
+            self._start = message
             return
         body = message.get("body", b"")
+        if self._start is not None:
+            if len(body) > _CHUNK_BYTES or self._reserved_bytes:
+                self._resize_reservation(len(body))
+            start, self._start = self._start, None
+            self.status = start["status"]
+            await self._send({**start, "headers": [*start.get("headers", ()), *self._headers]})
         self.sent_bytes += len(body)
         if len(body) <= _CHUNK_BYTES:
             await self._send(message)
             return
-        self._middleware.buffered_bytes += len(body)
-        try:
-            for begin in range(0, len(body), _CHUNK_BYTES):
-                chunk = body[begin : begin + _CHUNK_BYTES]
-                more_body = message.get("more_body", False) or begin + _CHUNK_BYTES < len(body)
-                await self._send({"type": "http.response.body", "body": chunk, "more_body": more_body})
-        finally:
-            self._middleware.buffered_bytes -= len(body)
+        for begin in range(0, len(body), _CHUNK_BYTES):
+            chunk = body[begin : begin + _CHUNK_BYTES]
+            more_body = message.get("more_body", False) or begin + _CHUNK_BYTES < len(body)
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": more_body})
+
+    def _resize_reservation(self, size: int) -> None:
+        """Reserve a number of bytes for the response instead of those reserved so far.
+
+        A response that exceeds a limit by itself is allowed if no other buffers count toward this limit; otherwise, it
+        could never be sent.
+        """
+        buffers = self._middleware.limits.buffered_bytes
+        additional = size - self._reserved_bytes
+        problem = buffers.problem(self.client, additional)
+        if problem is not None and additional > 0:
+            is_only_request = buffers.used_by(self.client) == self._buffered_bytes
+            if not is_only_request or buffers.used > max(self._buffered_bytes, buffers.limit - additional):
+                raise TooManyRequestsError(problem)
+        self._reserved_bytes = size
+        self._add_buffered(additional)
+
+    def _add_buffered(self, size: int) -> None:
+        self._buffered_bytes += size
+        self._middleware.limits.buffered_bytes.add(self.client, size)
 
     def add_header(self, name: bytes, value: bytes) -> None:
         """Add a header to the response."""
@@ -147,6 +200,7 @@ class RequestContext:
         """Send an error response unless a response has already been started."""
         if self.status:
             return
+        self._start = None
         if not await self._drain_body():
             self.add_header(b"connection", b"close")
         await error.response()(self._scope, self._receive, self.send)
@@ -175,9 +229,9 @@ class RequestMiddleware:
     app : ASGI application
     routes : RouteTable
     settings : ServerSettings
+    limits : ServerLimits
     metrics : ServerMetrics
     logger : JsonLogger
-    pool : ThreadPool
     """
 
     def __init__(
@@ -185,18 +239,16 @@ class RequestMiddleware:
         app: ASGIApp,
         routes: RouteTable,
         settings: ServerSettings,
+        limits: ServerLimits,
         metrics: ServerMetrics,
         logger: JsonLogger,
-        pool: ThreadPool,
     ) -> None:
         self.settings = settings
+        self.limits = limits
         self.metrics = metrics
-        self.buffered_bytes = 0
         self._app = app
         self._routes = routes
         self._logger = logger
-        self._pool = pool
-        self._in_progress = 0
         self._id_prefix = secrets.token_hex(4)  # request ids consist of this prefix and a number
         self._id_numbers = itertools.count(1)
         self._tokens = [token.encode() for token in settings.tokens or ()]
@@ -213,8 +265,7 @@ class RequestMiddleware:
         try:
             await self._process(scope, context, route)
         finally:
-            self.buffered_bytes -= context.received_bytes
-            self._in_progress -= context.is_counted
+            context.release()
             self._record(scope, context, route, time.perf_counter() - started)
 
     async def _process(self, scope: Scope, context: RequestContext, route: ApiRoute | None) -> None:
@@ -227,9 +278,14 @@ class RequestMiddleware:
         context.add_header(b"x-content-type-options", b"nosniff")
         try:
             self._check(headers, route)
-            context.is_counted = True  # set after the check, so that rejected requests do not count
-            self._in_progress += 1
-            self.metrics.set_gauge("requests_in_progress", self._in_progress)
+            if route is not None and route.request is not None:
+                # The request counts when its body has arrived, so that slow clients do not block others. Rejecting it
+                # now if the limit has been reached saves receiving the body.
+                self.check_requests(context.client)
+            else:
+                if route is None or not route.is_always_answered:
+                    self.check_requests(context.client)
+                context.count()
             scope["app"] = self._app  # makes Starlette's router raise exceptions instead of sending plain text
             await self._app(scope, context.receive, context.send)
         except HttpError as error:
@@ -259,10 +315,6 @@ class RequestMiddleware:
             matches = [hmac.compare_digest(token.strip(), accepted) for accepted in self._tokens]
             if scheme.lower() != b"bearer" or not any(matches):
                 raise UnauthorizedError
-        if self._in_progress >= settings.max_requests and not (route is not None and route.is_always_answered):
-            raise TooManyRequestsError(
-                f"The server has reached its limit of {settings.max_requests} concurrent requests."
-            )
         length = headers.get(b"content-length")
         if length is not None:
             if not length.isdigit():
@@ -270,14 +322,24 @@ class RequestMiddleware:
             if len(length) > 18 or int(length) > settings.max_body_bytes:
                 raise _body_too_large(settings)
 
+    def check_requests(self, client: str) -> None:
+        """Raise TooManyRequestsError if a client cannot start another request."""
+        problem = self.limits.requests.problem(client)
+        if problem is not None:
+            raise TooManyRequestsError(problem)
+
+    def count_request(self, client: str, change: int) -> None:
+        """Add 1 to the number of requests in progress, or subtract 1."""
+        self.limits.requests.add(client, change)
+        self.metrics.set_gauge("requests_in_progress", self.limits.requests.used)
+
     def _record(self, scope: Scope, context: RequestContext, route: ApiRoute | None, seconds: float) -> None:
         """Update the metrics and log the request."""
         label = UNKNOWN_ROUTE if route is None else route.metrics_label or route.path
         status = context.status or 500
         self.metrics.observe_request(label, status, seconds)
-        self.metrics.set_gauge("requests_in_progress", self._in_progress)
-        self.metrics.set_gauge("thread_pool_requests", self._pool.pending)
-        self.metrics.set_gauge("buffered_bytes", self.buffered_bytes)
+        self.metrics.set_gauge("thread_pool_requests", self.limits.jobs.used)
+        self.metrics.set_gauge("buffered_bytes", self.limits.buffered_bytes.used)
         level = "error" if status == 500 else "info"
         if not self._logger.is_enabled(level):
             return

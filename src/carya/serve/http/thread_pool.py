@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from carya.serve.http.errors import ServiceUnavailableError, TooManyRequestsError
+from carya.serve.http.limits import SharedLimit
 from carya.serve.settings import ServerSettings
 
 T = TypeVar("T")
@@ -20,32 +22,31 @@ class ThreadPool:
     until the job finishes. Jobs that have not started by then are canceled, so every queued job has a client waiting
     for it.
 
-    Attributes
+    Parameters
     ----------
-    pending : int
-        The number of jobs that are running or queued.
+    settings : ServerSettings
+    jobs : SharedLimit
+        The limit on jobs that are running or queued.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, jobs: SharedLimit) -> None:
         self._executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="carya")
-        self._max_pending = settings.threads + settings.max_queued
         self._timeout = settings.request_timeout
-        self.pending = 0
+        self._jobs = jobs
 
-    async def run(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function in a thread and return its result.
+    async def run(self, client: str, function: Callable[..., T], *args: object) -> T:
+        """Call a function in a thread on behalf of a client and return its result.
 
         Raises TooManyRequestsError if the queue is full, and ServiceUnavailableError after a timeout.
         """
-        if self.pending >= self._max_pending:
-            raise TooManyRequestsError(
-                f"The server has reached its limit of {self._max_pending} running and queued requests."
-            )
-        self.pending += 1
+        problem = self._jobs.problem(client)
+        if problem is not None:
+            raise TooManyRequestsError(problem)
+        self._jobs.add(client)
         arguments = [args]
         job = self._executor.submit(lambda: function(*arguments.pop()))
         future = asyncio.wrap_future(job)
-        future.add_done_callback(self._on_done)
+        future.add_done_callback(partial(self._on_done, client))
         try:
             return await asyncio.wait_for(asyncio.shield(future), self._timeout)
         except TimeoutError:
@@ -54,8 +55,8 @@ class ThreadPool:
             if job.cancel():  # the job remains in the executor's queue, so release its texts
                 arguments.clear()
 
-    def _on_done(self, future: asyncio.Future[Any]) -> None:
-        self.pending -= 1
+    def _on_done(self, client: str, future: asyncio.Future[Any]) -> None:
+        self._jobs.add(client, -1)
         if not future.cancelled():
             future.exception()  # mark the exception as retrieved, because the client may have disconnected
 

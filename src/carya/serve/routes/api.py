@@ -34,7 +34,7 @@ async def explain(state: ServerState, request: Request) -> Response:
     service.check_text_lengths([message.text], state.settings)
     model = state.registry.get(message.model)
     RequestContext.of(request).record_texts([message.text], model.name)
-    return await json_response_from_thread(state.pool, service.explain, model, message)
+    return await json_response_from_thread(state.pool, request, service.explain, model, message)
 
 
 async def describe_model(state: ServerState, request: Request) -> Response:
@@ -49,7 +49,7 @@ async def search_labels(state: ServerState, request: Request) -> Response:
     model = state.registry.get(query.get(MODEL.name))
     limit = LABEL_LIMIT.parse(query, state.settings)
     return await json_response_from_thread(
-        state.pool, service.search_labels, model, query.get(LABEL_PREFIX.name, ""), limit
+        state.pool, request, service.search_labels, model, query.get(LABEL_PREFIX.name, ""), limit
     )
 
 
@@ -88,11 +88,13 @@ async def suggest_response(
     by one (docs/serve.md contains the measurements).
     """
     texts = service.check_suggest_request(message, state.settings)
-    RequestContext.of(request).record_texts(texts, model.name)
+    context = RequestContext.of(request)
+    context.record_texts(texts, model.name)
+    context.reserve_response(service.estimate_response(model, message, texts))
     if service.is_short(model, message, texts):
         return json_response(convert(service.suggest(model, message, texts, state.settings)))
 
     def suggest_and_convert() -> Any:
         return convert(service.suggest(model, message, texts, state.settings))
 
-    return await json_response_from_thread(state.pool, suggest_and_convert)
+    return await json_response_from_thread(state.pool, request, suggest_and_convert)

@@ -53,6 +53,7 @@ async def search(state: ServerState, request: Request) -> Response:
     message = await _read_text(state, request, model)
     return await _respond(
         state,
+        request,
         lambda: model.explorer.search(message.text, top_k=message.top_k, beam_width=message.beam_width, tree=tree),
     )
 
@@ -61,7 +62,9 @@ async def compare_models(state: ServerState, request: Request) -> Response:
     """Rank labels for a text with two models."""
     model, other = _model(state, request), _model(state, request, OTHER_MODEL)
     message = await _read_text(state, request, model)
-    return await _respond(state, lambda: compare(model.explorer, other.explorer, message.text, top_k=message.top_k))
+    return await _respond(
+        state, request, lambda: compare(model.explorer, other.explorer, message.text, top_k=message.top_k)
+    )
 
 
 async def explain(state: ServerState, request: Request) -> Response:
@@ -75,7 +78,7 @@ async def explain(state: ServerState, request: Request) -> Response:
         label, _ = model.label(model.find_label(message.label))
         return model.explorer.explain(message.text, label, tree=tree)
 
-    return await _respond(state, run)
+    return await _respond(state, request, run)
 
 
 async def browse_tree(state: ServerState, request: Request) -> Response:
@@ -84,13 +87,13 @@ async def browse_tree(state: ServerState, request: Request) -> Response:
     level, node, begin, tree = (
         parameter.parse(request.query_params, state.settings) for parameter in (LEVEL, NODE, BEGIN, TREE)
     )
-    return await _respond(state, lambda: model.explorer.cluster_page(level, node, begin=begin, tree=tree))
+    return await _respond(state, request, lambda: model.explorer.cluster_page(level, node, begin=begin, tree=tree))
 
 
 async def frequent_labels(state: ServerState, request: Request) -> Response:
     """List the most frequent labels."""
     model = _model(state, request)
-    return await _respond(state, model.explorer.frequent_labels)
+    return await _respond(state, request, model.explorer.frequent_labels)
 
 
 async def show_label(state: ServerState, request: Request) -> Response:
@@ -102,7 +105,7 @@ async def show_label(state: ServerState, request: Request) -> Response:
         label, _ = model.label(model.find_label(name))
         return model.explorer.label_card(label, tree=tree)
 
-    return await _respond(state, run)
+    return await _respond(state, request, run)
 
 
 def _model(state: ServerState, request: Request, parameter: Parameter = MODEL) -> ServedModel:
@@ -117,7 +120,7 @@ async def _read_text(state: ServerState, request: Request, model: ServedModel) -
     return message
 
 
-async def _respond(state: ServerState, function: Callable[[], Any]) -> Response:
+async def _respond(state: ServerState, request: Request, function: Callable[[], Any]) -> Response:
     """Call a function in a thread and return its result as JSON; convert InputError to BadRequestError."""
 
     def run() -> Any:
@@ -126,7 +129,7 @@ async def _respond(state: ServerState, function: Callable[[], Any]) -> Response:
         except InputError as error:
             raise BadRequestError(str(error)) from None
 
-    return await json_response_from_thread(state.pool, run)
+    return await json_response_from_thread(state.pool, request, run)
 
 
 def _summarize(model: ServedModel) -> ModelSummary:

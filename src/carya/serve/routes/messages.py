@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from carya.serve.http.errors import BadRequestError, UnsupportedMediaTypeError
+from carya.serve.http.middleware import RequestContext
 from carya.serve.http.thread_pool import ThreadPool
 
 T = TypeVar("T")
@@ -48,9 +49,12 @@ def json_response(message: Any) -> Response:
     return Response(msgspec.json.encode(message), media_type="application/json")
 
 
-async def json_response_from_thread(pool: ThreadPool, function: Callable[..., Any], *args: Any) -> Response:
+async def json_response_from_thread(
+    pool: ThreadPool, request: Request, function: Callable[..., Any], *args: Any
+) -> Response:
     """Call a function in a thread and return its result as a JSON response."""
-    return Response(await pool.run(call_and_encode, function, *args), media_type="application/json")
+    client = RequestContext.of(request).client
+    return Response(await pool.run(client, call_and_encode, function, *args), media_type="application/json")
 
 
 def call_and_encode(function: Callable[..., Any], *args: Any) -> bytes:

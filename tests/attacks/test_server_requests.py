@@ -1,6 +1,6 @@
 """Tests for hostile requests to a server process: the server rejects them and continues to serve other clients.
 
-``python tests/test_serve_hostile.py`` prints the table of requests for docs/serve.md.
+``python tests/attacks/test_server_requests.py`` prints the table of requests for docs/serve.md.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import contextlib
 import gzip
 import json
 import resource
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ import pytest
 
 from serving import Server, read_response, save_model, start_server
 
-PAGE = Path(__file__).parent.parent / "docs" / "serve.md"
+PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 LIMITS = {
     "--max-body-bytes": "100000",
     "--max-header-bytes": "8192",
@@ -27,6 +28,7 @@ LIMITS = {
     "--max-text-length": "5000",
     "--max-requests": "40",
     "--max-connections": "100",
+    "--max-client-share": "1",
     "--body-timeout": "0.5",
     "--idle-timeout": "1",
 }
@@ -106,15 +108,21 @@ def send_without_reading(server: Server, pause: float) -> str:
 
 
 def exceed_concurrent_requests(server: Server) -> str:
-    """Start the maximum number of concurrent requests, and send one more."""
+    """Send 80 requests at the same time."""
+    message = {"texts": ["moon " * 900] * 8, "labels": {"excluded": ["chess"]}}  # processed by a thread
+    request = post(json.dumps(message).encode())
     with contextlib.ExitStack() as stack:
-        for _ in range(40):
-            connection = stack.enter_context(server.connect())
-            connection.sendall(post(b"{", length=100))
-        deadline = time.monotonic() + 10
-        while "carya_requests_in_progress 41" not in httpx.get(server.url("/metrics")).text:
-            assert time.monotonic() < deadline
-        return summarize(server.send(post(b'{"text": "moon"}')))
+        connections = [stack.enter_context(server.connect()) for _ in range(80)]
+        for connection in connections:
+            connection.sendall(request[:-1])  # a request counts when its body is complete
+        server.process.send_signal(signal.SIGSTOP)
+        for connection in connections:
+            connection.sendall(request[-1:])
+        server.process.send_signal(signal.SIGCONT)
+        responses = [summarize(read_response(connection)) for connection in connections]
+    assert responses.count("200") >= 40
+    (rejected,) = set(responses) - {"200"}
+    return rejected
 
 
 def exceed_connections(server: Server) -> str:
