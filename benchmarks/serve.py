@@ -88,7 +88,7 @@ def start_server(
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as connection:
                 connection.settimeout(60)
-                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 if connection.recv(100):
                     break
             if time.monotonic() > deadline or process.poll() is not None:

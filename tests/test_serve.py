@@ -357,7 +357,8 @@ def test_rejected_requests_do_not_count_as_concurrent(folder: Path) -> None:
         async def collect(message: Any) -> None:
             sent.append(message)
 
-        await app({**scope, "headers": headers}, receive, collect)
+        required = [(b"host", b"carya.test"), (b"content-type", b"application/json")]
+        await app({**scope, "headers": required + headers}, receive, collect)
         return int(sent[0]["status"])
 
     async def send_both() -> tuple[int, int]:
@@ -378,6 +379,27 @@ def test_rejected_requests_do_not_count_as_concurrent(folder: Path) -> None:
         return status, await rejected
 
     assert asyncio.run(asyncio.wait_for(send_both(), 60)) == (200, 401)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "statuses"),
+    [
+        (None, [200, 200, 200]),
+        ("*", [200, 200, 200]),
+        ("carya.TEST", [200, 421, 421]),
+        (("carya.test", "::1"), [200, 421, 200]),
+    ],
+)
+def test_allowed_hosts(folder: Path, allowed: Any, statuses: list[int]) -> None:
+    with start(folder, allowed_hosts=allowed) as client:
+        hosts = ("CARYA.test:80", "attacker.example", "[::1]:8000")
+        assert [client.get("/v1/model", headers={"Host": host}).status_code for host in hosts] == statuses
+
+
+@pytest.mark.parametrize("allowed", [(), "", ("a b",), "http://a", "a:80", ("a", 1), 1])
+def test_invalid_allowed_hosts(allowed: Any) -> None:
+    with pytest.raises(ParameterError, match="one or more host names"):
+        ServerSettings(allowed_hosts=allowed).check_parameters()
 
 
 def test_long_responses_are_encoded_in_threads(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ FOREVER = 10_000  # number of repetitions; no server should accept all of them
 
 def post(body: bytes, *headers: str, path: str = "/v1/suggest", length: int | None = None) -> bytes:
     """Return the bytes of a POST request."""
-    lines = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json"]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     if not any(header.startswith(("Content-Length", "Transfer-Encoding")) for header in headers):
         lines.append(f"Content-Length: {len(body) if length is None else length}")
     return "\r\n".join([*lines, *headers, "", ""]).encode() + body
@@ -45,7 +45,7 @@ def post(body: bytes, *headers: str, path: str = "/v1/suggest", length: int | No
 
 def get(path: str, *headers: str) -> bytes:
     """Return the bytes of a GET request."""
-    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: x", *headers, "", ""]).encode()
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
 
 
 def summarize(response: bytes) -> str:
@@ -156,6 +156,7 @@ KILOBYTE = b"x" * 1000
 BODY_TOO_LARGE = "413: The request body exceeds the limit of 100000 bytes."
 HEAD_TOO_LARGE = "431: The request line and headers exceed the limit of 8192 bytes."
 NOT_HTTP = "400: The data received is not a valid HTTP/1.1 request."
+ONE_HOST = "400: A request must have exactly one Host header"
 UNKNOWN_PATH = "404: Unknown path. See /docs for all routes."
 # Description of a request, a function that sends it, and the expected response.
 HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
@@ -249,6 +250,29 @@ HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
         "unsupported content type",
         send(post(b"<a/>").replace(b"application/json", b"application/xml")),
         "415: Content-Type must be application/json, got 'application/xml'.",
+    ),
+    (
+        "no content type",
+        send(post(b'{"text": "a"}').replace(b"Content-Type", b"X-Type")),
+        "415: Content-Type must be application/json, but the header is missing.",
+    ),
+    (
+        "content type of a form, as sent by other web pages",
+        send(post(b'{"text": "a"}').replace(b"application/json", b"text/plain")),
+        "415: Content-Type must be application/json, got 'text/plain'.",
+    ),
+    (
+        "host name of another server (DNS rebinding)",
+        send(get("/v1/model").replace(b"localhost", b"attacker.example")),
+        "421: The host 'attacker.example' is not served here. If clients should use this name, start the server with "
+        "--allowed-hosts attacker.example",
+    ),
+    ("no host name", send(get("/v1/model").replace(b"Host", b"X-Host")), f"{ONE_HOST}, got 0."),
+    ("two host names", send(get("/v1/model", "Host: attacker.example")), f"{ONE_HOST}, got 2."),
+    (
+        "invalid host name",
+        send(get("/v1/model").replace(b"localhost", b"localhost@attacker.example")),
+        "400: The Host header is invalid: 'localhost@attacker.example'.",
     ),
     ("`/page/../../../etc/passwd`", send(get("/page/../../../etc/passwd")), UNKNOWN_PATH),
     ("`/page/%2e%2e/%2e%2e/etc/passwd`", send(get("/page/%2e%2e/%2e%2e/etc/passwd")), UNKNOWN_PATH),

@@ -26,6 +26,7 @@ import uvloop
 from carya.errors import InputError
 from carya.serve.app import application, create_state
 from carya.serve.http.connections import connection_class
+from carya.serve.http.hosts import LOOPBACK_HOSTS
 from carya.serve.http.logging import JsonLogger, redirect_library_logs
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics
 from carya.serve.registry import ModelRegistry
@@ -76,12 +77,14 @@ def serve(
     workers : int
         The number of worker processes.
     """
-    settings = ServerSettings() if settings is None else settings
+    settings = ServerSettings() if settings is None else settings.clone()
     settings.check_parameters()
     registry = ModelRegistry.open(folders)  # before starting any process, so that errors are raised here
     sockets = _listen(host, port, workers)
     _raise_file_limit(settings)
     address = sockets[0].getsockname()
+    if settings.allowed_hosts is None and _is_loopback(address[0]):
+        settings.allowed_hosts = tuple(dict.fromkeys((*LOOPBACK_HOSTS, host, address[0])))
     url_host = f"[{address[0]}]" if ":" in address[0] else address[0]
     logger = JsonLogger(settings.log_level)
     versions = {name: registry.get(name).version for name in registry.names()}

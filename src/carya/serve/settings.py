@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from carya.core.parameters import Parameterized, parameter
 from carya.core.rules import Choice, Integer, Real, Rule
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|[0-9a-fA-F:.]*:[0-9a-fA-F.]*:[0-9a-fA-F:.]*|\*")
 
 #: Log levels, from the most to the least verbose.
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -25,6 +28,19 @@ class BearerTokens(Rule):
 
 def _is_token(value: object) -> bool:
     return isinstance(value, str) and value != "" and value.isascii() and value.isprintable() and " " not in value
+
+
+class HostNames(Rule):
+    """Names or addresses of hosts without ports, or None."""
+
+    text = "one or more host names or addresses without ports, '*', or None"
+
+    def allows(self, value: object) -> bool:
+        """Return whether the value is valid."""
+        if value is None:
+            return True
+        names = value if isinstance(value, tuple) else (value,)
+        return len(names) > 0 and all(isinstance(name, str) and _HOST_NAME.fullmatch(name) for name in names)
 
 
 class LanguageCode(Rule):
@@ -151,6 +167,19 @@ class ServerSettings(Parameterized):
     tokens: tuple[str, ...] | None = parameter(
         None, BearerTokens(), "accepted bearer tokens; None disables authentication", group="authentication"
     )
+    allowed_hosts: str | tuple[str, ...] | None = parameter(
+        None,
+        HostNames(),
+        "host names and addresses by which clients can reach the server (421 for other names); '*' allows all names; "
+        "None allows all names except on a loopback address, where it allows only the names of this machine",
+        group="authentication",
+    )
     language: str = parameter(
         "en", LanguageCode(), "language of the texts and label names, as reported by Annif's API", group="annif"
     )
+
+    @property
+    def host_names(self) -> frozenset[str] | None:
+        """The allowed host names in lower case; None allows all names."""
+        names = (self.allowed_hosts,) if isinstance(self.allowed_hosts, str) else self.allowed_hosts
+        return None if names is None or "*" in names else frozenset(name.lower() for name in names)

@@ -12,6 +12,7 @@
     ├── RequestTimeoutError 408        the request was not received in time
     ├── ContentTooLargeError 413       too many bytes, texts or characters
     ├── UnsupportedMediaTypeError 415  the content type of the body is not supported
+    ├── MisdirectedRequestError 421    the host name is not one of the names of the server
     ├── TooManyRequestsError 429       the server is overloaded; Retry-After specifies when to try again
     ├── HeadersTooLargeError 431       the request line and headers are too long
     ├── InternalServerError 500        an unexpected exception occurred; only the log contains the details
@@ -124,6 +125,12 @@ class UnsupportedMediaTypeError(HttpError):
     """415: the content type of the body is not supported."""
 
     status = 415
+
+
+class MisdirectedRequestError(HttpError):
+    """421: the host name is not one of the names of the server."""
+
+    status = 421
 
 
 class TooManyRequestsError(HttpError):

@@ -26,6 +26,7 @@ from carya.serve.http.errors import (
     UnauthorizedError,
     UnknownPathError,
 )
+from carya.serve.http.hosts import check_host
 from carya.serve.http.limits import ServerLimits, client_key
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import UNKNOWN_ROUTE, ServerMetrics
@@ -251,6 +252,7 @@ class RequestMiddleware:
         self._logger = logger
         self._id_prefix = secrets.token_hex(4)  # request ids consist of this prefix and a number
         self._id_numbers = itertools.count(1)
+        self._host_names = settings.host_names
         self._tokens = [token.encode() for token in settings.tokens or ()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -277,6 +279,8 @@ class RequestMiddleware:
         context.add_header(b"x-request-id", request_id)
         context.add_header(b"x-content-type-options", b"nosniff")
         try:
+            # HTTP/1.0 clients, such as the health checks of some load balancers, may omit the header.
+            check_host(scope["headers"], self._host_names, is_required=scope.get("http_version") != "1.0")
             self._check(headers, route)
             if route is not None and route.request is not None:
                 # The request counts when its body has arrived, so that slow clients do not block others. Rejecting it

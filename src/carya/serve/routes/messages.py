@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 async def read_json(request: Request, kind: type[T]) -> T:
     """Return the message in the request body; raise BadRequestError or UnsupportedMediaTypeError if it is invalid."""
-    check_content_type(request, "application/json", default="application/json")
+    check_content_type(request, "application/json")
     body = await request.body()
     try:
         message: T = _decoder(kind).decode(body)  # type: ignore[arg-type]
@@ -32,9 +32,15 @@ async def read_json(request: Request, kind: type[T]) -> T:
         raise BadRequestError("The request body is invalid: it is nested too deeply.") from None
 
 
-def check_content_type(request: Request, expected: str, *, default: str = "") -> None:
-    """Raise UnsupportedMediaTypeError unless the request has the expected content type."""
-    content_type = request.headers.get("content-type", default).partition(";")[0].strip().lower()
+def check_content_type(request: Request, expected: str) -> None:
+    """Raise UnsupportedMediaTypeError unless the request has the expected content type.
+
+    A web page from another host cannot send application/json without the permission of the server.
+    """
+    header = request.headers.get("content-type")
+    if header is None:
+        raise UnsupportedMediaTypeError(f"Content-Type must be {expected}, but the header is missing.")
+    content_type = header.partition(";")[0].strip().lower()
     if content_type != expected:
         raise UnsupportedMediaTypeError(f"Content-Type must be {expected}, got {content_type[:100]!r}.")
 

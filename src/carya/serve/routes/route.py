@@ -76,9 +76,9 @@ class ApiRoute:
     @property
     def error_statuses(self) -> list[int]:
         """All possible statuses of error responses, in ascending order."""
-        statuses = {*self.errors, 503}
+        statuses = {*self.errors, 400, 421, 503}
         if self.request is not None:
-            statuses |= {400, 408, 413, 415}
+            statuses |= {408, 413, 415}
         if not self.is_public:
             statuses.add(401)
         if not self.is_always_answered:
