@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -170,3 +171,13 @@ def start_server(folder: Path, *arguments: str) -> Iterator[Server]:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def wait_for_two_workers(server: Server) -> None:
+    """Wait until both workers have loaded the models; a worker that starts later would load the new version at once."""
+    for worker in ("0", "1"):
+        deadline = time.monotonic() + 60
+        has_started = re.compile(rf'carya_worker_start_time_seconds{{worker="{worker}"}} [1-9]')
+        while not has_started.search(httpx.get(server.url("/metrics")).text):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -23,19 +22,9 @@ from carya.serve import server as server_module
 from carya.serve.http.logging import JsonLogger
 from carya.serve.settings import ServerSettings
 
-from serving import CARYA, Server, run_carya, save_model, start_server
+from serving import CARYA, run_carya, save_model, start_server, wait_for_two_workers
 
 TEXT = "the telescope shows a planet and its moon"
-
-
-def wait_for_two_workers(server: Server) -> None:
-    """Wait until both workers have loaded the models; a worker that starts later would load the new version at once."""
-    for worker in ("0", "1"):
-        deadline = time.monotonic() + 60
-        has_started = re.compile(rf'carya_worker_start_time_seconds{{worker="{worker}"}} [1-9]')
-        while not has_started.search(httpx.get(server.url("/metrics")).text):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
 
 def test_new_versions_are_loaded_without_failed_requests(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from carya.serve.http import connections
 from carya.serve.http.connections import LimitedConnection
+from carya.serve.server import DrainingServer
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
@@ -114,7 +115,7 @@ def attributes_of_init() -> set[str]:
 
 def test_overridden_methods_exist() -> None:
     """Every method that overrides one of uvicorn's methods has the same parameters."""
-    overriding = {"eof_received", "send_400_response"}  # these methods do not call super()
+    overriding = {"eof_received", "send_400_response", "shutdown"}  # these methods do not call super()
     for name, method in vars(LimitedConnection).items():
         if inspect.isfunction(method) and "super()" in inspect.getsource(method):
             overriding.add(name)
@@ -122,3 +123,5 @@ def test_overridden_methods_exist() -> None:
     for name in overriding - {"__init__"}:
         original = inspect.signature(getattr(HttpToolsProtocol, name))
         assert list(inspect.signature(vars(LimitedConnection)[name]).parameters) == list(original.parameters), name
+    original = inspect.signature(uvicorn.Server.shutdown)
+    assert list(inspect.signature(DrainingServer.shutdown).parameters) == list(original.parameters)

@@ -29,14 +29,16 @@ from carya.serve.http.connections import connection_class
 from carya.serve.http.hosts import LOOPBACK_HOSTS
 from carya.serve.http.logging import JsonLogger, redirect_library_logs
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics
+from carya.serve.listening import BACKLOG, ignore_new_connections, is_loopback, listen
 from carya.serve.registry import ModelRegistry
 from carya.serve.routes.table import ROUTES
 from carya.serve.settings import ServerSettings
 
-_BACKLOG = 1024
 _SHORT_LIFE = 5.0  # seconds; a worker that exits sooner has probably failed to start
 _MAX_SHORT_LIVES = 5  # number of early exits in a row after which restarts are increasingly delayed
 _MAX_RESTART_DELAY = 300.0
+_ACCEPT_SECONDS = 0.2  # time for connections that are being established when the server stops
+_ACCEPT_ROUNDS = 4
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -80,16 +82,16 @@ def serve(
     settings = ServerSettings() if settings is None else settings.clone()
     settings.check_parameters()
     registry = ModelRegistry.open(folders)  # before starting any process, so that errors are raised here
-    sockets = _listen(host, port, workers)
+    sockets = listen(host, port, workers)
     _raise_file_limit(settings)
     address = sockets[0].getsockname()
-    if settings.allowed_hosts is None and _is_loopback(address[0]):
+    if settings.allowed_hosts is None and is_loopback(address[0]):
         settings.allowed_hosts = tuple(dict.fromkeys((*LOOPBACK_HOSTS, host, address[0])))
     url_host = f"[{address[0]}]" if ":" in address[0] else address[0]
     logger = JsonLogger(settings.log_level)
     versions = {name: registry.get(name).version for name in registry.names()}
     logger.log("info", "listening", url=f"http://{url_host}:{address[1]}/", models=versions, workers=workers)
-    if not settings.tokens and not _is_loopback(address[0]):
+    if not settings.tokens and not is_loopback(address[0]):
         logger.log("warning", "reachable from other hosts without authentication", address=address[0])
     plan = WorkerPlan(folders, settings)
     if workers == 1:
@@ -97,32 +99,6 @@ def serve(
         return
     del registry
     Supervisor(plan, sockets, logger).run()
-
-
-def _listen(host: str, port: int, count: int) -> list[socket.socket]:
-    """Return one listening socket per worker, all on the same port."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:  # no SO_REUSEPORT: fails if the port is in use
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            address = probe.getsockname()
-        sockets = []
-        for _ in range(count):
-            listener = socket.socket(family, socket.SOCK_STREAM)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-            listener.setblocking(False)
-            sockets.append(listener)
-    except OSError as error:
-        raise InputError(f"Cannot listen on {host}, port {port}: {error.strerror or error}.") from None
-    return sockets
-
-
-def _is_loopback(address: str) -> bool:
-    return address == "::1" or address.startswith("127.")
 
 
 def _raise_file_limit(settings: ServerSettings) -> None:
@@ -166,9 +142,9 @@ def _run_worker(
         proxy_headers=False,
         timeout_keep_alive=max(1, round(settings.idle_timeout)),
         timeout_graceful_shutdown=max(1, round(settings.request_timeout)),
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
     )
-    server = uvicorn.Server(config)
+    server = DrainingServer(config)
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -198,6 +174,18 @@ def _run_worker(
             runner.run(main())
     finally:
         gc.unfreeze()
+
+
+class DrainingServer(uvicorn.Server):
+    """Server that accepts all established connections before it closes its listening socket."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Complete all requests, including those on connections that have not been accepted yet."""
+        for listener in sockets or ():
+            ignore_new_connections(listener)
+        for _ in range(_ACCEPT_ROUNDS):  # several rounds, because the event loop may have been busy during the first
+            await asyncio.sleep(_ACCEPT_SECONDS / _ACCEPT_ROUNDS)
+        await super().shutdown(sockets)
 
 
 async def _stop_without_supervisor(server: uvicorn.Server, supervisor_pid: int) -> None:
@@ -302,6 +290,9 @@ class Supervisor:
                     os.kill(process.pid, signal.SIGHUP)
 
     def _stop_workers(self) -> None:
+        for listener in self._sockets:
+            ignore_new_connections(listener)
+            listener.close()  # otherwise, clients could still connect after a worker has closed its copy of the socket
         for process in self._workers:
             if process is not None and process.is_alive():
                 process.terminate()

@@ -33,6 +33,9 @@ from carya.serve.settings import ServerSettings
 
 _MAX_PIPELINED = 100  # maximum number of queued requests; the connection is aborted if a client exceeds it
 _CHECKS_PER_TIMEOUT = 4  # number of times that a connection is checked per idle timeout
+# When the server stops, idle connections are closed after this time. A client that is sending a request would not
+# receive a response if its connection were closed at once.
+_DRAIN_SECONDS = 1.0
 _LINGER_OFF = struct.pack("ii", 1, 0)
 
 
@@ -63,6 +66,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._waiting_since: float | None = None  # when the wait for a complete head began
         self._unread_since: float | None = None
         self._client_key = ""
+        self._is_draining = False
         self._unread_bytes = 0  # size of the write buffer when writing was paused; counts as buffered
 
     def connection_made(self, transport: Any) -> None:
@@ -138,12 +142,28 @@ class LimitedConnection(HttpToolsProtocol):
             self._abort()  # no response is sent, because the client would match it to an earlier request
             raise _TooManyPipelinedError
         super().on_headers_complete()
+        if self._is_draining:
+            self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
         """Process the pipelined requests before reading more data."""
         super().on_response_complete()
         if self.pipeline and not self.transport.is_closing():
             self.flow.pause_reading()
+
+    def shutdown(self) -> None:
+        """Complete the current request, or wait a little for a request that the client may have already sent."""
+        self._is_draining = True
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            self.loop.call_later(_DRAIN_SECONDS, self._close_if_idle)
+        else:
+            cycle.keep_alive = False
+
+    def _close_if_idle(self) -> None:
+        cycle = self.cycle
+        if self._head_bytes is None and (cycle is None or cycle.response_complete):
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """Count the response data that the client has not read yet."""
