@@ -263,6 +263,10 @@ def test_label_index(names: list[str], prefix: str) -> None:
     for number, name in enumerate(names):
         assert index.find(ids[number]) == number
         assert index.find(name) == number
+    queries = [*ids, *names, "id:", "unknown"]
+    expected = [index.find(query) for query in queries]
+    assert index.find_all(queries).tolist() == [-1 if number is None else number for number in expected]
+    assert LabelIndex(names).find_all(names).tolist() == list(range(len(names)))
     assert LabelIndex(names, names).search(prefix).size == sum(name.casefold().startswith(folded) for name in names)
 
 

@@ -28,6 +28,8 @@ class LabelIndex:
     >>> index = LabelIndex(["u:1", "u:2", "v:3"], ["Cats", "dogs", "cat food"])
     >>> index.find("u:2"), index.find("dogs"), index.find("birds")
     (1, 1, None)
+    >>> index.find_all(["u:2", "dogs", "birds"]).tolist()
+    [1, 1, -1]
     >>> index.search("CAT").tolist(), index.with_prefix("u:").tolist()
     ([2, 0], [0, 1])
     """
@@ -40,6 +42,14 @@ class LabelIndex:
         """Return the index of the label with this id or, failing that, of the first label with this name."""
         number = self.find_id(label)
         return self.find_name(label) if number is None else number
+
+    def find_all(self, labels: Sequence[str]) -> NDArray[np.int32]:
+        """Return the index of each label as `find` does, with -1 for unknown labels; faster for many labels."""
+        numbers = self._hashed_ids.find_all(labels)
+        if self._names is not self._ids:
+            missing = np.flatnonzero(numbers < 0)
+            numbers[missing] = self._hashed_names.find_all([labels[place] for place in missing.tolist()])
+        return numbers
 
     def find_id(self, label_id: str) -> int | None:
         """Return the index of the label with this id, or None."""
@@ -61,6 +71,14 @@ class LabelIndex:
             return by_name
         by_id = self._by_folded_id.with_prefix(folded)
         return np.concatenate([by_name, by_id[~np.isin(by_id, by_name)]])
+
+    @cached_property
+    def _hashed_ids(self) -> _HashedStrings:
+        return _HashedStrings(self._ids)
+
+    @cached_property
+    def _hashed_names(self) -> _HashedStrings:
+        return _HashedStrings(self._names)
 
     @cached_property
     def _by_id(self) -> _SortedStrings:
@@ -105,3 +123,33 @@ class _SortedStrings:
         if place == len(self._order) or self._at(place) != text:
             return None
         return int(self._order[place])
+
+
+class _HashedStrings:
+    """Hash values of a sequence of strings in ascending order.
+
+    A lookup decodes one string, whereas a binary search in a million strings decodes twenty.
+    """
+
+    def __init__(self, strings: Sequence[str]) -> None:
+        hashes = _hash_all(strings)
+        self._order = np.argsort(hashes, kind="stable").astype(np.int32)
+        self._hashes = hashes[self._order]
+        self._strings = strings
+
+    def find_all(self, texts: Sequence[str]) -> NDArray[np.int32]:
+        """Return the index of the first string that equals each text, or -1."""
+        hashes = _hash_all(texts)
+        begins = np.searchsorted(self._hashes, hashes, "left").tolist()
+        ends = np.searchsorted(self._hashes, hashes, "right").tolist()
+        numbers = np.full(len(texts), -1, np.int32)
+        for place, (text, begin, end) in enumerate(zip(texts, begins, ends, strict=True)):
+            for number in self._order[begin:end].tolist():  # usually none or one
+                if self._strings[number] == text:
+                    numbers[place] = number
+                    break
+        return numbers
+
+
+def _hash_all(strings: Sequence[str]) -> NDArray[np.int64]:
+    return np.fromiter(map(hash, strings), np.int64, len(strings))

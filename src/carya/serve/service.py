@@ -97,7 +97,7 @@ def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], setti
     if request.labels is None:
         rankings = model.ranker.rank_texts(texts, **limits)
     else:
-        restriction = _label_restriction(model, request.labels)
+        restriction = _label_restriction(model, request.labels, settings)
         _check_pairs(restriction, request.top_k, len(texts), settings)
         rankings = rank_restricted(model.ranker, texts, restriction, **limits)
     label = model.label
@@ -113,16 +113,21 @@ def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], setti
     return SuggestResponse(model.name, model.version, results)
 
 
-def _label_restriction(model: ServedModel, labels: LabelFilter) -> LabelRestriction:
-    """Convert a label filter to a restriction; raise BadRequestError if a label is unknown."""
+def _label_restriction(model: ServedModel, labels: LabelFilter, settings: ServerSettings) -> LabelRestriction:
+    """Convert a label filter to a restriction; raise HttpError if it is too large or contains an unknown label."""
     index = model.ranker.label_set_.index
 
     def find_all(names: list[str], field: str) -> NDArray[np.int32]:
-        numbers = [index.find(name) for name in names]
-        if None in numbers:
-            unknown = names[numbers.index(None)]
+        distinct = list(dict.fromkeys(names))
+        if len(distinct) > settings.max_filter_labels:
+            raise ContentTooLargeError(
+                f"labels.{field} can have at most {settings.max_filter_labels} different labels, got {len(distinct)}."
+            )
+        numbers = index.find_all(distinct)
+        if numbers.min(initial=0) < 0:
+            unknown = distinct[int(numbers.argmin())]
             raise BadRequestError(f"labels.{field} contains the unknown label {unknown[:100]!r}.")
-        return np.unique(np.array(numbers, np.int32))
+        return np.unique(numbers)
 
     allowed = None if labels.allowed is None else find_all(labels.allowed, "allowed")
     if labels.prefix is not None:

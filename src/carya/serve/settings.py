@@ -93,6 +93,12 @@ class ServerSettings(Parameterized):
         "maximum number of labels per response, summed over all texts (400 if exceeded)",
         group="limits",
     )
+    max_filter_labels: int = parameter(
+        100_000,
+        Integer(1),
+        "maximum number of different allowed or excluded labels in a label filter (413 if exceeded)",
+        group="limits",
+    )
     max_pairs: int = parameter(
         2_000_000,
         Integer(1),
