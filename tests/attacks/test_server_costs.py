@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import carya
+from carya.serve import service
 from carya.serve.app import create_app
+from carya.serve.ranking_cost import RankingCost
 from carya.serve.settings import ServerSettings
 
 from serving import Client, save_model
+from topics import corpus
 
 TEXT = "the telescope shows a planet and its moon"
 
@@ -38,3 +44,38 @@ def test_the_number_of_different_labels_is_limited(client: Client, field: str) -
     response = client.post("/v1/suggest", {"text": TEXT, "labels": {field: [f"label {n}" for n in range(400_000)]}})
     assert response.status_code == 413
     assert response.json()["detail"] == f"labels.{field} can have at most 1000 different labels, got 400000."
+
+
+def test_the_event_loop_is_not_blocked_by_expensive_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts with 50,000 characters blocked the event loop for seconds if a model had many n-grams and a wide beam."""
+    vectorizer = carya.Tfidf(analyzer="char", ngram_range=(1, 20), min_df=1, n_jobs=1)
+    texts, labels = corpus()
+    model = carya.XRLinear(branching=2, max_leaf_size=2, beam_width=1000, n_jobs=1)
+    carya.TextRanker(vectorizer, model).fit(texts, labels).save(tmp_path / "expensive")
+    save_model(tmp_path / "cheap")
+    threads: list[str] = []
+    suggest = service.suggest
+
+    def record_thread(*args: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return suggest(*args)
+
+    monkeypatch.setattr(service, "suggest", record_thread)
+    models = {"cheap": tmp_path / "cheap", "expensive": tmp_path / "expensive"}
+    with Client(create_app(models, ServerSettings(log_level="error"))) as client:
+        for name, text in (("cheap", TEXT), ("expensive", " ".join(texts)[:20_000])):
+            assert client.post("/v1/suggest", {"text": text, "model": name}).status_code == 200
+    assert [name.startswith("carya") for name in threads] == [False, True]
+
+
+def test_estimates_grow_if_requests_take_longer() -> None:
+    cost = RankingCost(per_text=0.0, per_character=1e-6, beam_width=10)
+    texts = ["a" * 1000]
+    assert cost.estimate(texts) == pytest.approx(0.001)
+    cost.observe(cost.estimate(texts), 0.0001)  # faster than estimated: the measured time remains the minimum
+    assert cost.estimate(texts) == pytest.approx(0.001)
+    cost.observe(cost.estimate(texts), 0.1)
+    assert cost.estimate(texts) == pytest.approx(0.1)
+    for _ in range(1000):
+        cost.observe(cost.estimate(texts), 0.001)
+    assert cost.estimate(texts) == pytest.approx(0.001, rel=0.01)

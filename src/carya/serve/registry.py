@@ -16,6 +16,7 @@ import carya
 from carya.core import storage
 from carya.errors import InputError, ModelFormatError
 from carya.serve.http.errors import NotFoundError
+from carya.serve.ranking_cost import RankingCost
 from carya.text.base import BaseTextRanker
 from carya.text.explore.explorer import Explorer
 
@@ -37,12 +38,15 @@ class ServedModel:
         The checksum of the model's manifest.
     modified : datetime
         The time at which the model was saved.
+    cost : RankingCost or None
+        The estimated cost of ranking; None if it is unknown.
     """
 
     name: str
     ranker: BaseTextRanker[Any]
     version: str
     modified: datetime
+    cost: RankingCost | None
 
     @cached_property
     def explorer(self) -> Explorer:
@@ -222,7 +226,7 @@ def _load(name: str, folder: Path) -> ServedModel:
     ranker.use_one_thread()  # the server runs requests in parallel
     # Rank a batch, so that no request waits for lazy initialization.
     ranker.rank_texts(["a first text"] * 16)
-    return ServedModel(name, ranker, version, modified)
+    return ServedModel(name, ranker, version, modified, RankingCost.measure(ranker))
 
 
 def _read_version(folder: Path) -> tuple[str, datetime]:

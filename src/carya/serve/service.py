@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,9 @@ from carya.serve.settings import ServerSettings
 from carya.text.explanation import TermContribution
 from carya.text.label_restriction import LabelRestriction, rank_restricted
 
-# Requests within these limits take only a few milliseconds, so they are processed in the event loop.
-_SHORT_CHARACTERS = 50_000
-_SHORT_LABELS = 2_000
-_SHORT_BEAM_WIDTH = 50
+# Requests within these limits are processed in the event loop.
+_SHORT_SECONDS = 0.01  # estimated CPU time for ranking
+_SHORT_LABELS = 2_000  # encoding them takes a few milliseconds
 _LABEL_BYTES = 100  # size of a suggestion in a response, without its id and name
 
 
@@ -81,14 +81,25 @@ def estimate_response(model: ServedModel, request: SuggestRequest, texts: list[s
 
 
 def is_short(model: ServedModel, request: SuggestRequest, texts: list[str]) -> bool:
-    """Return whether a request takes less time to process than to pass to a thread."""
+    """Return whether a request takes so little time that it can be processed in the event loop."""
     return (
         request.labels is None
-        and sum(map(len, texts)) <= _SHORT_CHARACTERS
+        and model.cost is not None
         and request.top_k * len(texts) <= _SHORT_LABELS
-        and (request.beam_width or 0) <= _SHORT_BEAM_WIDTH
-        and model.ranker.single_tree_ is not None  # other models are slower
+        and model.cost.estimate(texts, request.beam_width) <= _SHORT_SECONDS
     )
+
+
+def suggest_short(
+    model: ServedModel, request: SuggestRequest, texts: list[str], settings: ServerSettings
+) -> SuggestResponse:
+    """Return the suggestions for the texts in a short request, and compare its cost with the estimate."""
+    started = time.thread_time()
+    response = suggest(model, request, texts, settings)
+    if model.cost is not None:
+        estimate = model.cost.estimate(texts, request.beam_width)
+        model.cost.observe(estimate, time.thread_time() - started)
+    return response
 
 
 def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], settings: ServerSettings) -> SuggestResponse:

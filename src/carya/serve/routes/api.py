@@ -92,7 +92,7 @@ async def suggest_response(
     context.record_texts(texts, model.name)
     context.reserve_response(service.estimate_response(model, message, texts))
     if service.is_short(model, message, texts):
-        return json_response(convert(service.suggest(model, message, texts, state.settings)))
+        return json_response(convert(service.suggest_short(model, message, texts, state.settings)))
 
     def suggest_and_convert() -> Any:
         return convert(service.suggest(model, message, texts, state.settings))

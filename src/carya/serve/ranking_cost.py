@@ -1,0 +1,90 @@
+"""Estimate the CPU time of ranking, which differs between models by a factor of more than a thousand.
+
+Requests that take little time are processed in the event loop, where they delay all other requests.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+
+from carya.text.base import BaseTextRanker
+
+_SHORT_TERMS, _LONG_TERMS = 10, 200  # number of terms in the texts that are measured
+_RUNS = 3  # the fastest of several runs is used, because the first one loads pages of the model
+_MIN_OBSERVED_SECONDS = 0.002  # shorter requests are dominated by costs other than ranking
+_FORGETTING = 0.99  # factor by which the correction approaches 1 with each request
+_SEED = 0
+
+
+class RankingCost:
+    """Estimated CPU time of ranking texts with a model.
+
+    The estimate is a linear function of the number of texts and characters, multiplied by the ratio of the beam widths.
+    It is measured when a model is loaded, with texts that consist of terms from its vocabulary, and increased if
+    requests take longer.
+
+    Parameters
+    ----------
+    per_text, per_character : float
+        The estimated CPU time in seconds.
+    beam_width : int
+        The beam width for which the time was measured.
+
+    Examples
+    --------
+    >>> cost = RankingCost(per_text=0.001, per_character=0.00001, beam_width=10)
+    >>> round(cost.estimate(["a" * 100, "b" * 200]), 6), round(cost.estimate(["a" * 100], beam_width=100), 6)
+    (0.005, 0.02)
+    """
+
+    def __init__(self, per_text: float, per_character: float, beam_width: int) -> None:
+        self._per_text = per_text
+        self._per_character = per_character
+        self._beam_width = beam_width
+        self._correction = 1.0
+
+    @classmethod
+    def measure(cls, ranker: BaseTextRanker[object]) -> RankingCost | None:
+        """Return the cost of ranking with a model, or None if the model is not a single label tree."""
+        tree = ranker.single_tree_
+        if tree is None:
+            return None
+        short, long = (_sample_text(ranker, count) for count in (_SHORT_TERMS, _LONG_TERMS))
+        short_seconds, long_seconds = _measure(ranker, short), _measure(ranker, long)
+        per_character = max(0.0, long_seconds - short_seconds) / max(1, len(long) - len(short))
+        return cls(max(0.0, short_seconds - per_character * len(short)), per_character, tree.beam_width)
+
+    def estimate(self, texts: Sequence[str], beam_width: int | None = None) -> float:
+        """Return the estimated CPU time for ranking texts, in seconds."""
+        seconds = self._per_text * len(texts) + self._per_character * sum(map(len, texts))
+        if beam_width is not None:
+            seconds *= max(1.0, beam_width / self._beam_width)
+        return seconds * self._correction
+
+    def observe(self, estimate: float, seconds: float) -> None:
+        """Adjust further estimates after a request that was estimated to take `estimate` seconds."""
+        ratio = self._correction * seconds / estimate if estimate and seconds >= _MIN_OBSERVED_SECONDS else 1.0
+        self._correction = max(ratio, 1.0 + _FORGETTING * (self._correction - 1.0))
+
+
+def _measure(ranker: BaseTextRanker[object], text: str) -> float:
+    seconds = []
+    for _ in range(_RUNS):
+        started = time.thread_time()
+        ranker.rank_texts([text])
+        seconds.append(time.thread_time() - started)
+    return min(seconds)
+
+
+def _sample_text(ranker: BaseTextRanker[object], count: int) -> str:
+    """Return a text with randomly selected terms of the vocabulary."""
+    rng = random.Random(_SEED)
+    terms = []
+    for vectorizer in ranker.vectorizers_:
+        for _ in range(count):
+            feature = rng.randrange(max(1, int(vectorizer.n_features_)))
+            term = vectorizer.term(feature, prefix=False) if vectorizer.n_features_ else None
+            terms.append(f"word{feature}" if term is None else term)  # hashed terms have no names
+    return " ".join(terms)
