@@ -704,7 +704,7 @@ def test_temporary_failures_are_retried(
     assert "carya_reload_failures_total 0" not in metrics.to_text()
 
 
-def test_a_forced_refresh_loads_a_repaired_model(tmp_path: Path) -> None:
+def test_a_repaired_model_is_loaded(tmp_path: Path) -> None:
     save_model(tmp_path / "m")
     registry = ModelRegistry.open({"m": tmp_path / "m"})
     new = save_model(tmp_path / "m", seed=9)
@@ -713,8 +713,8 @@ def test_a_forced_refresh_loads_a_repaired_model(tmp_path: Path) -> None:
     arrays.write_bytes(intact[:-64])
     assert [type(result) for result in registry.refresh()] == [ReloadFailure]
     arrays.write_bytes(intact)
-    assert registry.refresh() == []  # the manifest has not changed
-    assert registry.refresh(force=True) == [registry.get()]
+    assert registry.refresh() == [registry.get()]
+    assert registry.refresh(force=True) == []  # the same version
     assert registry.get().ranker.suggest(TEXT) == new.suggest(TEXT)
 
 

@@ -8,20 +8,22 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 import carya
 from carya.errors import ModelFormatError, SaveError
-from carya.serve import reloading
+from carya.serve import reloading, service
+from carya.serve.app import create_app
 from carya.serve.http import logging
 from carya.serve.http.logging import JsonLogger
-from carya.serve.registry import ModelRegistry, ReloadFailure
+from carya.serve.registry import ModelRegistry, ReloadFailure, ServedModel
 from carya.serve.reloading import ModelReloader
 from carya.serve.settings import ServerSettings
 
-from serving import new_metrics, save_model, start_server
+from serving import Client, new_metrics, save_model, start_server
 
 TEXT = "the telescope shows a planet and its moon"
 ENDLESS = ("fifo", "/dev/zero", "/dev/full", "sparse file")
@@ -113,3 +115,142 @@ def test_a_reload_that_does_not_finish_is_logged_and_skipped(
     lines = [line for line in capfd.readouterr().err.splitlines() if "0.2 seconds" in line]
     assert len(lines) == 1
     assert '"model":"a"' in lines[0]
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """Overwrite a file in place, as `cp` does; its identity remains the same."""
+    number = path.stat().st_ino
+    with path.open("r+b") as file:
+        file.truncate(len(content))
+        file.write(content)
+    assert path.stat().st_ino == number
+
+
+def start(folder: Path) -> tuple[ModelRegistry, Client]:
+    """Serve the models "m" and "other" in this process."""
+    registry = ModelRegistry.open({"m": folder / "m", "other": folder / "other"})
+    return registry, Client(create_app(registry, ServerSettings(log_level="error")))
+
+
+DAMAGES = {
+    "other bytes": lambda content: bytes(255 - byte for byte in content),
+    "one byte": lambda content: content[:1000] + bytes([255 - content[1000]]) + content[1001:],
+    "appended": lambda content: content + bytes(64),
+    "shortened": lambda content: content[:-64],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("keep_time", [False, True])
+def test_a_model_that_is_overwritten_in_place_is_not_used(tmp_path: Path, damage: str, keep_time: bool) -> None:
+    for name in ("m", "other"):
+        save_model(tmp_path / name)
+    registry, client = start(tmp_path)
+    arrays = tmp_path / "m" / "arrays.bin"
+    intact, status = arrays.read_bytes(), arrays.stat()
+    with client:
+        before = client.post("/v1/suggest", {"text": TEXT})
+        overwrite(arrays, DAMAGES[damage](intact))
+        if keep_time:  # then, only the checksums or the size reveal the change
+            os.utime(arrays, ns=(status.st_atime_ns, status.st_mtime_ns))
+            (failure,) = registry.refresh()
+        for path, message in (("/v1/suggest", {"text": TEXT}), ("/v1/explain", {"text": TEXT})):
+            response = client.post(path, message)
+            assert response.status_code == 503
+            assert "were overwritten while it was being served" in response.json()["detail"]
+        for path in ("/v1/labels?q=a", "/v1/explore/labels", "/readyz"):
+            assert client.get(path).status_code == 503
+        assert client.post("/v1/suggest", {"text": TEXT, "model": "other"}).status_code == 200
+        assert client.get("/metrics").status_code == client.get("/healthz").status_code == 200
+        if not keep_time:
+            (failure,) = registry.refresh()
+        assert isinstance(failure, ReloadFailure)
+        assert "arrays.bin" in failure.reason
+        assert registry.refresh() == []  # the failure is reported once
+        overwrite(arrays, intact)
+        assert registry.refresh() == [registry.get("m")]
+        assert client.post("/v1/suggest", {"text": TEXT}).content == before.content
+        assert client.get("/readyz").status_code == 200
+
+
+def test_a_model_that_is_overwritten_with_another_model_is_reloaded(tmp_path: Path) -> None:
+    for name, seed in (("m", 0), ("other", 1)):
+        save_model(tmp_path / name, seed=seed)
+    registry, client = start(tmp_path)
+    with client:
+        for name in ("arrays.bin", "manifest.json"):
+            overwrite(tmp_path / "m" / name, (tmp_path / "other" / name).read_bytes())
+        assert client.post("/v1/suggest", {"text": TEXT}).status_code == 503
+        assert [type(result) for result in registry.refresh()] == [ServedModel]
+        results = [client.post("/v1/suggest", {"text": TEXT, "model": name}).json() for name in ("m", "other")]
+        assert results[0]["results"] == results[1]["results"]
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_results_computed_during_a_change_are_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_short: bool
+) -> None:
+    for name in ("m", "other"):
+        save_model(tmp_path / name)
+    _, client = start(tmp_path)
+    arrays = tmp_path / "m" / "arrays.bin"
+    suggest = service.suggest
+
+    def suggest_during_change(*args: Any) -> Any:
+        overwrite(arrays, DAMAGES["appended"](arrays.read_bytes()))
+        return suggest(*args)
+
+    monkeypatch.setattr(service, "suggest", suggest_during_change)
+    monkeypatch.setattr(service, "is_short", lambda *_: is_short)
+    with client:
+        assert client.post("/v1/suggest", {"text": TEXT}).status_code == 503
+
+
+def test_replaced_folders_are_not_damage(tmp_path: Path) -> None:
+    """The files of a replaced version are deleted, but remain usable for requests that started with it."""
+    for name in ("m", "other"):
+        save_model(tmp_path / name)
+    registry, client = start(tmp_path)
+    old = registry.get("m")
+    with client:
+        save_model(tmp_path / "m", seed=1)
+        old.check_unmodified()
+        assert client.post("/v1/suggest", {"text": TEXT}).status_code == 200
+        assert registry.refresh() == [registry.get("m")]
+        old.check_unmodified()
+
+
+def test_a_server_survives_files_that_are_overwritten_under_load(tmp_path: Path) -> None:
+    """Truncated files cause bus errors, and other bytes cause endless loops, unless requests complete first."""
+    save_model(tmp_path / "m")
+    arrays = tmp_path / "m" / "arrays.bin"
+    intact = arrays.read_bytes()
+    with start_server(tmp_path, str(tmp_path / "m"), "--reload-interval", "0.1") as server:
+        expected = httpx.post(server.url("/v1/suggest"), json={"text": TEXT}).json()
+        stop = threading.Event()
+        responses: list[tuple[int, Any]] = []
+
+        def send_requests() -> None:
+            with httpx.Client(timeout=60) as client:
+                while not stop.is_set():
+                    response = client.post(server.url("/v1/suggest"), json={"texts": [TEXT] * 8})
+                    responses.append((response.status_code, response.json()))
+
+        clients = [threading.Thread(target=send_requests) for _ in range(2)]
+        for client in clients:
+            client.start()
+        for round_number in range(3):
+            for damage in ("other bytes", "shortened"):
+                overwrite(arrays, b"")
+                overwrite(arrays, DAMAGES[damage](intact))
+            server.wait_for("reload failed", times=round_number + 1)
+            overwrite(arrays, intact)
+            server.wait_for("model reloaded", times=round_number + 1)
+        stop.set()
+        for client in clients:
+            client.join()
+        assert server.process.poll() is None
+        assert httpx.post(server.url("/v1/suggest"), json={"text": TEXT}).json() == expected
+    assert {status for status, _ in responses} == {200, 503}
+    correct = expected["results"] * 8
+    assert all(response["results"] == correct for status, response in responses if status == 200)

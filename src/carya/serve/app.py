@@ -26,7 +26,7 @@ from carya.serve.routes.table import ROUTES
 from carya.serve.settings import ServerSettings
 from carya.serve.state import ServerState
 
-_METRICS_SECONDS = 5.0  # time between updates of the memory gauge if the worker does not check for new models
+_CHECK_SECONDS = 5.0  # time between checks of a worker that does not check for new models
 
 
 def create_app(
@@ -119,7 +119,8 @@ async def watch_models(state: ServerState) -> None:
     interval = state.settings.reload_interval
     while True:
         state.metrics.set_gauge("resident_bytes", resident_bytes())  # another worker may report the metrics
-        await asyncio.sleep(interval or _METRICS_SECONDS)
+        await asyncio.sleep(interval or _CHECK_SECONDS)
+        state.registry.check_files()
         if interval:
             await state.reloader.reload()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,7 +16,8 @@ from typing import Any
 import carya
 from carya.core import storage
 from carya.errors import InputError, ModelFormatError
-from carya.serve.http.errors import NotFoundError
+from carya.serve.file_guard import ArrayFileGuard
+from carya.serve.http.errors import NotFoundError, ServiceUnavailableError
 from carya.serve.ranking_cost import RankingCost
 from carya.text.base import BaseTextRanker
 from carya.text.explore.explorer import Explorer
@@ -40,6 +42,8 @@ class ServedModel:
         The time at which the model was saved.
     cost : RankingCost or None
         The estimated cost of ranking; None if it is unknown.
+    guard : ArrayFileGuard
+        Detects changes to the memory-mapped file.
     """
 
     name: str
@@ -47,6 +51,29 @@ class ServedModel:
     version: str
     modified: datetime
     cost: RankingCost | None
+    guard: ArrayFileGuard
+
+    def check_unmodified(self) -> None:
+        """Raise ServiceUnavailableError if the memory-mapped file of the model has been overwritten."""
+        if self.guard.is_modified():
+            raise self._modified_error()
+
+    @contextlib.contextmanager
+    def in_use(self) -> Generator[None, None, None]:
+        """Use the memory-mapped file; raise ServiceUnavailableError if it is overwritten before or during its use."""
+        if not self.guard.begin_use():
+            raise self._modified_error()
+        try:
+            yield
+        finally:
+            if not self.guard.end_use():
+                raise self._modified_error()
+
+    def _modified_error(self) -> ServiceUnavailableError:
+        return ServiceUnavailableError(
+            f"The files of model {self.name!r} were overwritten while it was being served. It is unavailable until a "
+            "valid version is loaded."
+        )
 
     @cached_property
     def explorer(self) -> Explorer:
@@ -101,6 +128,7 @@ class _Slot:
     path: Path
     signature: tuple[int, ...]
     model: ServedModel
+    is_damage_reported: bool = False  # whether a refresh has found that the files of the model were overwritten
     lock: threading.Lock = field(default_factory=threading.Lock)  # held while a new version is loaded
 
 
@@ -122,23 +150,35 @@ class ModelRegistry:
     """
 
     _slots: dict[str, _Slot] = field(default_factory=dict)
+    _with_leases: bool = False
 
     @classmethod
-    def open(cls, folders: Mapping[str, str | os.PathLike[str]]) -> ModelRegistry:
+    def open(cls, folders: Mapping[str, str | os.PathLike[str]], *, with_leases: bool = False) -> ModelRegistry:
         """Load models; the first one is the default model.
 
         Raises ModelFormatError or InputError if a model cannot be served.
+
+        Parameters
+        ----------
+        with_leases : bool
+            Whether processes that overwrite the files of a model wait until requests that use it are complete. This
+            requires that `check_files` is called regularly.
         """
         if not folders:
             raise InputError("No models to serve. At least one is required.")
-        registry = cls()
+        registry = cls(_with_leases=with_leases)
         for name, folder in folders.items():
             if not name or not set(name) <= _NAME_CHARACTERS:
                 raise InputError(f"Model names must consist of letters, digits, '_', '-' and '.', got {name!r}.")
             path = Path(folder)
             signature = _file_signature(path)
-            registry._slots[name] = _Slot(path, signature, _load(name, path))
+            registry._slots[name] = _Slot(path, signature, registry._load(name, path))
         return registry
+
+    def check_files(self) -> None:
+        """Detect overwritten files, so that the processes that overwrite them do not wait for the next request."""
+        for slot in self._slots.values():
+            slot.model.guard.is_modified()
 
     def names(self) -> list[str]:
         """Return the names of the models."""
@@ -149,15 +189,20 @@ class ModelRegistry:
         """The name of the default model."""
         return next(iter(self._slots))
 
-    def get(self, name: str | None = None) -> ServedModel:
-        """Return the current version of a model; raise NotFoundError if the model is unknown.
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the models by name."""
+        return {name: slot.model.version for name, slot in self._slots.items()}
 
-        Without a name, return the default model.
+    def get(self, name: str | None = None) -> ServedModel:
+        """Return the current version of a model; without a name, return the default model.
+
+        Raises NotFoundError if the model is unknown, and ServiceUnavailableError if its files have been overwritten.
         """
         slot = self._slots.get(self.default if name is None else name)
         if slot is None:
             models = ", ".join(map(repr, self._slots))
             raise NotFoundError(f"Unknown model {(name or '')[:_MAX_ECHO]!r}. Available models: {models}.")
+        slot.model.check_unmodified()
         return slot.model
 
     def refresh(self, *, force: bool = False) -> list[ServedModel | ReloadFailure]:
@@ -168,8 +213,9 @@ class ModelRegistry:
     def refresh_model(self, name: str, *, force: bool = False) -> ServedModel | ReloadFailure | None:
         """Load a model if its folder has changed; return the new version, the failure, or None.
 
-        If a folder is missing or incomplete, the old version remains in use. A folder that does not contain a valid
-        model is loaded again only after it has been replaced; after other failures, every call tries again.
+        If a folder is missing or incomplete, the old version remains in use, unless its files have been overwritten. A
+        folder that does not contain a valid model is loaded again only after it has changed; after other failures,
+        every call tries again.
 
         Parameters
         ----------
@@ -179,11 +225,13 @@ class ModelRegistry:
         slot = self._slots[name]
         with slot.lock:
             signature = _file_signature(slot.path)
-            if not signature or (signature == slot.signature and not force):
+            is_intact = slot.model.guard.verify_sample()
+            is_known = signature == slot.signature and (is_intact or slot.is_damage_reported)
+            if not signature or (is_known and not force):
                 return None
             result: ServedModel | ReloadFailure | None = None
             try:
-                model = _load(name, slot.path)
+                model = self._load(name, slot.path)
                 storage.load(slot.path)  # verifies all checksums: a damaged model must not replace a valid one
                 if _read_version(slot.path)[0] != model.version:
                     return None  # replaced in the meantime, so a different version was verified; load it next time
@@ -192,41 +240,46 @@ class ModelRegistry:
             except Exception as error:  # such as a MemoryError or OSError, which may be temporary
                 return ReloadFailure(name, f"{type(error).__name__}: {error}")
             else:
-                if model.version != slot.model.version:
+                if model.version != slot.model.version or not is_intact:
                     slot.model = result = model  # atomic: each request uses either the old or the new version
+                    is_intact = True
             slot.signature = signature
+            slot.is_damage_reported = not is_intact
             return result
+
+    def _load(self, name: str, folder: Path) -> ServedModel:
+        for _ in range(3):
+            version, modified = _read_version(folder)
+            guard = ArrayFileGuard(folder, with_lease=self._with_leases)
+            ranker = carya.load(folder)
+            if not isinstance(ranker, BaseTextRanker):
+                raise InputError(
+                    f"Only text models can be served, but {folder} contains a model of type {type(ranker).__name__}. "
+                    "Train a text model with: carya train TEXTS -o MODEL"
+                )
+            if ranker.needs_features:
+                raise InputError(
+                    f"The model in {folder} was trained with user-supplied features, which requests do not contain. "
+                    "Use a model that requires only texts."
+                )
+            if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced during loading
+                break
+        ranker.use_one_thread()  # the server runs requests in parallel
+        # Rank a batch, so that no request waits for lazy initialization.
+        ranker.rank_texts(["a first text"] * 16)
+        return ServedModel(name, ranker, version, modified, RankingCost.measure(ranker), guard)
 
 
 def _file_signature(folder: Path) -> tuple[int, ...]:
-    """Return a tuple that changes whenever a model is saved, or an empty tuple if there is no model."""
+    """Return a tuple that changes whenever the files of a model change, or an empty tuple if there is no model."""
+    signature: tuple[int, ...] = ()
     try:
-        status = (folder / "manifest.json").stat()
+        for name in ("manifest.json", "arrays.bin"):
+            status = (folder / name).stat()
+            signature += status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
     except OSError:
         return ()
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _load(name: str, folder: Path) -> ServedModel:
-    for _ in range(3):
-        version, modified = _read_version(folder)
-        ranker = carya.load(folder)
-        if not isinstance(ranker, BaseTextRanker):
-            raise InputError(
-                f"Only text models can be served, but {folder} contains a model of type {type(ranker).__name__}. Train "
-                "a text model with: carya train TEXTS -o MODEL"
-            )
-        if ranker.needs_features:
-            raise InputError(
-                f"The model in {folder} was trained with user-supplied features, which requests do not contain. Use "
-                "a model that requires only texts."
-            )
-        if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced during loading
-            break
-    ranker.use_one_thread()  # the server runs requests in parallel
-    # Rank a batch, so that no request waits for lazy initialization.
-    ranker.rank_texts(["a first text"] * 16)
-    return ServedModel(name, ranker, version, modified, RankingCost.measure(ranker))
+    return signature
 
 
 def _read_version(folder: Path) -> tuple[str, datetime]:

@@ -81,7 +81,9 @@ def serve(
     """
     settings = ServerSettings() if settings is None else settings.clone()
     settings.check_parameters()
-    registry = ModelRegistry.open(folders)  # before starting any process, so that errors are raised here
+    registry = ModelRegistry.open(
+        folders, with_leases=workers == 1
+    )  # before starting any process, so that errors are raised here
     sockets = listen(host, port, workers)
     _raise_file_limit(settings)
     address = sockets[0].getsockname()
@@ -89,8 +91,7 @@ def serve(
         settings.allowed_hosts = tuple(dict.fromkeys((*LOOPBACK_HOSTS, host, address[0])))
     url_host = f"[{address[0]}]" if ":" in address[0] else address[0]
     logger = JsonLogger(settings.log_level)
-    versions = {name: registry.get(name).version for name in registry.names()}
-    logger.log("info", "listening", url=f"http://{url_host}:{address[1]}/", models=versions, workers=workers)
+    logger.log("info", "listening", url=f"http://{url_host}:{address[1]}/", models=registry.versions(), workers=workers)
     if not settings.tokens and not is_loopback(address[0]):
         logger.log("warning", "reachable from other hosts without authentication", address=address[0])
     plan = WorkerPlan(folders, settings)
@@ -128,7 +129,7 @@ def _run_worker(
     if shared_rows is not None:
         values = memoryview(shared_rows).cast("B").cast("d")
         rows = [values[begin : begin + layout.size] for begin in range(0, len(values), layout.size)]
-    registry = ModelRegistry.open(plan.folders) if registry is None else registry
+    registry = ModelRegistry.open(plan.folders, with_leases=True) if registry is None else registry
     metrics = ServerMetrics(layout, rows, worker)
     state = create_state(registry, settings, metrics=metrics, logger=logger)
     config = uvicorn.Config(

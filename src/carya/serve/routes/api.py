@@ -34,7 +34,12 @@ async def explain(state: ServerState, request: Request) -> Response:
     service.check_text_lengths([message.text], state.settings)
     model = state.registry.get(message.model)
     RequestContext.of(request).record_texts([message.text], model.name)
-    return await json_response_from_thread(state.pool, request, service.explain, model, message)
+
+    def run() -> Any:
+        with model.in_use():
+            return service.explain(model, message)
+
+    return await json_response_from_thread(state.pool, request, run)
 
 
 async def describe_model(state: ServerState, request: Request) -> Response:
@@ -48,9 +53,12 @@ async def search_labels(state: ServerState, request: Request) -> Response:
     query = request.query_params
     model = state.registry.get(query.get(MODEL.name))
     limit = LABEL_LIMIT.parse(query, state.settings)
-    return await json_response_from_thread(
-        state.pool, request, service.search_labels, model, query.get(LABEL_PREFIX.name, ""), limit
-    )
+
+    def run() -> Any:
+        with model.in_use():
+            return service.search_labels(model, query.get(LABEL_PREFIX.name, ""), limit)
+
+    return await json_response_from_thread(state.pool, request, run)
 
 
 async def health(state: ServerState, request: Request) -> Response:
@@ -59,14 +67,15 @@ async def health(state: ServerState, request: Request) -> Response:
 
 
 async def readiness(state: ServerState, request: Request) -> Response:
-    """Report that the server is ready; it starts only after loading its models."""
-    state.registry.get()
+    """Report that the server is ready: it starts only after loading its models, whose files must not be overwritten."""
+    for name in state.registry.names():
+        state.registry.get(name)
     return json_response(HealthStatus("ready"))
 
 
 async def metrics(state: ServerState, request: Request) -> Response:
     """Report the metrics in the Prometheus text format."""
-    models = [(name, state.registry.get(name).version) for name in state.registry.names()]
+    models = list(state.registry.versions().items())
     return PlainTextResponse(state.metrics.to_text(models), media_type="text/plain; version=0.0.4")
 
 
@@ -92,9 +101,11 @@ async def suggest_response(
     context.record_texts(texts, model.name)
     context.reserve_response(service.estimate_response(model, message, texts))
     if service.is_short(model, message, texts):
-        return json_response(convert(service.suggest_short(model, message, texts, state.settings)))
+        with model.in_use():
+            return json_response(convert(service.suggest_short(model, message, texts, state.settings)))
 
     def suggest_and_convert() -> Any:
-        return convert(service.suggest(model, message, texts, state.settings))
+        with model.in_use():
+            return convert(service.suggest(model, message, texts, state.settings))
 
     return await json_response_from_thread(state.pool, request, suggest_and_convert)

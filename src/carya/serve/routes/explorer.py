@@ -54,6 +54,7 @@ async def search(state: ServerState, request: Request) -> Response:
     return await _respond(
         state,
         request,
+        model,
         lambda: model.explorer.search(message.text, top_k=message.top_k, beam_width=message.beam_width, tree=tree),
     )
 
@@ -78,7 +79,7 @@ async def explain(state: ServerState, request: Request) -> Response:
         label, _ = model.label(model.find_label(message.label))
         return model.explorer.explain(message.text, label, tree=tree)
 
-    return await _respond(state, request, run)
+    return await _respond(state, request, model, run)
 
 
 async def browse_tree(state: ServerState, request: Request) -> Response:
@@ -87,13 +88,15 @@ async def browse_tree(state: ServerState, request: Request) -> Response:
     level, node, begin, tree = (
         parameter.parse(request.query_params, state.settings) for parameter in (LEVEL, NODE, BEGIN, TREE)
     )
-    return await _respond(state, request, lambda: model.explorer.cluster_page(level, node, begin=begin, tree=tree))
+    return await _respond(
+        state, request, model, lambda: model.explorer.cluster_page(level, node, begin=begin, tree=tree)
+    )
 
 
 async def frequent_labels(state: ServerState, request: Request) -> Response:
     """List the most frequent labels."""
     model = _model(state, request)
-    return await _respond(state, request, model.explorer.frequent_labels)
+    return await _respond(state, request, model, model.explorer.frequent_labels)
 
 
 async def show_label(state: ServerState, request: Request) -> Response:
@@ -105,7 +108,7 @@ async def show_label(state: ServerState, request: Request) -> Response:
         label, _ = model.label(model.find_label(name))
         return model.explorer.label_card(label, tree=tree)
 
-    return await _respond(state, request, run)
+    return await _respond(state, request, model, run)
 
 
 def _model(state: ServerState, request: Request, parameter: Parameter = MODEL) -> ServedModel:
@@ -120,12 +123,13 @@ async def _read_text(state: ServerState, request: Request, model: ServedModel) -
     return message
 
 
-async def _respond(state: ServerState, request: Request, function: Callable[[], Any]) -> Response:
+async def _respond(state: ServerState, request: Request, model: ServedModel, function: Callable[[], Any]) -> Response:
     """Call a function in a thread and return its result as JSON; convert InputError to BadRequestError."""
 
     def run() -> Any:
         try:
-            return function()
+            with model.in_use():
+                return function()
         except InputError as error:
             raise BadRequestError(str(error)) from None
 

@@ -1,0 +1,142 @@
+"""Detect that the array file of a served model is overwritten in place.
+
+The file is memory-mapped, so its new contents would be used for ranking without verification. Models that are saved by
+Carya are never overwritten: a new folder replaces the old one, whose files remain unchanged as long as they are in use.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+import numpy as np
+
+from carya import _core
+from carya.core import storage
+from carya.errors import ModelFormatError
+
+_ARRAY_FILE = "arrays.bin"
+_BLOCK_BYTES = 64 << 10  # size of the blocks with checksums
+_SAMPLED_BLOCKS = 16  # number of blocks that are verified at a time, which takes less than a millisecond
+
+
+class FileBusyError(OSError):
+    """Raised if another process is writing to the array file of a model."""
+
+
+class ArrayFileGuard:
+    """Watch the array file of a model for changes.
+
+    Create the guard before loading the model, so that no change is missed.
+
+    With a lease (`man 2 fcntl`), a process that opens the file for writing waits until the requests that use the model
+    are complete; the model is not used from then on. Without a lease, a change is detected before and after a request,
+    but a request that is being processed at that moment can crash or hang. Leases require Linux, a local file system,
+    and a file that belongs to the user of the server.
+
+    Parameters
+    ----------
+    folder : Path
+        The model folder; raises ModelFormatError if it does not contain a model.
+    with_lease : bool
+        Whether to obtain a lease if possible; raises FileBusyError if the file is open for writing.
+    """
+
+    def __init__(self, folder: Path, *, with_lease: bool = False) -> None:
+        path = folder / _ARRAY_FILE
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise ModelFormatError(f"{path}: {error.strerror or error}.") from None
+        self.close = weakref.finalize(self, os.close, self._descriptor)
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            raise ModelFormatError(f"{path} is not a regular file.")
+        self.has_lease = with_lease and _take_lease(self._descriptor, path)
+        self._status = self._read_status()
+        self._covered_bytes, self._checksums = self._read_checksums(folder)
+        self._next_block = 0
+        self._is_modified = False
+        self._users = 0
+        self._lock = threading.Lock()
+
+    def is_modified(self) -> bool:
+        """Return whether the file has been modified, or is about to be; takes two microseconds."""
+        with self._lock:
+            return self._check()
+
+    def begin_use(self) -> bool:
+        """Return whether the file can be used; the lease is then kept until :meth:`end_use` is called."""
+        with self._lock:
+            if self._check():
+                return False
+            self._users += 1
+            return True
+
+    def end_use(self) -> bool:
+        """Return whether the file was unmodified during its use."""
+        with self._lock:
+            self._users -= 1
+            has_waiting_writer = self.has_lease and self._read_status() == self._status
+            return not self._check() or has_waiting_writer
+
+    def _check(self) -> bool:
+        is_lease_broken = self.has_lease and fcntl.fcntl(self._descriptor, fcntl.F_GETLEASE) != fcntl.F_RDLCK
+        if is_lease_broken or self._read_status() != self._status:
+            self._is_modified = True
+        if self._is_modified and self.has_lease and not self._users:
+            fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)  # lets the writer continue
+            self.has_lease = False
+        return self._is_modified
+
+    def verify_sample(self) -> bool:
+        """Return whether the file is unmodified and the checksums of the next few blocks match."""
+        count = len(self._checksums)
+        for _ in range(min(_SAMPLED_BLOCKS, count)):
+            block = os.pread(self._descriptor, self._block_size(self._next_block), self._next_block * _BLOCK_BYTES)
+            if _core.xxh64(np.frombuffer(block, np.uint8)) != self._checksums[self._next_block]:
+                self._is_modified = True
+            self._next_block = (self._next_block + 1) % count
+        return not self.is_modified()
+
+    def _block_size(self, block: int) -> int:
+        return min(_BLOCK_BYTES, self._covered_bytes - block * _BLOCK_BYTES)
+
+    def _read_status(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_size, status.st_mtime_ns
+
+    def _read_checksums(self, folder: Path) -> tuple[int, list[int]]:
+        """Return the number of bytes that have checksums, and the checksums, which are stored after these bytes."""
+        try:
+            description = json.loads(storage.read_manifest(folder))["checksums"]
+            covered, (count,) = int(description["offset"]), description["shape"]
+            if count != -(-covered // _BLOCK_BYTES) or covered + 8 * count > self._status[0]:
+                raise ValueError(f"the checksums do not match the size of {_ARRAY_FILE}.")
+            data = os.pread(self._descriptor, 8 * count, covered)
+        except ModelFormatError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise ModelFormatError(f"{folder} is not a Carya model: {error}") from None
+        return covered, np.frombuffer(data, "<u8").tolist()
+
+
+def _take_lease(descriptor: int, path: Path) -> bool:
+    """Return whether a read lease on a file could be obtained; raise FileBusyError if it is open for writing."""
+    if sys.platform != "linux":
+        return False
+    try:
+        # The signal is not used, because leases are checked before each request. By default, this one is ignored.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except BlockingIOError:
+        raise FileBusyError(f"{path} is open for writing.") from None
+    except OSError:  # not supported, or not permitted
+        return False
+    return True
