@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def start(folder: Path) -> tuple[ModelRegistry, Client]:
     return registry, Client(create_app(registry, ServerSettings(log_level="error")))
 
 
-DAMAGES = {
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "other bytes": lambda content: bytes(255 - byte for byte in content),
     "one byte": lambda content: content[:1000] + bytes([255 - content[1000]]) + content[1001:],
     "appended": lambda content: content + bytes(64),
@@ -240,6 +241,11 @@ def test_a_server_survives_files_that_are_overwritten_under_load(tmp_path: Path)
         for client in clients:
             client.start()
         for round_number in range(3):
+            n_responses = len(responses)
+            deadline = time.monotonic() + 30
+            while len(responses) < n_responses + 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
             for damage in ("other bytes", "shortened"):
                 overwrite(arrays, b"")
                 overwrite(arrays, DAMAGES[damage](intact))

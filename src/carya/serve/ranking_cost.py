@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from carya.text.base import BaseTextRanker
 
@@ -46,7 +47,7 @@ class RankingCost:
         self._correction = 1.0
 
     @classmethod
-    def measure(cls, ranker: BaseTextRanker[object]) -> RankingCost | None:
+    def measure(cls, ranker: BaseTextRanker[Any]) -> RankingCost | None:
         """Return the cost of ranking with a model, or None if the model is not a single label tree."""
         tree = ranker.single_tree_
         if tree is None:
@@ -69,7 +70,7 @@ class RankingCost:
         self._correction = max(ratio, 1.0 + _FORGETTING * (self._correction - 1.0))
 
 
-def _measure(ranker: BaseTextRanker[object], text: str) -> float:
+def _measure(ranker: BaseTextRanker[Any], text: str) -> float:
     seconds = []
     for _ in range(_RUNS):
         started = time.thread_time()
@@ -78,7 +79,7 @@ def _measure(ranker: BaseTextRanker[object], text: str) -> float:
     return min(seconds)
 
 
-def _sample_text(ranker: BaseTextRanker[object], count: int) -> str:
+def _sample_text(ranker: BaseTextRanker[Any], count: int) -> str:
     """Return a text with randomly selected terms of the vocabulary."""
     rng = random.Random(_SEED)
     terms = []

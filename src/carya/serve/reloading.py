@@ -49,9 +49,9 @@ class ModelReloader:
             if name in self._running:
                 continue  # still being loaded; the failure has already been logged
             done = self._running[name] = self._start(name, force=force)
-            try:
-                await asyncio.wait_for(asyncio.shield(done), self._timeout)
-            except TimeoutError:
+            # asyncio.wait_for would ignore a cancellation at the moment when the model has been loaded (Python 3.11).
+            await asyncio.wait({done}, timeout=self._timeout)
+            if not done.done():
                 reason = f"The model was not loaded within {self._timeout:g} seconds. Loading continues."
                 self._record(ReloadFailure(name, reason))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from carya.serve.http.errors import BadRequestError, MisdirectedRequestError
 
@@ -26,14 +26,14 @@ def host_name(header: str) -> str | None:
     return (match["address"] or match["name"]).lower().removesuffix(".")
 
 
-def check_host(headers: Iterable[tuple[bytes, bytes]], allowed: Iterable[str] | None, *, is_required: bool) -> None:
+def check_host(headers: Iterable[tuple[bytes, bytes]], allowed: Collection[str] | None, *, is_required: bool) -> None:
     """Raise HttpError unless a request has one Host header with an allowed name.
 
     Parameters
     ----------
     headers : iterable of (bytes, bytes)
         The request headers, with names in lower case.
-    allowed : iterable of str, optional
+    allowed : collection of str, optional
         The allowed names; None allows all names.
     is_required : bool
         Whether the header is required even if all names are allowed.

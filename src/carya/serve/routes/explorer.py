@@ -63,9 +63,12 @@ async def compare_models(state: ServerState, request: Request) -> Response:
     """Rank labels for a text with two models."""
     model, other = _model(state, request), _model(state, request, OTHER_MODEL)
     message = await _read_text(state, request, model)
-    return await _respond(
-        state, request, lambda: compare(model.explorer, other.explorer, message.text, top_k=message.top_k)
-    )
+
+    def run() -> Any:
+        with other.in_use():
+            return compare(model.explorer, other.explorer, message.text, top_k=message.top_k)
+
+    return await _respond(state, request, model, run)
 
 
 async def explain(state: ServerState, request: Request) -> Response:
