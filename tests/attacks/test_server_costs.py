@@ -68,14 +68,18 @@ def test_the_event_loop_is_not_blocked_by_expensive_models(tmp_path: Path, monke
     assert [name.startswith("carya") for name in threads] == [False, True]
 
 
-def test_estimates_grow_if_requests_take_longer() -> None:
+def test_estimates_grow_for_a_time_if_requests_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("carya.serve.ranking_cost.time.monotonic", lambda: now)
     cost = RankingCost(per_text=0.0, per_character=1e-6, beam_width=10)
-    texts = ["a" * 1000]
-    assert cost.estimate(texts) == pytest.approx(0.001)
-    cost.observe(cost.estimate(texts), 0.0001)  # faster than estimated: the measured time remains the minimum
-    assert cost.estimate(texts) == pytest.approx(0.001)
+    texts = ["a" * 5000]
+    assert cost.estimate(texts) == pytest.approx(0.005)
+    for seconds in (0.0001, 0.04):  # faster than estimated, and only slightly slower
+        cost.observe(cost.estimate(texts), seconds)
+        assert cost.estimate(texts) == pytest.approx(0.005)
     cost.observe(cost.estimate(texts), 0.1)
     assert cost.estimate(texts) == pytest.approx(0.1)
-    for _ in range(1000):
-        cost.observe(cost.estimate(texts), 0.001)
-    assert cost.estimate(texts) == pytest.approx(0.001, rel=0.01)
+    cost.observe(cost.estimate(texts), 100.0)
+    assert cost.estimate(texts) == pytest.approx(0.5)  # at most 100 times the measured time
+    now += 200.0
+    assert cost.estimate(texts) == pytest.approx(0.005, rel=0.01)

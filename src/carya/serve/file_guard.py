@@ -67,7 +67,7 @@ class ArrayFileGuard:
         self._lock = threading.Lock()
 
     def is_modified(self) -> bool:
-        """Return whether the file has been modified, or is about to be; takes two microseconds."""
+        """Return whether the file has been modified, or is about to be; takes a microsecond."""
         with self._lock:
             return self._check()
 
@@ -83,17 +83,23 @@ class ArrayFileGuard:
         """Return whether the file was unmodified during its use."""
         with self._lock:
             self._users -= 1
-            has_waiting_writer = self.has_lease and self._read_status() == self._status
-            return not self._check() or has_waiting_writer
+            if not self.has_lease:
+                return not self._check()
+            # A writer that waits for the lease has not modified the file yet.
+            is_unmodified = not self._is_lease_broken() or self._read_status() == self._status
+            self._check()
+            return is_unmodified
 
     def _check(self) -> bool:
-        is_lease_broken = self.has_lease and fcntl.fcntl(self._descriptor, fcntl.F_GETLEASE) != fcntl.F_RDLCK
-        if is_lease_broken or self._read_status() != self._status:
-            self._is_modified = True
+        if not self._is_modified:
+            self._is_modified = self._is_lease_broken() if self.has_lease else self._read_status() != self._status
         if self._is_modified and self.has_lease and not self._users:
             fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)  # lets the writer continue
             self.has_lease = False
         return self._is_modified
+
+    def _is_lease_broken(self) -> bool:
+        return fcntl.fcntl(self._descriptor, fcntl.F_GETLEASE) != fcntl.F_RDLCK
 
     def verify_sample(self) -> bool:
         """Return whether the file is unmodified and the checksums of the next few blocks match."""

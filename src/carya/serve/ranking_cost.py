@@ -14,8 +14,11 @@ from carya.text.base import BaseTextRanker
 
 _SHORT_TERMS, _LONG_TERMS = 10, 200  # number of terms in the texts that are measured
 _RUNS = 3  # the fastest of several runs is used, because the first one loads pages of the model
-_MIN_OBSERVED_SECONDS = 0.002  # shorter requests are dominated by costs other than ranking
-_FORGETTING = 0.99  # factor by which the correction approaches 1 with each request
+# Requests that were estimated to be short but took longer than this increase further estimates for some time. Since the
+# cause can also be a busy machine, the correction is limited, and fades.
+_SLOW_SECONDS = 0.05
+_MAX_CORRECTION = 100.0
+_HALF_LIFE = 10.0  # seconds
 _SEED = 0
 
 
@@ -45,6 +48,7 @@ class RankingCost:
         self._per_character = per_character
         self._beam_width = beam_width
         self._correction = 1.0
+        self._corrected = 0.0  # time of the correction
 
     @classmethod
     def measure(cls, ranker: BaseTextRanker[Any]) -> RankingCost | None:
@@ -62,12 +66,19 @@ class RankingCost:
         seconds = self._per_text * len(texts) + self._per_character * sum(map(len, texts))
         if beam_width is not None:
             seconds *= max(1.0, beam_width / self._beam_width)
-        return seconds * self._correction
+        return seconds * self._current_correction()
 
     def observe(self, estimate: float, seconds: float) -> None:
-        """Adjust further estimates after a request that was estimated to take `estimate` seconds."""
-        ratio = self._correction * seconds / estimate if estimate and seconds >= _MIN_OBSERVED_SECONDS else 1.0
-        self._correction = max(ratio, 1.0 + _FORGETTING * (self._correction - 1.0))
+        """Increase further estimates if a request took much longer than estimated."""
+        if seconds >= _SLOW_SECONDS and seconds > estimate > 0:
+            self._correction = min(_MAX_CORRECTION, self._current_correction() * seconds / estimate)
+            self._corrected = time.monotonic()
+
+    def _current_correction(self) -> float:
+        if self._correction == 1.0:
+            return 1.0
+        age = time.monotonic() - self._corrected
+        return 1.0 + (self._correction - 1.0) * 0.5 ** (age / _HALF_LIFE)
 
 
 def _measure(ranker: BaseTextRanker[Any], text: str) -> float:

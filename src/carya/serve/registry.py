@@ -194,15 +194,14 @@ class ModelRegistry:
         return {name: slot.model.version for name, slot in self._slots.items()}
 
     def get(self, name: str | None = None) -> ServedModel:
-        """Return the current version of a model; without a name, return the default model.
+        """Return the current version of a model; raise NotFoundError if the model is unknown.
 
-        Raises NotFoundError if the model is unknown, and ServiceUnavailableError if its files have been overwritten.
+        Without a name, return the default model.
         """
         slot = self._slots.get(self.default if name is None else name)
         if slot is None:
             models = ", ".join(map(repr, self._slots))
             raise NotFoundError(f"Unknown model {(name or '')[:_MAX_ECHO]!r}. Available models: {models}.")
-        slot.model.check_unmodified()
         return slot.model
 
     def refresh(self, *, force: bool = False) -> list[ServedModel | ReloadFailure]:

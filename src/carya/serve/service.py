@@ -94,11 +94,10 @@ def suggest_short(
     model: ServedModel, request: SuggestRequest, texts: list[str], settings: ServerSettings
 ) -> SuggestResponse:
     """Return the suggestions for the texts in a short request, and compare its cost with the estimate."""
-    started = time.thread_time()
+    started = time.perf_counter()
     response = suggest(model, request, texts, settings)
     if model.cost is not None:
-        estimate = model.cost.estimate(texts, request.beam_width)
-        model.cost.observe(estimate, time.thread_time() - started)
+        model.cost.observe(model.cost.estimate(texts, request.beam_width), time.perf_counter() - started)
     return response
 
 

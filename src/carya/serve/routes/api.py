@@ -69,7 +69,7 @@ async def health(state: ServerState, request: Request) -> Response:
 async def readiness(state: ServerState, request: Request) -> Response:
     """Report that the server is ready: it starts only after loading its models, whose files must not be overwritten."""
     for name in state.registry.names():
-        state.registry.get(name)
+        state.registry.get(name).check_unmodified()
     return json_response(HealthStatus("ready"))
 
 
