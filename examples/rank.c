@@ -6,6 +6,7 @@
 #include <carya.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { TOP_K = 5, MAX_FEATURES = 10000 };
 
@@ -25,15 +26,24 @@ int main(int argc, char **argv) {
     int status = 0;
     while (fgets(line, sizeof line, stdin)) {
         int64_t count = 0;
-        for (char *cursor = line; count < MAX_FEATURES; ++count) {
-            char *end;
-            const long feature = strtol(cursor, &end, 10);
-            if (end == cursor || *end != ':') break;
+        char *cursor = line;
+        for (; count < MAX_FEATURES; ++count) {
+            char *colon, *end;
+            const long long feature = strtoll(cursor, &colon, 10);
+            if (colon == cursor || *colon != ':' || feature < 0 || feature > INT32_MAX) break;
+            values[count] = strtof(colon + 1, &end);
+            if (end == colon + 1) break;
             features[count] = (int32_t)feature;
-            values[count] = strtof(end + 1, &cursor);
+            cursor = end;
+        }
+        cursor += strspn(cursor, " \t\r\n");
+        if (*cursor) {
+            fprintf(stderr, "Cannot read the query from: %.40s\n", cursor);
+            status = 1;
+            break;
         }
         carya_label best[TOP_K];
-        const int64_t n_labels = carya_rank(model, features, values, count, NULL, NULL, best, TOP_K);
+        const int64_t n_labels = carya_rank(model, features, values, count, NULL, 0, NULL, best, TOP_K);
         if (n_labels < 0) {
             fprintf(stderr, "%s\n", carya_error());
             status = 1;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import os
 import shutil
@@ -404,10 +405,12 @@ def test_a_failed_save_keeps_the_old_model(
 def test_models_are_replaced_on_systems_without_an_atomic_exchange(
     model: carya.XRLinear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_core, "exchange_paths", lambda a, b: False)
+    monkeypatch.setattr(_core, "exchange_paths", lambda a, b: errno.EINVAL)
     model.save(tmp_path / "model")
+    before = (tmp_path / "model").stat().st_ino
     model.save(tmp_path / "model")
     carya.load(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_ino != before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 

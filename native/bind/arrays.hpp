@@ -4,13 +4,17 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "../core/matrix.hpp"
 #include "../core/parallel.hpp"
 #include "../storage/model_folder.hpp"
+#include "gil.hpp"
 
 namespace carya::bind {
 
@@ -22,12 +26,24 @@ template <class T>
 using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
+bool is_aligned(const T* data) {
+    return reinterpret_cast<std::uintptr_t>(data) % alignof(T) == 0;
+}
+
+template <class T>
+const T* aligned_data(const T* data) {
+    if (!is_aligned(data)) throw std::invalid_argument("Arrays must be aligned in memory.");
+    return data;
+}
+
+template <class T>
 std::span<const T> span(const Array<T>& array) {
-    return {array.data(), array.size()};
+    return {aligned_data(array.data()), array.size()};
 }
 
 inline DenseView view(const Matrix<float>& matrix) {
-    return {matrix.data(), static_cast<std::int64_t>(matrix.shape(0)), static_cast<std::int64_t>(matrix.shape(1))};
+    return {aligned_data(matrix.data()), static_cast<std::int64_t>(matrix.shape(0)),
+            static_cast<std::int64_t>(matrix.shape(1))};
 }
 
 // Moves a vector into a NumPy array without copying.
@@ -59,7 +75,7 @@ public:
                const char* name, Validation validation)
         : indptr_(std::move(indptr)), indices_(std::move(indices)), values_(std::move(values)) {
         view = {span(indptr_), span(indices_), span(values_), cols};
-        const nb::gil_scoped_release released;
+        const ReleasedGil released;
         if (validation == Validation::full) view.check(name);
         if (validation == Validation::structure) view.check_structure(name);
     }
@@ -77,7 +93,7 @@ public:
     CheckedFeatures(const CheckedCsr& sparse, Matrix<float> dense, const char* name)
         : sparse_(sparse), dense_(std::move(dense)) {
         view = {sparse_.view, bind::view(dense_)};
-        const nb::gil_scoped_release released;
+        const ReleasedGil released;
         view.check_dense(name);
     }
 
@@ -94,12 +110,21 @@ public:
     explicit PythonMonitor(nb::object report) : report_(std::move(report)) {}
 
     void tick() override {
-        const nb::gil_scoped_acquire held;
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        if (!report_.is_none()) report_(done.load(), total);
+        const AcquiredGil held;
+        if (!call_python([this] { return report(); })) throw nb::python_error();
     }
 
 private:
+    // Returns false after a Python exception.
+    bool report() const {
+        if (PyErr_CheckSignals() != 0) return false;
+        if (report_.is_none()) return true;
+        const unsigned long long finished = done.load();
+        PyObject* result = PyObject_CallFunction(report_.ptr(), "KK", finished, static_cast<unsigned long long>(total));
+        Py_XDECREF(result);
+        return result != nullptr;
+    }
+
     nb::object report_;
 };
 

@@ -25,7 +25,7 @@ void register_indexing(nb::module_& m) {
         .def(
             "__init__",
             [](LabelGroup* group, const CheckedFeatures& representation, int threads) {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 new (group) LabelGroup(make_root_group(representation.view, threads));
             },
             "representation"_a, "threads"_a, nb::keep_alive<1, 2>())
@@ -39,7 +39,7 @@ void register_indexing(nb::module_& m) {
             LabelVectors vectors;
             Csr sparse;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 vectors = aggregate(features, positives, max_features, 0, threads, monitor);
                 sparse = to_csr(vectors, threads);
             }
@@ -54,7 +54,7 @@ void register_indexing(nb::module_& m) {
         [](const CheckedFeatures& features, const CheckedCsr& positives, std::int64_t max_features,
            std::int64_t max_rows, int threads, nb::object report) {
             PythonMonitor monitor(std::move(report));
-            const nb::gil_scoped_release released;
+            const ReleasedGil released;
             return make_root_group(aggregate(features, positives, max_features, max_rows, threads, monitor), threads);
         },
         "features"_a, "positives"_a, "max_features"_a, "max_rows"_a, "threads"_a, "report"_a.none(),
@@ -73,7 +73,7 @@ void register_indexing(nb::module_& m) {
             PythonMonitor monitor(std::move(report));
             std::vector<std::vector<std::int32_t>> levels;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 levels = partition(labels, branching, options, threads, monitor);
             }
             nb::list out;

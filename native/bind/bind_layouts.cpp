@@ -41,7 +41,7 @@ void register_layouts(nb::module_& m) {
         [](const CheckedCsr& weights, Array<std::int64_t> chunks, WeightDtype dtype, int threads, Array<float> scales) {
             Packed out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 if (chunks.size() < 1 || span(chunks).back() != weights.view.cols)
                     throw std::invalid_argument("chunks must cover all columns of weights.");
                 out = pack(weights.view, span(chunks), dtype, threads, span(scales));
@@ -70,7 +70,7 @@ void register_layouts(nb::module_& m) {
                 weights.insert(weights.end(), part->chunks().begin(), part->chunks().end());
             Packed out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 out = pack(weights, span(chunks), n_features, dtype, threads);
             }
             return packed_to_numpy(std::move(out));

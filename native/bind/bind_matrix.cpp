@@ -41,7 +41,7 @@ void register_matrix(nb::module_& m) {
         [](const CheckedCsr& matrix, int threads) {
             Csr out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 out = transpose(matrix.view, threads);
             }
             return to_numpy(std::move(out));
@@ -53,7 +53,7 @@ void register_matrix(nb::module_& m) {
         [](const CheckedCsr& matrix, Array<std::int32_t> target_columns, std::int64_t cols, int threads) {
             Csr out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 out = merge_columns(matrix.view, span(target_columns), cols, threads);
             }
             return to_numpy(std::move(out));
@@ -66,7 +66,7 @@ void register_matrix(nb::module_& m) {
         [](const CheckedCsr& a, const CheckedCsr& b, int threads) {
             Csr out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 out = unite(a.view, b.view, threads);
             }
             return to_numpy(std::move(out));
@@ -78,7 +78,7 @@ void register_matrix(nb::module_& m) {
         [](const CheckedCsr& matrix, std::int64_t k, int threads) {
             TopK out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 out = row_topk(matrix.view, k, threads);
             }
             return nb::make_tuple(to_numpy(std::move(out.columns), matrix.view.rows(), k),
@@ -92,7 +92,7 @@ void register_matrix(nb::module_& m) {
         [](const CheckedCsr& matrix, Matrix<std::int32_t> columns, int threads) {
             std::vector<std::uint8_t> out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 out = contains(matrix.view, {columns.data(), columns.size()},
                                static_cast<std::int64_t>(columns.shape(1)), threads);
             }

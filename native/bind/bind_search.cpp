@@ -106,7 +106,7 @@ void register_search(nb::module_& m) {
             [](const PySearchLayer& self) {
                 Csr out;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
                     self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
                     out = unpack(self.packed(), span(self.chunks));
@@ -119,7 +119,7 @@ void register_search(nb::module_& m) {
             [](const PySearchLayer& self, Array<std::int32_t> positions) {
                 Csr out;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
                     self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
                     out = unpack(self.packed(), span(self.chunks), span(positions));
@@ -133,7 +133,7 @@ void register_search(nb::module_& m) {
             [](const PySearchLayer& self, Array<std::int32_t> features, std::int32_t position) {
                 std::vector<float> out;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
                     self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
                     out = weights_at(self.packed(), span(self.chunks), span(features), position);
@@ -152,7 +152,7 @@ void register_search(nb::module_& m) {
                 PythonMonitor monitor(std::move(report));
                 Csr out;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     self.check(queries.view);
                     out = self.search().predict(queries.view, {top_k, beam_width, min_score}, threads, &monitor);
                 }
@@ -166,9 +166,9 @@ void register_search(nb::module_& m) {
                std::int64_t top_k, std::int64_t beam_width, float min_score) -> nb::object {
                 std::vector<std::int32_t> labels;
                 std::vector<float> scores;
-                bool valid = false;
-                {
-                    const nb::gil_scoped_release released;
+                bool valid = is_aligned(indices.data()) && is_aligned(values.data()) && is_aligned(dense.data());
+                if (valid) {
+                    const ReleasedGil released;
                     const BeamSearch& search = self.search();
                     const Query query{span(indices), span(values), dense.data()};
                     valid =
@@ -196,7 +196,7 @@ void register_search(nb::module_& m) {
                 PythonMonitor monitor(std::move(report));
                 std::vector<float> scores;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     self.check(queries.view);
                     if (candidates.view.rows() != queries.view.rows() ||
                         candidates.view.cols != self.search().n_labels())
@@ -222,7 +222,7 @@ void register_search(nb::module_& m) {
            std::int64_t top_k, int threads) {
             Csr out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 std::vector<CsrView> views;
                 for (const CheckedCsr* ranking : rankings) views.push_back(ranking->view);
                 out = combine(views, method, span(weights), top_k, threads);
@@ -240,7 +240,7 @@ void register_search(nb::module_& m) {
             PythonMonitor monitor(std::move(report));
             Csr out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 std::vector<const BeamSearch*> searches;
                 for (const PyBeamSearch* member : members) {
                     member->check(queries.view);

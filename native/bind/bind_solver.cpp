@@ -87,7 +87,7 @@ void register_solver(nb::module_& m) {
             for (const PyLayerProblem* problem : problems) views.push_back(problem->view());
             std::vector<LayerWeights> layers;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 layers = train_layers(features.view, views, options, weights, threads, monitor);
             }
             nb::list out;

@@ -15,18 +15,24 @@ void register_storage(nb::module_& m) {
         try {
             std::rethrow_exception(thrown);
         } catch (const FormatError& error) {
-            PyErr_SetString(nb::module_::import_("carya.errors").attr("ModelFormatError").ptr(), error.what());
+            // Messages contain paths, which need not be valid UTF-8.
+            const auto message = nb::steal(PyUnicode_DecodeFSDefault(error.what()));
+            PyErr_SetObject(nb::module_::import_("carya.errors").attr("ModelFormatError").ptr(), message.ptr());
         }
     });
 
     nb::class_<SharedFolder>(m, "ModelFolder", "Open folder of a saved model with memory-mapped arrays.")
         .def(
             "__init__",
-            [](SharedFolder* self, const std::string& path) {
-                const nb::gil_scoped_release released;
-                new (self) SharedFolder{std::make_shared<const ModelFolder>(path)};
+            [](SharedFolder* self, nb::bytes path) {
+                const std::string name(path.c_str(), path.size());
+                const ReleasedGil released;
+                new (self) SharedFolder{std::make_shared<const ModelFolder>(name)};
             },
             "path"_a)
+        .def_prop_ro(
+            "descriptor", [](const SharedFolder& self) { return self.folder->descriptor(); },
+            "The file descriptor of the folder, which is open as long as this object exists.")
         .def_prop_ro("manifest",
                      [](const SharedFolder& self) {
                          const std::string& text = self.folder->manifest_text();
@@ -51,7 +57,7 @@ void register_storage(nb::module_& m) {
         .def(
             "verify",
             [](const SharedFolder& self, nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> array) {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 self.folder->checksums().verify(array.data(), array.nbytes());
             },
             "array"_a.noconvert(),
@@ -62,7 +68,7 @@ void register_storage(nb::module_& m) {
         [](Array<std::uint8_t> data) {
             std::vector<std::uint64_t> out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 out = block_checksums(span(data));
             }
             return to_numpy(std::move(out));
@@ -72,22 +78,21 @@ void register_storage(nb::module_& m) {
     m.def(
         "xxh64",
         [](Array<std::uint8_t> data) {
-            const nb::gil_scoped_release released;
+            const ReleasedGil released;
             return xxh64(data.data(), data.size());
         },
         "data"_a.noconvert(), "Return the XXH64 checksum of an array.");
 
     m.def(
-        "exchange_paths",
-        [](const std::string& a, const std::string& b) { return exchange_paths(a.c_str(), b.c_str()); }, "a"_a, "b"_a,
-        "Swap two paths atomically; return False if this fails or is not supported.");
+        "exchange_paths", [](nb::bytes a, nb::bytes b) { return exchange_paths(a.c_str(), b.c_str()); }, "a"_a, "b"_a,
+        "Swap two paths atomically; return 0 or the error number.");
 
     m.def(
         "group_by_parent",
         [](Array<std::int32_t> parents, std::int64_t n_parents) {
             TreeLevel out;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 out = group_by_parent(span(parents), n_parents);
             }
             return nb::make_tuple(to_numpy(std::move(out.order)), to_numpy(std::move(out.chunks)));

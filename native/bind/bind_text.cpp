@@ -20,7 +20,8 @@ class Texts {
 public:
     // `first_number` is the number of the first string in error messages.
     explicit Texts(nb::handle strings, std::int64_t first_number = 0)
-        : strings_(nb::steal<nb::tuple>(PySequence_Tuple(strings.ptr()))), first_number_(first_number) {
+        : strings_(nb::steal<nb::tuple>(call_python([&] { return PySequence_Tuple(strings.ptr()); }))),
+          first_number_(first_number) {
         if (!strings_.is_valid()) throw nb::python_error();
         views.reserve(nb::len(strings_));
         for (const nb::handle string : strings_) {
@@ -165,13 +166,13 @@ void register_text(nb::module_& m) {
             "missing",
             [](const StemTable& self, nb::handle strings, const PyTextAnalyzer& analyzer, int threads) {
                 const Texts texts(strings);
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 return self.missing(texts.views, analyzer.analyzer.options,
                                     texts.bytes < kMinParallelBytes ? 1 : threads);
             },
             "texts"_a, "analyzer"_a, "threads"_a,
             "Return the distinct words in the texts that are not in the table, sorted.")
-        .def("add", &StemTable::add, "words"_a, "stems"_a, nb::call_guard<nb::gil_scoped_release>(),
+        .def("add", &StemTable::add, "words"_a, "stems"_a, nb::call_guard<ReleasedGil>(),
              "Add words with their stems.");
 
     m.def(
@@ -195,7 +196,7 @@ void register_text(nb::module_& m) {
             [](TermCounter& self, nb::handle strings, nb::object report) {
                 const Texts texts(strings, self.n_texts());
                 PythonMonitor monitor(std::move(report));
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 self.add(texts.views, &monitor);
             },
             "texts"_a, "report"_a.none(), "Count the terms in a batch of texts.")
@@ -206,7 +207,7 @@ void register_text(nb::module_& m) {
                 TermCounter::FittedVocabulary fitted;
                 std::vector<float> weights;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     fitted = self.fit({min_df, max_df, max_features, weighting.binary});
                     if (idf)
                         weights = inverse_document_frequency(fitted.document_frequencies, self.n_texts(), smooth_idf);
@@ -248,7 +249,7 @@ void register_text(nb::module_& m) {
                 const bool few = texts.bytes < kMinParallelBytes;
                 PythonMonitor monitor(std::move(report));
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     out = self.vectorizer.transform(texts.views, few ? 1 : threads, few ? nullptr : &monitor);
                 }
                 return bind::to_numpy(std::move(out));

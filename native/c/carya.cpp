@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <string>
 #include <string_view>
 
+#include "../kernels/kernels.hpp"
 #include "../storage/model_parts.hpp"
 #include "../storage/text_model.hpp"
 #include "../storage/xr_linear_model.hpp"
@@ -39,6 +41,11 @@ Result catch_errors(Result error_value, const Body& body) noexcept {
         last_error.clear();
     }
     return error_value;
+}
+
+template <class T>
+bool is_aligned(const T* array) {
+    return reinterpret_cast<std::uintptr_t>(array) % alignof(T) == 0;
 }
 
 void require(bool condition, const char* message) {
@@ -112,6 +119,7 @@ extern "C" {
 carya_model* carya_open(const char* folder) {
     return catch_errors<carya_model*>(nullptr, [&] {
         require(folder != nullptr, "folder must not be NULL.");
+        carya::kernels();  // throws if CARYA_ISA is invalid
         return open_model(folder).release();
     });
 }
@@ -141,13 +149,17 @@ double carya_probability(const carya_model* model, float score) {
 }
 
 int64_t carya_rank(const carya_model* model, const int32_t* features, const float* values, int64_t count,
-                   const float* dense, const carya_options* options, carya_label* best, int64_t top_k) {
+                   const float* dense, int64_t dense_count, const carya_options* options, carya_label* best,
+                   int64_t top_k) {
     return catch_errors<int64_t>(-1, [&]() -> int64_t {
         require(model != nullptr, "model must not be NULL.");
         require(count >= 0, "count must be >= 0.");
         require(count == 0 || (features && values), "features and values must not be NULL unless count is 0.");
-        require(model->tree->search().dense_cols() == 0 || dense,
-                "dense must not be NULL because the model has dense features.");
+        require(dense_count == model->tree->search().dense_cols(),
+                "dense_count must be equal to carya_dense_features(model).");
+        require(dense_count == 0 || dense, "dense must not be NULL because the model has dense features.");
+        require(is_aligned(features) && is_aligned(values) && is_aligned(dense) && is_aligned(best),
+                "features, values, dense and best must be aligned to 4 bytes.");
         const auto size = static_cast<std::size_t>(count);
         return rank(*model, {{features, size}, {values, size}, dense}, options, best, top_k);
     });

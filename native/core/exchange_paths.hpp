@@ -1,6 +1,8 @@
 // Swaps two paths atomically, which Python's standard library does not support.
 #pragma once
 
+#include <cerrno>
+
 #ifdef __linux__
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -9,14 +11,13 @@
 
 namespace carya {
 
-// Atomically swaps two paths on the same file system, so that both exist at all times. Returns false if the swap fails
-// or is not supported.
-inline bool exchange_paths([[maybe_unused]] const char* a, [[maybe_unused]] const char* b) {
+// Atomically swaps two paths on the same file system, so that both exist at all times. Returns 0 or an error number.
+inline int exchange_paths([[maybe_unused]] const char* a, [[maybe_unused]] const char* b) {
 #if defined(__linux__) && defined(SYS_renameat2)
     constexpr unsigned exchange = 2;  // RENAME_EXCHANGE
-    return syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, exchange) == 0;
+    return syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, exchange) == 0 ? 0 : errno;
 #else
-    return false;
+    return ENOSYS;
 #endif
 }
 

@@ -16,6 +16,18 @@ namespace carya {
 
 namespace {
 
+// More threads than cores only use memory. This many are allowed on small machines as well, so that results can be
+// compared for different numbers of threads everywhere.
+constexpr int kMinThreadLimit = 16;
+
+int available_cores() {
+#ifdef __linux__
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+#endif
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 // State shared by the workers of a loop.
 class ParallelLoop {
 public:
@@ -103,12 +115,8 @@ void parallel_for(std::int64_t tasks, int threads, Monitor* monitor,
 }
 
 int thread_count(int n_jobs) {
-    if (n_jobs > 0) return n_jobs;
-#ifdef __linux__
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
-#endif
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const int cores = available_cores();
+    return n_jobs > 0 ? std::min(n_jobs, std::max(cores, kMinThreadLimit)) : cores;
 }
 
 }  // namespace carya

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 
 #if defined(CARYA_X86) && defined(_WIN32)
 #include <immintrin.h>
@@ -102,10 +104,15 @@ bool is_supported([[maybe_unused]] const char* name) {
 
 const Kernels& choose() {
     const char* requested = std::getenv("CARYA_ISA");
+    const bool any = !requested || !*requested;
+    bool known = any;
+    for (const char* name : {"avx512", "avx2", "baseline"}) known = known || std::strcmp(requested, name) == 0;
+    if (!known)
+        throw std::invalid_argument("The environment variable CARYA_ISA must be 'avx512', 'avx2' or 'baseline', got '" +
+                                    std::string(requested) + "'. Without it, the fastest instruction set is used.");
     for (const Kernels* set : kInstructionSets)
-        if (is_supported(set->name) && (!requested || !*requested || std::strcmp(requested, set->name) == 0))
-            return *set;
-    return kernels_baseline;
+        if (is_supported(set->name) && (any || std::strcmp(requested, set->name) == 0)) return *set;
+    return kernels_baseline;  // the processor does not support the requested instruction set
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ constexpr const char* kArrays = "arrays.bin";
 constexpr std::size_t kMaxManifestBytes = 64 << 20;
 constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kMaxArrayBytes = std::int64_t{1} << 56;
+constexpr int kMaxAttempts = 100;                // of opening a folder that is being replaced; most take one
 constexpr std::size_t kVerifyOnOpen = 64 << 20;  // files up to this size are verified when they are opened (takes 7 ms)
 
 const std::map<std::string, std::int64_t> kItemBytes = {{"float32", 4}, {"int32", 4},  {"int64", 8},
@@ -26,6 +27,21 @@ std::string to_hex(std::uint64_t x) {
     return out;
 }
 
+bool is_missing(const std::system_error& error) {
+    return error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory;
+}
+
+// Returns the path to which a save moves the folder `path` where the file system cannot swap two folders: "a/.b.old"
+// for "a/b". Returns an empty string if the path has no last component.
+std::string replaced_path(const std::string& path) {
+    const std::size_t end = path.find_last_not_of('/') + 1;
+    const std::size_t slash = path.find_last_of('/', end == 0 ? 0 : end - 1);
+    const std::size_t begin = slash == std::string::npos ? 0 : slash + 1;
+    const std::string name = begin < end ? path.substr(begin, end - begin) : "";
+    if (name.empty() || name == "." || name == "..") return "";
+    return path.substr(0, begin) + "." + name + ".old";
+}
+
 std::uint64_t checksum(std::string_view text) {
     return xxh64(reinterpret_cast<const unsigned char*>(text.data()), text.size());
 }
@@ -33,17 +49,21 @@ std::uint64_t checksum(std::string_view text) {
 }  // namespace
 
 ModelFolder::ModelFolder(const std::string& path) : path_(path) {
-    for (bool first_attempt = true;; first_attempt = false) {
+    if (path_.find('\0') != std::string::npos) throw FormatError("The path of a model must not contain null bytes.");
+    const std::string replaced = replaced_path(path_);
+    for (int attempt = 1;; ++attempt) {
         try {
-            const OpenFolder folder(path_);
-            read_manifest(folder);
-            map_arrays(folder);
+            try {
+                open(path_);
+            } catch (const std::system_error& error) {
+                if (!is_missing(error) || folder_ || replaced.empty()) throw;
+                open(replaced);
+            }
             return;
         } catch (const std::system_error& error) {
-            const bool missing =
-                error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory;
-            if (missing && first_attempt) continue;  // a new model may have just replaced the folder
-            if (missing && manifest_text_.empty())
+            // A save that replaces the folder removes the files of the old model. The new model can be opened instead.
+            if (is_missing(error) && attempt < kMaxAttempts) continue;
+            if (is_missing(error) && manifest_text_.empty())
                 throw FormatError(path_ + " is not a Carya model: " + kManifest + " is missing.");
             fail((manifest_text_.empty() ? std::string(kManifest) : kArrays) +
                  " cannot be read: " + error.code().message());
@@ -51,10 +71,17 @@ ModelFolder::ModelFolder(const std::string& path) : path_(path) {
     }
 }
 
-void ModelFolder::read_manifest(const OpenFolder& folder) {
+void ModelFolder::open(const std::string& path) {
+    folder_.reset();
     manifest_text_.clear();
+    folder_ = std::make_unique<OpenFolder>(path);
+    read_manifest();
+    map_arrays();
+}
+
+void ModelFolder::read_manifest() {
     {
-        const MappedFile file(folder, kManifest);
+        const MappedFile file(*folder_, kManifest);
         if (file.bytes().size() > kMaxManifestBytes) fail(std::string(kManifest) + " is larger than 64 MiB");
         manifest_text_.assign(file.bytes().begin(), file.bytes().end());
     }
@@ -91,8 +118,8 @@ void ModelFolder::read_manifest(const OpenFolder& folder) {
         fail(std::string(kManifest) + " is damaged: its checksum does not match");
 }
 
-void ModelFolder::map_arrays(const OpenFolder& folder) {
-    file_ = std::make_unique<MappedFile>(folder, kArrays);
+void ModelFolder::map_arrays() {
+    file_ = std::make_unique<MappedFile>(*folder_, kArrays);
     arrays_.clear();
     std::int64_t end = 0;
     for (const Json& description : manifest_.find("arrays")->items()) arrays_.push_back(locate_array(description, end));

@@ -24,6 +24,7 @@ struct StoredArray {
 
 class ModelFolder {
 public:
+    // Opens a folder, or the folder that a save has just moved aside in order to replace it (see docs/format.md).
     // Throws FormatError unless the manifest is valid and arrays.bin contains all arrays that the manifest describes.
     explicit ModelFolder(const std::string& path);
 
@@ -32,14 +33,17 @@ public:
     const Json& manifest() const { return manifest_; }
     const std::vector<StoredArray>& arrays() const { return arrays_; }
     const ChecksumVerifier& checksums() const { return *checksums_; }
+    int descriptor() const { return folder_->descriptor(); }
 
 private:
-    void read_manifest(const OpenFolder& folder);
-    void map_arrays(const OpenFolder& folder);
+    void open(const std::string& path);
+    void read_manifest();
+    void map_arrays();
     StoredArray locate_array(const Json& description, std::int64_t& end) const;
     [[noreturn]] void fail(const std::string& problem) const { throw FormatError(path_ + ": " + problem + "."); }
 
     std::string path_;
+    std::unique_ptr<OpenFolder> folder_;
     std::string manifest_text_;
     Json manifest_;
     std::unique_ptr<MappedFile> file_;

@@ -24,11 +24,12 @@ Transform parse_transform(const std::string& name) {
     if (name == "log-sigmoid") return {Transform::log_sigmoid};
     const bool is_logarithm = name.starts_with("log-");
     const std::string_view rest = std::string_view(name).substr(is_logarithm ? 4 : 0);
+    constexpr float max_power = 1000.0F;  // as in Python; from_chars also accepts "inf"
     float power = 0.0F;
     if (rest.starts_with("l") && rest.ends_with("-hinge")) {
         const char* end = rest.data() + rest.size() - 6;
         const auto [last, error] = parse_float(rest.data() + 1, end, power);
-        if (error == std::errc() && last == end && power > 0.0F)
+        if (error == std::errc() && last == end && power > 0.0F && power < max_power)
             return {is_logarithm ? Transform::log_hinge : Transform::hinge, power};
     }
     fail_inconsistent("unknown transform '" + name + "'");

@@ -26,10 +26,10 @@ static void expect_error(int64_t result, const char *argument, const char *what)
 static void *rank_repeatedly(void *argument) {
     const carya_model *model = argument;
     carya_label first[5];
-    const int64_t n_labels = carya_rank(model, features, values, 3, dense, NULL, first, 5);
+    const int64_t n_labels = carya_rank(model, features, values, 3, dense, 3, NULL, first, 5);
     for (int i = 0; i < 2000; ++i) {
         carya_label again[5];
-        if (carya_rank(model, features, values, 3, dense, NULL, again, 5) != n_labels ||
+        if (carya_rank(model, features, values, 3, dense, 3, NULL, again, 5) != n_labels ||
             memcmp(first, again, (size_t)n_labels * sizeof *first) != 0)
             return "a repeated query returns a different ranking";
     }
@@ -47,39 +47,52 @@ int main(int argc, char **argv) {
     expect(carya_labels(model) > 0 && carya_labels(NULL) == 0, "number of labels");
     expect(carya_sparse_features(model) > 9 && carya_dense_features(model) == 3, "number of features");
     carya_label best[5];
-    expect(carya_rank(model, features, values, 3, dense, NULL, best, 5) == 5, "a valid query returns top_k labels");
+    expect(carya_rank(model, features, values, 3, dense, 3, NULL, best, 5) == 5, "a valid query returns top_k labels");
     expect(best[0].score >= best[1].score, "labels are sorted by score");
-    expect(carya_rank(model, NULL, NULL, 0, dense, NULL, best, 5) == 5, "a query may have only dense features");
+    expect(carya_rank(model, NULL, NULL, 0, dense, 3, NULL, best, 5) == 5, "a query may have only dense features");
     const float zeros[] = {0, 0, 0};
-    expect(carya_rank(model, NULL, NULL, 0, zeros, NULL, best, 5) == 0, "a query without features returns no labels");
+    expect(carya_rank(model, NULL, NULL, 0, zeros, 3, NULL, best, 5) == 0,
+           "a query without features returns no labels");
     expect(!carya_accepts_texts(model) && !carya_accepts_texts(NULL), "the model does not accept texts");
     expect(carya_label_id(model, 0).size == 0 && carya_label_name(NULL, 0).size == 0, "there are no label names");
     expect(isnan(carya_probability(model, 0.5F)) && isnan(carya_probability(NULL, 0.5F)), "there is no calibration");
     expect_error(carya_rank_text(model, "a", -1, NULL, best, 5), "trained on features", "the model takes features");
     expect_error(carya_rank_text(NULL, "a", -1, NULL, best, 5), "model", "model is NULL");
-    expect_error(carya_rank(NULL, features, values, 3, dense, NULL, best, 5), "model", "model is NULL");
-    expect_error(carya_rank(model, NULL, values, 3, dense, NULL, best, 5), "features", "features is NULL");
-    expect_error(carya_rank(model, features, NULL, 3, dense, NULL, best, 5), "values", "values is NULL");
-    expect_error(carya_rank(model, features, values, -1, dense, NULL, best, 5), "count", "count is negative");
-    expect_error(carya_rank(model, features, values, 3, NULL, NULL, best, 5), "dense", "dense is NULL");
-    expect_error(carya_rank(model, features, values, 3, dense, NULL, NULL, 5), "best", "best is NULL");
-    expect_error(carya_rank(model, features, values, 3, dense, NULL, best, 0), "top_k", "top_k is 0");
+    expect_error(carya_rank(NULL, features, values, 3, dense, 3, NULL, best, 5), "model", "model is NULL");
+    expect_error(carya_rank(model, NULL, values, 3, dense, 3, NULL, best, 5), "features", "features is NULL");
+    expect_error(carya_rank(model, features, NULL, 3, dense, 3, NULL, best, 5), "values", "values is NULL");
+    expect_error(carya_rank(model, features, values, -1, dense, 3, NULL, best, 5), "count", "count is negative");
+    expect_error(carya_rank(model, features, values, 3, NULL, 3, NULL, best, 5), "dense", "dense is NULL");
+    expect_error(carya_rank(model, features, values, 3, dense, 2, NULL, best, 5), "dense_count", "dense is too short");
+    expect_error(carya_rank(model, features, values, 3, dense, 0, NULL, best, 5), "dense_count", "dense has no values");
+    union {
+        float aligned[5];
+        char bytes[20];
+    } shifted = {{0}};
+    const float *misaligned = (const float *)(const void *)(shifted.bytes + 1);
+    expect_error(carya_rank(model, features, values, 3, misaligned, 3, NULL, best, 5), "aligned",
+                 "dense is misaligned");
+    expect_error(carya_rank(model, features, misaligned, 3, dense, 3, NULL, best, 5), "aligned",
+                 "values is misaligned");
+    expect_error(carya_rank(model, features, values, 3, dense, 3, NULL, NULL, 5), "best", "best is NULL");
+    expect_error(carya_rank(model, features, values, 3, dense, 3, NULL, best, 0), "top_k", "top_k is 0");
     const float with_nan[] = {0.5F, NAN, 1.0F};
-    expect_error(carya_rank(model, features, with_nan, 3, dense, NULL, best, 5), "finite", "a value is NaN");
-    expect_error(carya_rank(model, features, values, 3, with_nan, NULL, best, 5), "finite", "a dense value is NaN");
+    expect_error(carya_rank(model, features, with_nan, 3, dense, 3, NULL, best, 5), "finite", "a value is NaN");
+    expect_error(carya_rank(model, features, values, 3, with_nan, 3, NULL, best, 5), "finite", "a dense value is NaN");
     const int32_t negative[] = {-1, 4, 9};
-    expect_error(carya_rank(model, negative, values, 3, dense, NULL, best, 5), "features", "a feature is negative");
+    expect_error(carya_rank(model, negative, values, 3, dense, 3, NULL, best, 5), "features", "a feature is negative");
     carya_options options = carya_defaults(model);
     expect(options.beam_width == 10 && options.min_score == -INFINITY, "carya_defaults returns the model's defaults");
     options.min_score = 2.0F;
-    expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == 0, "no label reaches min_score");
+    expect(carya_rank(model, features, values, 3, dense, 3, &options, best, 5) == 0, "no label reaches min_score");
     options.min_score = NAN;
-    expect_error(carya_rank(model, features, values, 3, dense, &options, best, 5), "min_score", "min_score is NaN");
+    expect_error(carya_rank(model, features, values, 3, dense, 3, &options, best, 5), "min_score", "min_score is NaN");
     options = carya_defaults(model);
     options.beam_width = INT64_MAX;
-    expect(carya_rank(model, features, values, 3, dense, &options, best, 5) == 5, "the beam may cover the whole tree");
+    expect(carya_rank(model, features, values, 3, dense, 3, &options, best, 5) == 5,
+           "the beam may cover the whole tree");
     options.beam_width = 0;
-    expect_error(carya_rank(model, features, values, 3, dense, &options, best, 5), "beam_width", "beam_width is 0");
+    expect_error(carya_rank(model, features, values, 3, dense, 3, &options, best, 5), "beam_width", "beam_width is 0");
 
     pthread_t threads[4];
     for (int i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, rank_repeatedly, model);

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -13,6 +15,13 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from carya import _core
+
+#: Attempts to replace a folder that other processes replace at the same time.
+_MAX_ATTEMPTS = 100
+#: Errors of an exchange of two folders on a file system that does not support it.
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP)
+#: Errors if another process has created, moved or removed the folder in the meantime.
+_CONCURRENT_CHANGE = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 
 def temporary_sibling(path: Path) -> Path:
@@ -37,24 +46,146 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """Create a hidden folder next to `path` and remove it at the end, unless it has been renamed to `path`.
+
+    The temporary folders of processes that were killed are removed as well. A process holds a lock on its folder, so
+    that the folders of running processes are kept.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path)
+    folder, lock = _create_locked(path)
+    try:
+        yield folder
+    finally:
+        os.close(lock)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def replace_folder(new: Path, path: Path) -> None:
-    """Rename a folder to `path`; an existing folder is replaced atomically if the operating system supports it."""
-    if not path.exists():
-        new.rename(path)
-    elif not _core.exchange_paths(os.fspath(new), os.fspath(path)):
-        old = new.with_suffix(".old")
-        path.rename(old)
-        new.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    with contextlib.suppress(OSError):  # make the rename durable
-        folder = os.open(path.parent, os.O_RDONLY)
+    """Rename a folder to `path`; an existing folder is replaced.
+
+    The old folder remains complete at its path until the new folder is there. Where the file system cannot exchange
+    two folders, the old folder is at :func:`replaced_folder` for a moment, where readers find it.
+    """
+    flush_folder(new)
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            _replace(new, path)
+            break
+        except OSError as error:
+            if error.errno not in _CONCURRENT_CHANGE or attempt == _MAX_ATTEMPTS:
+                raise
+    with contextlib.suppress(OSError):  # some file systems cannot flush folders
+        _flush_entries(path.parent)
+    _remove_replaced(path)
+
+
+def replaced_folder(path: Path) -> Path:
+    """Return the path of a folder while it is being replaced on a file system that cannot exchange two folders."""
+    return path.parent / f".{path.name}.old"
 
 
 def flush_to_disk(file: IO[Any]) -> None:
     """Flush all buffered data of a file to disk."""
     file.flush()
     os.fsync(file.fileno())
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush all files and subfolders of a folder to disk, so that a later rename cannot precede them."""
+    for parent, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            with (Path(parent) / name).open("rb") as file:
+                os.fsync(file.fileno())
+        _flush_entries(Path(parent))
+
+
+def _flush_entries(folder: Path) -> None:
+    """Flush the names of the files in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # the file system cannot flush folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _replace(new: Path, path: Path) -> None:
+    if not os.path.lexists(path):
+        new.rename(path)  # fails if another process has created a folder there in the meantime
+        return
+    error = _core.exchange_paths(os.fsencode(new), os.fsencode(path))
+    if error == 0:
+        return
+    if error not in _NO_EXCHANGE:
+        raise OSError(error, os.strerror(error), str(path))
+    with _locked(path.parent):  # of two processes, the second must not remove what the first has moved aside
+        _move_aside_and_rename(new, path)
+
+
+def _move_aside_and_rename(new: Path, path: Path) -> None:
+    old = replaced_folder(path)
+    if path.exists():
+        _remove_replaced(path)
+    path.rename(old)
+    try:
+        new.rename(path)
+    except OSError:
+        with contextlib.suppress(OSError):  # fails if another process has created a folder there in the meantime
+            old.rename(path)
+        raise
+
+
+def _remove_replaced(path: Path) -> None:
+    """Remove the replaced folder; it is first renamed, because readers must not open an incomplete folder."""
+    with contextlib.suppress(OSError):
+        removed = temporary_sibling(path)
+        replaced_folder(path).rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a folder, if the file system supports locks."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _create_locked(path: Path) -> tuple[Path, int]:
+    """Create a temporary folder and return it with the descriptor that locks it."""
+    while True:
+        folder = temporary_sibling(path)
+        folder.mkdir()
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:  # another process removed the folder before it was locked
+            continue
+        with contextlib.suppress(OSError):  # not supported by all file systems
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if folder.exists():
+            return folder, descriptor
+        os.close(descriptor)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the temporary folders of `path` that no process has locked."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        names = [entry.name for entry in entries if pattern.fullmatch(entry.name)]
+        for name in names:
+            with contextlib.suppress(OSError):  # locked, or already removed
+                descriptor = os.open(path.parent / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path.parent / name, ignore_errors=True)
+                finally:
+                    os.close(descriptor)

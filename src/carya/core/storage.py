@@ -7,21 +7,23 @@ producing wrong rankings.
 
 from __future__ import annotations
 
+import errno
 import json
+import mmap
 import os
-import shutil
+import re
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, BinaryIO
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
-from carya.core.atomic import flush_to_disk, replace_folder, temporary_sibling
+from carya.core.atomic import replace_folder, temporary_folder
 from carya.core.strings import StringArray
 from carya.errors import CaryaError, MissingExtraError, ModelFormatError, SaveError
 
@@ -40,6 +42,10 @@ LAZY_ARRAYS = frozenset({"data", "dense"})
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.bin"
 _MAX_MANIFEST_BYTES = 64 << 20
+#: Attempts to open a folder that other processes replace at the same time.
+_MAX_ATTEMPTS = 100
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,8 @@ class SavedModel:
         The open folder that contains the arrays, which are then read-only and memory-mapped; None if they are in
         memory.
     path : Path, optional
-        The path of the folder, for models that store additional files next to their arrays.
+        The path of the folder, for models that store additional files next to their arrays; None if there are none.
+        It refers to the open folder, even if another model has replaced it in the meantime.
     data_options : mapping
         The options used to read the training data, for reading other data in the same way.
     """
@@ -125,40 +132,18 @@ def save(path: str | os.PathLike[str], saved: SavedModel, *, extra: Callable[[Pa
 
     `extra` is called with the folder's path and can write additional files in other formats.
     """
-    from carya.version import __version__  # imported here because it is slow and most commands do not need it
-
     target = Path(path)
     check_output_path(target)
-    try:
-        folder = temporary_sibling(target)
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
-    try:
-        entries, checksums = _write_arrays(folder / _ARRAYS, saved.arrays)
-        files: dict[str, Any] = {}
-        if extra is not None:
-            extra(folder)
-            files = {"files": _describe_files(folder)}
-        manifest = {
-            "format": FORMAT,
-            "written_by": f"carya {__version__}",
-            "kind": saved.kind,
-            "parameters": saved.parameters,
-            "shape": saved.shape,
-            "arrays": entries,
-            "checksums": checksums,
-            **files,
-            **({"data_options": dict(saved.data_options)} if saved.data_options else {}),
-        }
-        with (folder / _MANIFEST).open("wb") as file:
-            file.write(_seal(manifest))
-            flush_to_disk(file)
-        replace_folder(folder, target)
-    except OSError as error:
-        raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as cleanup:
+        try:
+            folder = cleanup.enter_context(temporary_folder(target))
+            _write_model(folder, saved, extra)
+            check_output_path(target)  # again, because writing a large model takes a while
+            replace_folder(folder, target)
+        except SaveError:
+            raise
+        except OSError as error:
+            raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
 
 
 def load(path: str | os.PathLike[str], *, lazy: Collection[str] = ()) -> SavedModel:
@@ -170,10 +155,105 @@ def load(path: str | os.PathLike[str], *, lazy: Collection[str] = ()) -> SavedMo
         Suffixes of the names of arrays that are not verified on loading. They must be verified with ``folder.verify``
         before they are used.
     """
-    if not Path(path).is_dir():
-        problem = "it is a file, not a folder" if Path(path).exists() else "there is no such folder"
-        raise ModelFormatError(f"{path} is not a Carya model: {problem}.")
-    folder = _core.ModelFolder(os.fspath(path))
+    return load_as(path, lambda saved: saved, lazy=lazy)
+
+
+def load_as(path: str | os.PathLike[str], convert: Callable[[SavedModel], T], *, lazy: Collection[str] = ()) -> T:
+    """Load a model folder and convert its contents.
+
+    If `convert` raises ModelFormatError because another model has replaced the folder in the meantime, and the files
+    of the old model have been removed, the new model is loaded instead.
+    """
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
+        folder = _open_folder(path)
+        try:
+            return convert(_read(folder, path, lazy))
+        except ModelFormatError:
+            if attempt == _MAX_ATTEMPTS or not _was_replaced(folder, path):
+                raise
+    raise AssertionError("unreachable")
+
+
+def check_output_path(path: str | os.PathLike[str]) -> None:
+    """Raise SaveError if a path is not suitable for a model or if other files exist there."""
+    target = Path(path)
+    if not target.name:
+        raise SaveError(f"{target} is not a valid model path. Pass the path of a folder.")
+    try:
+        target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except ValueError:
+        raise SaveError(f"{str(target)!r} is not a valid model path, because it contains a null byte.") from None
+    except OSError as error:  # such as a name that is too long
+        raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
+    existing = next(parent for parent in target.parents if parent.exists())
+    if not existing.is_dir():
+        raise SaveError(f"{target} cannot be created, because {existing} is not a folder. Choose a different path.")
+    if not os.access(existing, os.W_OK):
+        raise SaveError(f"{target} cannot be created, because {existing} is not writable. Choose a different path.")
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise SaveError(f"{target} exists and is not a folder. Choose a different path.")
+    if _is_mount_point(target):
+        raise SaveError(
+            f"{target} is a mount point, which cannot be replaced by a model. Choose a path inside this folder, such "
+            f"as {target / 'model'}."
+        )
+    try:
+        contains_other_files = _contains_other_files(target)
+    except OSError as error:
+        raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
+    if contains_other_files:
+        raise SaveError(
+            f"{target} exists and is not a Carya model, or contains other files. It was not modified. Choose a "
+            "different path."
+        )
+
+
+def size_on_disk(path: str | os.PathLike[str]) -> int:
+    """Return the total size of the files in a folder, in bytes."""
+    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+
+
+def _write_model(folder: Path, saved: SavedModel, extra: Callable[[Path], None] | None) -> None:
+    """Write the arrays, the additional files and the manifest to a folder."""
+    from carya.version import __version__  # imported here because it is slow and most commands do not need it
+
+    entries, checksums = _write_arrays(folder / _ARRAYS, saved.arrays)
+    files: dict[str, Any] = {}
+    if extra is not None:
+        extra(folder)
+        files = {"files": _describe_files(folder)}
+    manifest = {
+        "format": FORMAT,
+        "written_by": f"carya {__version__}",
+        "kind": saved.kind,
+        "parameters": saved.parameters,
+        "shape": saved.shape,
+        "arrays": entries,
+        "checksums": checksums,
+        **files,
+        **({"data_options": dict(saved.data_options)} if saved.data_options else {}),
+    }
+    with (folder / _MANIFEST).open("wb") as file:
+        file.write(_seal(manifest))
+
+
+def _open_folder(path: str | os.PathLike[str]) -> _core.ModelFolder:
+    try:
+        return _core.ModelFolder(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise ModelFormatError(f"{os.fspath(path)!r} is not a valid path.") from None
+    except ModelFormatError:
+        # os.path returns False for invalid paths.
+        if not os.path.isdir(path):  # noqa: PTH112
+            problem = "it is a file, not a folder" if os.path.exists(path) else "there is no such folder"  # noqa: PTH110
+            raise ModelFormatError(f"{_printable(path)} is not a Carya model: {problem}.") from None
+        raise
+
+
+def _read(folder: _core.ModelFolder, path: str | os.PathLike[str], lazy: Collection[str]) -> SavedModel:
+    """Return the contents of an open folder; `path` is used in error messages."""
     try:
         manifest = json.loads(folder.manifest)
     except (ValueError, RecursionError) as error:
@@ -190,8 +270,11 @@ def load(path: str | os.PathLike[str], *, lazy: Collection[str] = ()) -> SavedMo
     data_options = manifest.get("data_options", {})
     if not isinstance(kind, str) or not all(isinstance(part, dict) for part in (parameters, sizes, data_options)):
         raise ModelFormatError(f"{path}: {_MANIFEST} is not the manifest of a Carya model.")
-    _verify_files(Path(path), manifest.get("files", []))
-    return SavedModel(kind, parameters, sizes, arrays, folder, Path(path), data_options)
+    if "files" not in manifest:
+        return SavedModel(kind, parameters, sizes, arrays, folder, None, data_options)
+    _verify_files(folder.descriptor, manifest["files"], path)
+    opened = Path(f"/proc/self/fd/{folder.descriptor}")
+    return SavedModel(kind, parameters, sizes, arrays, folder, opened if opened.exists() else Path(path), data_options)
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> bytes:
@@ -216,34 +299,17 @@ def read_manifest(folder: str | os.PathLike[str]) -> bytes:
         raise ModelFormatError(f"{folder} is not a Carya model: {problem}.") from None
 
 
-def check_output_path(path: str | os.PathLike[str]) -> None:
-    """Raise SaveError if a path is not suitable for a model or if other files exist there."""
-    target = Path(path)
-    if not target.name:
-        raise SaveError(f"{target} is not a valid model path. Pass the path of a folder.")
+def _was_replaced(folder: _core.ModelFolder, path: str | os.PathLike[str]) -> bool:
+    """Return whether a path no longer refers to an open folder."""
     try:
-        target.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:  # such as a name that is too long
-        raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
-    existing = next(parent for parent in target.parents if parent.exists())
-    if not existing.is_dir():
-        raise SaveError(f"{target} cannot be created, because {existing} is not a folder. Choose a different path.")
-    if not os.access(existing, os.W_OK):
-        raise SaveError(f"{target} cannot be created, because {existing} is not writable. Choose a different path.")
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise SaveError(f"{target} exists and is not a folder. Choose a different path.")
-    if target.is_dir() and any(target.iterdir()) and not _is_model(target):
-        raise SaveError(
-            f"{target} exists and is not a Carya model, or contains other files. It was not modified. Choose a "
-            "different path."
-        )
+        return not os.path.samestat(os.fstat(folder.descriptor), os.stat(path))  # noqa: PTH116
+    except OSError:
+        return True
 
 
-def size_on_disk(path: str | os.PathLike[str]) -> int:
-    """Return the total size of the files in a folder, in bytes."""
-    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+def _printable(path: str | os.PathLike[str]) -> str:
+    """Return a path for error messages, in which null bytes are escaped."""
+    return os.fspath(path).replace("\0", "\\0")
 
 
 def _describe_files(folder: Path) -> list[dict[str, Any]]:
@@ -252,30 +318,89 @@ def _describe_files(folder: Path) -> list[dict[str, Any]]:
     for file in sorted(entry for entry in folder.rglob("*") if entry.is_file()):
         name = file.relative_to(folder).as_posix()
         if name != _ARRAYS:
-            described.append({"name": name, "bytes": file.stat().st_size, "checksum": _checksum(_map_file(file))})
+            with file.open("rb") as stream:
+                data = _map_file(stream.fileno())
+            described.append({"name": name, "bytes": data.size, "checksum": _checksum(data)})
     return described
 
 
-def _verify_files(folder: Path, described: Any) -> None:
-    """Raise ModelFormatError if an additional file does not match its description in the manifest."""
+def _verify_files(folder: int, described: Any, path: str | os.PathLike[str]) -> None:
+    """Raise ModelFormatError unless the additional files match their descriptions and there are no others.
+
+    Parameters
+    ----------
+    folder : int
+        The descriptor of the model folder.
+    path : path
+        The path of the model folder, for error messages.
+    """
     try:
         for entry in described:
-            name = Path(entry["name"])
-            file = folder / name
+            name = PurePosixPath(entry["name"])
             if name.is_absolute() or ".." in name.parts:
-                raise ModelFormatError(f"{folder}: {entry['name']!r} is outside the model folder.")
-            if file.stat().st_size != entry["bytes"] or _checksum(_map_file(file)) != entry["checksum"]:
-                raise ModelFormatError(f"{file} is damaged: its size or checksum does not match the manifest.")
+                raise ModelFormatError(f"{path}: {entry['name']!r} is outside the model folder.")
+            descriptor = _open_regular(str(name), folder)
+            try:
+                data = _map_file(descriptor)
+            finally:
+                os.close(descriptor)
+            if data.size != entry["bytes"] or _checksum(data) != entry["checksum"]:
+                raise ModelFormatError(
+                    f"{Path(path) / name} is damaged: its size or checksum does not match the manifest."
+                )
+        others = [name for name in _files_in_subfolders(folder) if name not in {entry["name"] for entry in described}]
+        if others:
+            raise ModelFormatError(
+                f"{path} contains the file {others[0]!r}, which is not part of the model. Remove it, or copy the "
+                "original model again."
+            )
     except ModelFormatError:
         raise
     except OSError as error:
-        raise ModelFormatError(f"{folder}: {error.filename}: {error.strerror or error}") from None
+        raise ModelFormatError(f"{path}: {error.filename}: {error.strerror or error}") from None
     except (TypeError, KeyError, ValueError) as error:  # ValueError: a null byte in a name
-        raise ModelFormatError(f"{folder}: {_MANIFEST} contains an invalid file list: {error}") from None
+        raise ModelFormatError(f"{path}: {_MANIFEST} contains an invalid file list: {error}") from None
 
 
-def _map_file(file: Path) -> NDArray[np.uint8]:
-    return np.memmap(file, np.uint8, mode="r") if file.stat().st_size else np.zeros(0, np.uint8)
+def _files_in_subfolders(folder: int) -> list[str]:
+    """Return the relative paths of all files in subfolders, except for hidden subfolders, which are never read."""
+    return [name for name in _list_files(folder) if "/" in name and not name.startswith(".")]
+
+
+def _list_files(folder: int) -> list[str]:
+    """Return the relative paths of everything in a folder and its subfolders but folders that are not empty."""
+
+    def fail(error: OSError) -> None:  # by default, folders that cannot be read are skipped
+        raise error
+
+    names = []
+    for root, folders, files, descriptor in os.fwalk(".", onerror=fail, dir_fd=folder):
+        prefix = "" if root == "." else f"{root[2:]}/"
+        names += [prefix + name for name in files]
+        names += [
+            f"{prefix}{name}/"
+            for name in folders
+            if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode)  # not descended into
+        ]
+        if prefix and not folders and not files:
+            names.append(prefix)
+    return sorted(names)
+
+
+def _open_regular(name: str, folder: int) -> int:
+    """Open a file in a folder for reading; anything but a regular file, such as a pipe or a device, is an error."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file", name)
+
+
+def _map_file(descriptor: int) -> NDArray[np.uint8]:
+    """Memory-map an open file; the mapping remains valid when the file is closed."""
+    if not os.fstat(descriptor).st_size:
+        return np.zeros(0, np.uint8)
+    return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -287,7 +412,6 @@ def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[list[
         file.flush()
         sums = _core.block_checksums(np.memmap(path, np.uint8, mode="r") if file.tell() else np.zeros(0, np.uint8))
         checksums = _write_array(file, "checksums", sums) | {"checksum": _checksum(sums)}
-        flush_to_disk(file)
     return entries, checksums
 
 
@@ -310,13 +434,55 @@ def _checksum(data: NDArray[Any]) -> str:
     return f"{_core.xxh64(data.view(np.uint8)):016x}"
 
 
-def _is_model(folder: Path) -> bool:
-    """Return whether a folder contains a model, intact or damaged, and no other files."""
+def _is_mount_point(path: Path) -> bool:
+    """Return whether another file system, or a folder from elsewhere, is mounted at a path."""
+    if path.is_mount():
+        return True
+    try:  # a folder that is mounted from the same file system is found only in this table
+        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
+        points = {mount.split(b" ")[4] for mount in mounts}
+    except (OSError, IndexError):
+        return False
+    resolved = os.fsencode(path.resolve())
+    return re.sub(rb"[ \t\n\\]", lambda match: b"\\%03o" % ord(match[0]), resolved) in points
+
+
+def _contains_other_files(target: Path) -> bool:
+    """Return whether a folder contains anything but a model, intact or damaged."""
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            if _is_empty_or_model(descriptor):
+                return False
+            if os.path.samestat(os.fstat(descriptor), target.stat()):
+                return True
+        except FileNotFoundError:
+            pass  # another process is replacing the model
+        finally:
+            os.close(descriptor)
+    return True
+
+
+def _is_empty_or_model(folder: int) -> bool:
+    """Return whether an open folder contains a model and no other files, or nothing at all."""
+    found = set(_list_files(folder))
+    if not found:
+        return True
     try:
-        manifest = json.loads(read_manifest(folder))
-        listed = {Path(entry["name"]).parts[0] for entry in manifest.get("files", [])}
-    except (ModelFormatError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
+        manifest = _read_manifest(folder)
+        listed = {str(entry["name"]) for entry in manifest.get("files", [])}
+    except (OSError, ValueError, RecursionError, AttributeError, TypeError, KeyError):
         return False
-    if {entry.name for entry in folder.iterdir()} - {_MANIFEST, _ARRAYS} - listed:
-        return False
-    return isinstance(manifest, dict) and {"format", "kind", "arrays", "checksum"} <= manifest.keys()
+    return found <= listed | {_MANIFEST, _ARRAYS} and {"format", "kind", "arrays", "checksum"} <= manifest.keys()
+
+
+def _read_manifest(folder: int) -> Any:
+    """Return the manifest in an open folder, without validation."""
+    with open(_open_regular(_MANIFEST, folder), "rb") as file:  # noqa: PTH123  (a descriptor)
+        text = file.read(_MAX_MANIFEST_BYTES + 1)
+    if len(text) > _MAX_MANIFEST_BYTES:
+        raise ValueError("The manifest is too large.")
+    return json.loads(text)

@@ -52,13 +52,17 @@ def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL
 
 def load_model(path: str | os.PathLike[str], model_class: type | None = None) -> Any:
     """Load a saved model; if `model_class` is given, raise ModelFormatError for models of other classes."""
-    saved = storage.load(path, lazy=storage.LAZY_ARRAYS)
-    try:
-        model = open_model(upgrade(saved), ALL_CLASSES)
-        if saved.data_options:
-            model.data_options_ = saved.data_options
-    except (ModelFormatError, MissingExtraError) as error:
-        raise type(error)(f"{path}: {error}") from None
+
+    def convert(saved: SavedModel) -> Any:
+        try:
+            model = open_model(upgrade(saved), ALL_CLASSES)
+            if saved.data_options:
+                model.data_options_ = saved.data_options
+        except (ModelFormatError, MissingExtraError) as error:
+            raise type(error)(f"{path}: {error}") from None
+        return model
+
+    model = storage.load_as(path, convert, lazy=storage.LAZY_ARRAYS)
     if model_class is not None and not isinstance(model, model_class):
         raise ModelFormatError(
             f"{path} contains a model of the class {type(model).__name__}, not {model_class.__name__}. Use carya.load "

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from carya.core.atomic import replace_folder, temporary_sibling
+from carya.core.atomic import replace_folder, temporary_folder
 from carya.errors import SaveError
 
 
@@ -34,16 +33,13 @@ def atomic_folder(path: str | os.PathLike[str], own_files: Container[str]) -> It
     """
     target = Path(os.path.abspath(path))  # noqa: PTH100  (resolve() would follow links)
     check_replaceable(target, own_files)
-    temporary = temporary_sibling(target)
-    try:
-        temporary.mkdir(parents=True)
-    except OSError as error:
-        raise SaveError(f"{path} cannot be written: {error.strerror}.") from None
-    try:
+    with ExitStack() as cleanup:
+        try:
+            temporary = cleanup.enter_context(temporary_folder(target))
+        except OSError as error:
+            raise SaveError(f"{path} cannot be written: {error.strerror}.") from None
         yield temporary
         _publish(temporary, target, own_files)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_replaceable(path: str | os.PathLike[str], own_files: Container[str]) -> None:

@@ -1,0 +1,56 @@
+// Releases and acquires the GIL in threads that may outlive the interpreter.
+//
+// When the interpreter exits, Python 3.11 to 3.13 end every daemon thread that tries to take the GIL with pthread_exit,
+// which unwinds the stack and would terminate the process at the first C++ function that is noexcept. Here, such a
+// thread sleeps until the process has exited, as in Python 3.14.
+#pragma once
+
+#include <cxxabi.h>
+#include <nanobind/nanobind.h>
+#include <unistd.h>
+
+namespace carya::bind {
+
+// Calls a function that may take the GIL or run Python code. Does not return if the interpreter is shutting down.
+// No C++ object may be destroyed between `call` and the C API, because the thread does not have the GIL while
+// unwinding.
+template <class Call>
+auto call_python(const Call& call) {
+#ifdef __GLIBCXX__
+    try {
+        return call();
+    } catch (const abi::__forced_unwind&) {
+        for (;;) ::pause();
+    }
+#else
+    return call();
+#endif
+}
+
+// Releases the GIL and takes it again on destruction.
+class ReleasedGil {
+public:
+    ReleasedGil() : state_(PyEval_SaveThread()) {}
+    ReleasedGil(const ReleasedGil&) = delete;
+    ReleasedGil& operator=(const ReleasedGil&) = delete;
+    ~ReleasedGil() {
+        call_python([this] { PyEval_RestoreThread(state_); });
+    }
+
+private:
+    PyThreadState* state_;
+};
+
+// Takes the GIL and releases it on destruction.
+class AcquiredGil {
+public:
+    AcquiredGil() : state_(call_python([] { return PyGILState_Ensure(); })) {}
+    AcquiredGil(const AcquiredGil&) = delete;
+    AcquiredGil& operator=(const AcquiredGil&) = delete;
+    ~AcquiredGil() { PyGILState_Release(state_); }
+
+private:
+    PyGILState_STATE state_;
+};
+
+}  // namespace carya::bind
