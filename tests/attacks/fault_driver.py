@@ -1,4 +1,6 @@
-"""Save a model with a fault in every file operation, in turn; run by test_storage_faults.py with file_faults.c preloaded.
+"""Save a model with a fault in every file operation, in turn.
+
+Run by test_storage_faults.py, with file_faults.c preloaded.
 
 Prints one JSON object with the number of faults and a list of problems.
 """

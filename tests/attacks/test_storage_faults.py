@@ -56,8 +56,8 @@ def test_data_is_flushed_before_it_is_renamed(result: dict[str, Any]) -> None:
         publish = next(
             number
             for number, (name, _, other) in enumerate(operations)
-            if name in ("rename", "exchange") and other.endswith("/model") and setting.startswith("exchange=True")
-            or name == "rename" and other.endswith("/model")
+            if (name in ("rename", "exchange") and other.endswith("/model") and setting.startswith("exchange=True"))
+            or (name == "rename" and other.endswith("/model"))
         )
         temporary = operations[publish][1]
         written = {path for name, path, _ in operations[:publish] if name == "write"}

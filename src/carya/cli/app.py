@@ -9,6 +9,7 @@ from typing import TextIO
 import click
 
 from carya.cli.commands import LazyGroup
+from carya.cli.shared.terminal import printable
 from carya.errors import CaryaError, CaryaWarning
 
 _INTERRUPTED = 130  # the exit code of a command interrupted by Ctrl-C: 128 + SIGINT
@@ -99,7 +100,7 @@ def _show_warning(
 
 
 def _fail(message: str, exit_code: int) -> None:
-    print(f"carya: {message}", file=sys.stderr)
+    print(f"carya: {printable(message)}", file=sys.stderr)
     raise SystemExit(exit_code)
 
 

@@ -15,6 +15,7 @@ from carya.cli.commands import argument, command, option
 from carya.cli.options.common import json_option, load_text_ranker, model_argument
 from carya.cli.options.data_options import path_exists
 from carya.cli.options.rule_type import RuleType
+from carya.cli.shared.terminal import printable
 from carya.core.rules import Integer
 from carya.errors import InputError
 
@@ -111,7 +112,7 @@ def _print(explanation: Mapping[str, Any], probability: float | None, max_terms:
     """Print an explanation returned by :meth:`carya.text.explore.explorer.Explorer.explain`."""
     log_scale = explanation["log_scale"]
     label, name = explanation["label"], explanation["name"]
-    title = f"{name if name == label else f'{name} ({label})'}: score {explanation['score']:.4f}"
+    title = f"{printable(name if name == label else f'{name} ({label})')}: score {explanation['score']:.4f}"
     if tree is not None:
         title += f" of tree {tree}"
     if probability is not None and explanation["terms"]:
@@ -130,14 +131,14 @@ def _print(explanation: Mapping[str, Any], probability: float | None, max_terms:
         cluster = _describe(level["cluster"]) if level.get("cluster") else ""
         click.echo(f"  {heading}: {level['score']:.4f}, empty text {_format(level['base'], log_scale)}{cluster}")
         for term in level["terms"][:max_terms]:
-            click.echo(f"    {_format(term['contribution'], log_scale):>9}  {term['term']}")
+            click.echo(f"    {_format(term['contribution'], log_scale):>9}  {printable(term['term'])}")
         if others := level["terms"][max_terms:]:
             total = math.fsum(term["contribution"] for term in others)
             click.echo(f"    {_format(total, log_scale):>9}  {len(others)} more")
 
 
 def _describe(cluster: ClusterView) -> str:
-    names = [label.name for label in cluster.labels[:_NAMES_PER_CLUSTER]]
+    names = [printable(label.name) for label in cluster.labels[:_NAMES_PER_CLUSTER]]
     more = ", …" if cluster.n_labels > len(names) else ""
     return f"   cluster of {', '.join(names)}{more}"
 

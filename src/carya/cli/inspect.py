@@ -11,6 +11,7 @@ import click
 from carya.cli.commands import command
 from carya.cli.options.common import json_option, model_argument
 from carya.cli.shared.inputs import load_model
+from carya.cli.shared.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +54,7 @@ def inspect(model: Path, as_json: bool) -> None:
     _print_layers(Console(), description)
     if "first_labels" in description:
         more = ", …" if len(saved.labels_) > _SHOWN_LABELS else ""
-        click.echo(f"labels: {', '.join(description['first_labels'])}{more}")
+        click.echo(f"labels: {printable(', '.join(description['first_labels']))}{more}")
     if ranker is not saved and saved.vectorizers_:
         click.echo(f"vectorizer: {saved.vectorizers_[0]!r}")
     click.echo(f"model: {ranker!r}")

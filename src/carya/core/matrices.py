@@ -19,6 +19,14 @@ from carya.core.rules import MAX_INT
 from carya.errors import InputError
 
 
+def make_read_only(instance: object, *names: str) -> None:
+    """Replace arrays of a frozen dataclass by read-only views, because kernels rely on their validated contents."""
+    for name in names:
+        view = getattr(instance, name).view()
+        view.setflags(write=False)
+        object.__setattr__(instance, name, view)
+
+
 @dataclass(frozen=True, eq=False)
 class Csr:
     """Sparse matrix in CSR format, with strictly increasing column indices in each row and finite values.

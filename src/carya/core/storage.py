@@ -481,7 +481,7 @@ def _is_empty_or_model(folder: int) -> bool:
 
 def _read_manifest(folder: int) -> Any:
     """Return the manifest in an open folder, without validation."""
-    with open(_open_regular(_MANIFEST, folder), "rb") as file:  # noqa: PTH123  (a descriptor)
+    with open(_open_regular(_MANIFEST, folder), "rb") as file:
         text = file.read(_MAX_MANIFEST_BYTES + 1)
     if len(text) > _MAX_MANIFEST_BYTES:
         raise ValueError("The manifest is too large.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from carya.core.inputs.features import coerce_matrix
 from carya.core.matrices import Csr, Features
 from carya.core.rules import MAX_INT
 from carya.errors import InputError
+
+T = TypeVar("T", bound=np.generic)
 
 #: Anything that :func:`check_features` accepts.
 FeaturesLike = Any
@@ -123,7 +125,7 @@ def fast_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays | None:
             return None
     if dense is not None:
         if type(dense) is not np.ndarray or dense.dtype != np.float32 or not dense.flags.c_contiguous:
-            return None
+            return None  # the search itself rejects arrays that are not aligned
         vector = dense.reshape(-1) if dense.ndim == 1 or dense.shape[0] == 1 else NO_VALUES
     return (indices, values, vector) if vector.size == widths[1] else None
 
@@ -260,7 +262,12 @@ def _to_float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:
     if values.dtype.kind not in "fiub":
         raise InputError(f"{name} must contain real numbers, got dtype {values.dtype}.")
     with np.errstate(over="ignore"):  # overflowing values become infinite and are rejected later
-        return np.ascontiguousarray(values, np.float32)
+        return _contiguous(values, np.float32)
+
+
+def _contiguous(values: NDArray[Any], dtype: type[T]) -> NDArray[T]:
+    """Return a contiguous array that is aligned in memory, as the kernels require."""
+    return np.require(values, dtype, ["C", "A"])
 
 
 def _contains_strings(X: Any) -> bool:
@@ -311,13 +318,13 @@ def _check_sparse(X: Any, name: str) -> Csr:
             raise InputError(f"{name} is not a valid matrix: {error}") from None
     if X.shape[1] > MAX_INT:
         raise InputError(f"{name} has {X.shape[1]} columns; the maximum is {MAX_INT}.")
-    indptr = np.ascontiguousarray(X.indptr, np.int64)
+    indptr = np.array(X.indptr, np.int64)  # a copy, because other threads could change the row offsets
     if X.indices.dtype != np.int32 and X.indices.size:  # casting to int32 would wrap around
         lowest, highest = X.indices.min(), X.indices.max()
         if lowest < 0 or highest >= X.shape[1]:
             outside = lowest if lowest < 0 else highest
             raise InputError(f"{name} has an entry in column {outside}, outside its {X.shape[1]} columns.")
-    indices = np.ascontiguousarray(X.indices, np.int32)
+    indices = _contiguous(X.indices, np.int32)
     values = _to_float32(X.data, name)
     if indptr.size != X.shape[0] + 1:
         raise InputError(f"{name} must have {X.shape[0] + 1} row offsets for {X.shape[0]} rows, got {indptr.size}.")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,6 +20,21 @@ _ARRAYS = ("mean", "scale", "hidden", "hidden_bias", "output")
 _CLIP = 4.0  # in standard deviations
 _BETAS = (0.9, 0.999)
 _EPSILON = 1e-8
+
+
+_blas_lock = threading.Lock()
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Make BLAS single-threaded, because the rounding of its products depends on the number of threads.
+
+    The number of threads is a setting of the process, so only one thread at a time changes it.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with _blas_lock, threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 class _NeuralState(NamedTuple):
@@ -56,7 +74,9 @@ class NeuralRanker(Fitted[_NeuralState], Parameterized):
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
         """Train the network; `relevance` contains one non-negative number per pair, usually 0 or 1."""
         self.check_parameters()
-        self.set_fitted(self._train(pairs, pairs.check_relevance(relevance)), pairs.names)
+        targets = pairs.check_relevance(relevance)
+        with _one_blas_thread():
+            self.set_fitted(self._train(pairs, targets), pairs.names)
         return self
 
     def score(self, pairs: Pairs) -> NDArray[np.float32]:

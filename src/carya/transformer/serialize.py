@@ -90,6 +90,7 @@ def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTran
             saved.path / ENCODER_FOLDER,
             pooling=str(model.parameters["pooling"]),
             pooled_layers=settings.pooled_layers,
+            saved=True,
         )
         n_sparse, n_dense = (int(width) for width in model.parameters.get("feature_widths", (0, 0)))
         n_columns = n_sparse + (0 if vectorizer is None else vectorizer.n_features_)

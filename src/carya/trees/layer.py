@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import lazy_sparse as sp
-from carya.core.matrices import Csr
+from carya.core.matrices import Csr, make_read_only
 from carya.core.rules import Choice, check
 from carya.errors import ModelFormatError
 from carya.trees.transforms import Transform
@@ -51,6 +51,13 @@ class Weights:
     n_features: int
     n_weights: int
     n_used: int
+
+    def __post_init__(self) -> None:
+        make_read_only(self, "starts", "data", "scales")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
 
     @classmethod
     def pack(
@@ -138,6 +145,13 @@ class Layer:
     order: NDArray[np.int32] = field(repr=False)
     transform: Transform
     folder: _core.ModelFolder | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        make_read_only(self, "dense", "biases", "chunks", "order")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
 
     def __getstate__(self) -> dict[str, Any]:
         self.verify()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from carya.cli.shared.terminal import printable
 from carya.errors import InputError
 
 if TYPE_CHECKING:
@@ -110,16 +111,18 @@ def print_errors(errors: Sequence[dict[str, Any]]) -> None:
     for error in errors:
         title = f"row {error['row']}" + (f", id {error['id']}" if "id" in error else "")
         metric = next(key for key in error if key.startswith("nDCG"))
-        click.echo(f"\n{title}: {metric} {100 * error[metric]:.2f} %")
+        click.echo(f"\n{printable(title)}: {metric} {100 * error[metric]:.2f} %")
         if "text" in error:
             text = " ".join(error["text"].split())
-            click.echo(f"  text: {text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 2] + ' …'}")
-        click.echo(f"  labels: {', '.join(label.get('name', label['label']) for label in error['labels'])}")
+            shown_text = text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 2] + " …"
+            click.echo(f"  text: {printable(shown_text)}")
+        labels = ", ".join(label.get("name", label["label"]) for label in error["labels"])
+        click.echo(f"  labels: {printable(labels)}")
         shown = (
             f"{label.get('name', label['label'])} {label['score']:.3f}{' (correct)' if label['correct'] else ''}"
             for label in error["suggestions"]
         )
-        click.echo(f"  suggestions: {', '.join(shown) or 'none'}")
+        click.echo(f"  suggestions: {printable(', '.join(shown)) or 'none'}")
 
 
 def _entries(matrix: Any, row: int) -> Iterator[tuple[int, float]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
 from carya.core.extras import require
 from carya.data.formats.columns import TAB, check_one_line, quote_names
@@ -17,6 +19,7 @@ from carya.errors import InputError
 
 #: rdflib's names for RDF formats, by suffix.
 _RDF_FORMATS = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".xml": "xml"}
+_MAX_ENTITY_LENGTH = 250
 _NAME_COLUMN = re.compile(r"label_(.+)")
 
 #: An id, its name, and their line number.
@@ -149,7 +152,11 @@ def _read_skos(path: PathLike, rdf_format: str, language: str) -> Vocabulary:
     graph = rdflib.Graph()
     content = read_bytes(path)
     try:
+        if rdf_format == "xml":
+            _check_entities(content)
         graph.parse(io.BytesIO(content), format=rdf_format)
+    except InputError as error:
+        raise InputError(f"{display_name(path)}: {error}") from None
     except Exception as error:  # rdflib's parsers have no common exception
         raise InputError(
             f"{display_name(path)}{_error_line(error)}: Invalid {rdf_format}: {_error_message(error)}."
@@ -171,6 +178,29 @@ def _read_skos(path: PathLike, rdf_format: str, language: str) -> Vocabulary:
         raise _missing_language(display_name(path), language, sorted(languages))
     ids = sorted(names)
     return Vocabulary(ids, [names[label_id] for label_id in ids], source=display_name(path))
+
+
+def _check_entities(content: bytes) -> None:
+    """Raise InputError if a document defines entities that could expand to more text than memory can hold.
+
+    Short entities without references to others, usually the prefixes of URIs, are common and allowed.
+    """
+
+    def check(name: str, is_parameter: int, value: str | None, *_: object) -> None:
+        if is_parameter or value is None or "&" in value or len(value) > _MAX_ENTITY_LENGTH:
+            raise InputError(
+                f"The XML entity {name!r} is external, refers to other entities, or has more than "
+                f"{_MAX_ENTITY_LENGTH} characters. Replace it by its text."
+            )
+
+    def stop(*_: object) -> None:  # all declarations precede the first element
+        raise StopIteration
+
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler = check
+    parser.StartElementHandler = stop
+    with contextlib.suppress(StopIteration, expat.ExpatError):  # rdflib reports errors of the document
+        parser.Parse(content, True)
 
 
 def _missing_language(location: str, language: str, languages: list[str]) -> InputError:

@@ -22,6 +22,10 @@ from carya.trees.trained_tree import TrainedTree
 
 KIND = "nearest-neighbors"
 
+#: Searches use memory for every label, so a forged number of labels must not exceed what the rows make plausible.
+_MAX_UNUSED_LABELS = 10_000_000
+_MAX_LABELS_PER_ENTRY = 1000
+
 
 def pack(trained: TrainedNeighbors, parameters: dict[str, Any]) -> SavedModel:
     """Return the contents of a model folder; the index and the rankers are stored as trained trees."""
@@ -113,4 +117,6 @@ def _unpack_labels(saved: SavedModel, rows: int, n_labels: int) -> Csr:
     indptr, indices = saved.arrays["votes.indptr"], saved.arrays["votes.indices"]
     if indptr.dtype != np.int64 or indices.dtype != np.int32 or indptr.shape != (rows + 1,) or indices.ndim != 1:
         raise InputError("The labels of the rows have the wrong data type or shape.")
+    if n_labels > max(_MAX_UNUSED_LABELS, _MAX_LABELS_PER_ENTRY * indices.size):
+        raise InputError(f"The model cannot have {n_labels} labels, because its rows have only {indices.size}.")
     return Csr.of(indptr, indices, np.ones(indices.size, np.float32), n_labels, "labels")

@@ -59,15 +59,23 @@ class Encoder(nn.Module):
         self.supports_packing = self._test_packing()
 
     @classmethod
-    def load(cls, name: str | os.PathLike[str], *, pooling: str = "auto", pooled_layers: int = 1) -> Encoder:
-        """Load an encoder from a folder, or by name from the Hugging Face Hub or its cache."""
+    def load(
+        cls, name: str | os.PathLike[str], *, pooling: str = "auto", pooled_layers: int = 1, saved: bool = False
+    ) -> Encoder:
+        """Load an encoder from a folder, or by name from the Hugging Face Hub or its cache.
+
+        Code that is stored with an encoder is never run. With `saved`, the encoder is part of a saved model: only local
+        files are read, and the weights must be in the safetensors format, because pickled weights can run code.
+        """
         from transformers import AutoModel, AutoTokenizer
 
         name = os.fspath(name)
         try:
             with silent_transformers():
-                model = AutoModel.from_pretrained(name, dtype=torch.float32)
-                tokenizer = AutoTokenizer.from_pretrained(name)
+                options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": saved}
+                weights = {"use_safetensors": True} if saved else {}
+                model = AutoModel.from_pretrained(name, dtype=torch.float32, **options, **weights)
+                tokenizer = AutoTokenizer.from_pretrained(name, **options)
         except (OSError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0]  # the other lines contain advice about the Hugging Face Hub
             raise InputError(f"encoder {name!r} cannot be loaded: {reason}") from None

@@ -201,7 +201,8 @@ def _load(name: str | os.PathLike[str], **options: Any) -> tuple[Any, Any]:
             model = AutoModelForSequenceClassification.from_pretrained(
                 name, num_labels=1, dtype=torch.float32, trust_remote_code=False, **options
             )
-            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            local_only = options.get("local_files_only", False)
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=local_only)
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"encoder {name!r} cannot be loaded: {error}") from None
     return model, tokenizer

@@ -13,6 +13,10 @@ from carya.data.io.files import PathLike, display_name, open_output, read_blocks
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
+#: Models use memory for every column, so a single large number must not determine the number of columns.
+_MAX_DERIVED_COLUMNS = 10_000_000
+_MAX_COLUMNS_PER_ENTRY = 100
+
 
 def read_svmlight(
     path: PathLike,
@@ -96,4 +100,9 @@ def _n_columns(columns: NDArray[Any], stated: int | None, content: str, name: st
     occurring = int(columns.max()) + 1 if columns.size else 0
     if stated is not None and occurring > stated:
         raise InputError(f"{name}: There are {occurring} {content}, but at most {stated} are expected.")
+    if stated is None and occurring > max(_MAX_DERIVED_COLUMNS, _MAX_COLUMNS_PER_ENTRY * columns.size):
+        raise InputError(
+            f"{name}: The largest number of the {content} is {occurring - 1}, but there are only {columns.size} "
+            f"entries. If this is correct, pass n_{content}={occurring}; otherwise, number the {content} consecutively."
+        )
     return occurring if stated is None else stated
