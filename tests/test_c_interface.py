@@ -16,32 +16,17 @@ import carya
 from carya.c_library import compiler_flags
 from carya.data import SyntheticData
 
+from c_programs import CC, compile_program, run
 from forging import forge
 
 TESTS = Path(__file__).parent
-CC = shutil.which("cc") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(CC is None, reason="requires a C compiler")
-
-
-def compile_program(source: Path, folder: Path) -> Path:
-    """Compile a C program with warnings as errors, and return its path."""
-    program = folder / source.stem
-    strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"]
-    subprocess.run([str(CC), *strict, str(source), *compiler_flags(), "-o", str(program)], check=True)
-    return program
 
 
 @pytest.fixture(scope="module")
 def rank_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled example program."""
     return compile_program(TESTS.parent / "examples" / "rank.c", tmp_path_factory.mktemp("example"))
-
-
-def run(program: Path, model: Path, queries: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program with a model folder as argument and queries on standard input."""
-    return subprocess.run(
-        [program, model], input=queries, capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
 
 
 def test_example_ranks_like_python(world: SyntheticData, saved_model: Path, rank_program: Path) -> None:

@@ -21,7 +21,9 @@ from carya.core import storage
 from carya.data import SyntheticData
 from carya.errors import ModelFormatError
 
-from test_c_interface import CC, TESTS, compile_program, run
+from c_programs import CC, compile_program, run
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 MUTATED = """
 import threading
@@ -184,7 +186,7 @@ def test_misspelled_instruction_sets_are_errors(name: str) -> None:
 @pytest.mark.skipif(CC is None, reason="requires a C compiler")
 def test_transforms_are_the_same_in_c(saved_model: Path, tmp_path: Path) -> None:
     """C and Python reject the same names."""
-    program = compile_program(TESTS.parent / "examples" / "rank.c", tmp_path)
+    program = compile_program(EXAMPLES / "rank.c", tmp_path)
     for transform in ("linf-hinge", "lnan-hinge", "l1e9-hinge", "log-linfinity-hinge"):
         saved = storage.load(saved_model)
         saved.shape["transforms"][0] = transform
@@ -199,7 +201,7 @@ def test_transforms_are_the_same_in_c(saved_model: Path, tmp_path: Path) -> None
 @pytest.mark.skipif(CC is None, reason="requires a C compiler")
 def test_the_example_program_rejects_invalid_numbers(saved_model: Path, tmp_path: Path) -> None:
     """Feature 2³² + 3 was read as feature 3."""
-    program = compile_program(TESTS.parent / "examples" / "rank.c", tmp_path)
+    program = compile_program(EXAMPLES / "rank.c", tmp_path)
     for query in (f"{2**32 + 3}:1", "-1:1", "3:", "3:x", "3:1 x", "99999999999999999999:1"):
         process = run(program, saved_model, query + "\n")
         assert process.returncode == 1, query
