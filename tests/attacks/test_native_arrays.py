@@ -79,7 +79,7 @@ def test_fitted_arrays_are_read_only(model: carya.XRLinear, tmp_path: Path) -> N
     """Writing to the order of the nodes crashed the process in the next query."""
     for name, fitted in copies(model, tmp_path / "model").items():
         for layer in fitted.layers_:
-            arrays = [layer.order, layer.chunks, layer.biases, layer.dense]
+            arrays: list[np.ndarray[Any, Any]] = [layer.order, layer.chunks, layer.biases, layer.dense]
             arrays += [layer.weights.data, layer.weights.starts, layer.weights.scales]
             assert not any(array.flags.writeable for array in arrays), name
         with pytest.raises(ValueError, match="read-only"):
@@ -96,7 +96,7 @@ def test_training_data_remains_writable() -> None:
 def misaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a copy that starts at an odd address."""
     buffer = np.zeros(array.nbytes + 1, np.uint8)[1:]
-    shifted = buffer[: array.nbytes].view(array.dtype).reshape(array.shape)
+    shifted: np.ndarray[Any, Any] = buffer[: array.nbytes].view(array.dtype).reshape(array.shape)
     shifted[...] = array
     assert not shifted.flags.aligned
     return shifted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_one_large_number_does_not_determine_the_size_of_a_matrix(line: str, con
     (tmp_path / "a.svm").write_text("1 2:1\n" + line)
     with pytest.raises(InputError, match=rf"The largest number of the {content} is \d+, but there are only 2 entries"):
         read_svmlight(tmp_path / "a.svm")
-    stated = {"n_labels": 1_000_000_001} if content == "labels" else {"n_features": 1_000_000_000}
+    stated: dict[str, Any] = {"n_labels": 1_000_000_001} if content == "labels" else {"n_features": 1_000_000_000}
     matrices = read_svmlight(tmp_path / "a.svm", zero_based=False, **stated)
     assert max(matrices.X.shape[1], matrices.Y.shape[1]) >= 10**9
 
