@@ -105,10 +105,9 @@ void register_matrix(nb::module_& m) {
     m.def("allocate_int32", &allocate<std::int32_t>, "size"_a);
     m.def("allocate_int64", &allocate<std::int64_t>, "size"_a);
     m.def("allocate_float32", &allocate<float>, "size"_a);
-    m.def("set_memory_limit", &set_memory_limit, "bytes"_a, "folder"_a, nb::call_guard<nb::gil_scoped_release>(),
+    m.def("set_memory_limit", &set_memory_limit, "bytes"_a, "folder"_a, nb::call_guard<ReleasedGil>(),
           "Store large arrays in files in a folder on a disk, and unmap their pages to stay below a memory limit.");
-    m.def("clear_memory_limit", &clear_memory_limit, nb::call_guard<nb::gil_scoped_release>(),
-          "Stop enforcing the memory limit.");
+    m.def("clear_memory_limit", &clear_memory_limit, nb::call_guard<ReleasedGil>(), "Stop enforcing the memory limit.");
     m.def("memory_limit", &memory_limit, "Return the memory limit in bytes, or 0 if no limit is set.");
     m.def("resident_bytes", &resident_bytes, "Return the resident memory of this process, or 0 if it is unknown.");
 
