@@ -154,6 +154,8 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = arguments.folder.absolute()
     matrices = carya.data.open_data(folder, part="train")
+    if not isinstance(matrices, carya.data.Matrices):
+        parser.error(f"{folder} contains texts. Pass a folder with matrices.")
     X, Y = matrices.X, matrices.Y
     results = {
         "data": folder.name,

@@ -85,7 +85,7 @@ def output(*arguments: Any, standard_input: str = "") -> str:
         patch.setattr(sys, "stdin", stdin)
         patch.setattr(sys, "stdout", written)
         app.main([*map(str, arguments), "--quiet"], standalone_mode=False)
-    return written.buffer.getvalue().decode()  # type: ignore[attr-defined, no-any-return]
+    return written.buffer.getvalue().decode()
 
 
 @pytest.fixture(scope="module")
@@ -240,13 +240,14 @@ def test_predict_in_python(workers: list[int], models: Path, tmp_path: Path) -> 
     assert same_matrix(
         engine.predict(models / "features", tmp_path / "x.svm", min_score=0.1, zero_based=False), expected
     )
-    for model, data, options, message in (
+    cases: list[tuple[str, Any, dict[str, Any], str]] = [
         ("features", TEXTS, {}, "data must be a path, or a list of texts for a text model"),
         ("texts", TEXTS, {"format": "csv"}, "format applies to files, but data is a list of texts. Pass a path"),
         ("features", tmp_path / "data.jsonl", {}, "contains texts, but the model was trained on features"),
         ("texts", tmp_path / "x.svm", {}, "contains features, but the model was trained on texts"),
         ("texts", tmp_path / "none.jsonl", {}, "No such file or directory"),
-    ):
+    ]
+    for model, data, options, message in cases:
         with pytest.raises(InputError, match=message):
             engine.predict(models / model, data, **options)
     with pytest.raises(ModelFormatError, match="there is no such folder"):

@@ -108,7 +108,7 @@ class RankRows:
             warnings.simplefilter("ignore", UnknownTextWarning)  # the caller warns about all shards
             parts = [
                 self._loaded.predict(take_rows(rows, first, first + self._batch_size), **self._options)
-                for first in range(0, shard.count, self._batch_size)
+                for first in range(0, shard.n_rows, self._batch_size)
             ]
         seconds = time.perf_counter() - started
         return Rankings(*concatenate([(part.indptr, part.indices, part.data) for part in parts]), seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -22,14 +22,13 @@ class Shard(NamedTuple):
     ----------
     first : int
         The index of the first row, starting at 0.
-    count : int
-        The number of rows.
+    n_rows : int
     rows : list or features, optional
         The rows themselves, if workers cannot read them from files.
     """
 
     first: int
-    count: int
+    n_rows: int
     rows: Any = None
 
 
@@ -52,7 +51,7 @@ class TextFiles:
         Returns an iterable over all rows; must be picklable.
     """
 
-    def __init__(self, path: Path, open_rows: Callable[[], Iterable[Any]]) -> None:
+    def __init__(self, path: Path, open_rows: Callable[[], Any]) -> None:
         self._path = path
         self._open_rows = open_rows
         self._rows: Iterator[Any] | None = None
@@ -64,7 +63,7 @@ class TextFiles:
         if self._rows is None or shard.first < self._next:
             self._rows, self._next = iter(self._open_rows()), 0
         deque(itertools.islice(self._rows, shard.first - self._next), maxlen=0)
-        rows = list(itertools.islice(self._rows, shard.count))
+        rows = list(itertools.islice(self._rows, shard.n_rows))
         self._next = shard.first + len(rows)
         _check_count(self._path, shard, self._next)
         return rows
@@ -92,7 +91,7 @@ class FeatureFiles:
             check_visible(self._path)
             X = self._read_features()
             self._features = tuple(map(_sliceable, X)) if isinstance(X, tuple) else _sliceable(X)
-        end = shard.first + shard.count
+        end = shard.first + shard.n_rows
         _check_count(self._path, shard, min(count_rows(self._features), end))
         return take_rows(self._features, shard.first, end)
 
@@ -143,9 +142,9 @@ def check_visible(path: Path, name: str = "The data") -> None:
 
 
 def _check_count(path: Path, shard: Shard, end: int) -> None:
-    if end != shard.first + shard.count:
+    if end != shard.first + shard.n_rows:
         raise InputError(
             f"{path} has only {end:,} rows on the machine {socket.gethostname()}, but at least "
-            f"{shard.first + shard.count:,} rows are expected. The data must be the same on all machines, and must not "
-            "be modified during prediction."
+            f"{shard.first + shard.n_rows:,} rows are expected. The data must be the same on all machines, and must "
+            "not be modified during prediction."
         )

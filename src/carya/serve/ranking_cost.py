@@ -5,6 +5,7 @@ Requests that take little time are processed in the event loop, where they delay
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -78,7 +79,7 @@ class RankingCost:
         if self._correction == 1.0:
             return 1.0
         age = time.monotonic() - self._corrected
-        return 1.0 + (self._correction - 1.0) * 0.5 ** (age / _HALF_LIFE)
+        return 1.0 + (self._correction - 1.0) * math.exp2(-age / _HALF_LIFE)
 
 
 def _measure(ranker: BaseTextRanker[Any], text: str) -> float:

@@ -68,14 +68,14 @@ class FormatShard:
             with naming_input(self._name):
                 S = self._loaded.predict(rows, **self._limits)
             lines = format_rows(ranked_rows(self._loaded, S, shard.first + 1), self._form)
-            return FormattedRows(lines, shard.count, [])
+            return FormattedRows(lines, shard.n_rows, [])
         lines, unknown = "", []
-        for begin in range(0, shard.count, BATCH_SIZE):  # the same batches as without a cluster
+        for begin in range(0, shard.n_rows, BATCH_SIZE):  # the same batches as without a cluster
             batch = text_batch(rows[begin : begin + BATCH_SIZE], shard.first + begin + 1)
             ranked, unknown_texts = rank_texts(self._loaded, batch, self._limits)
             lines += format_rows(ranked, self._form)
             unknown += unknown_texts
-        return FormattedRows(lines, shard.count, unknown)
+        return FormattedRows(lines, shard.n_rows, unknown)
 
 
 def format_on_cluster(
