@@ -75,11 +75,11 @@ def test_estimates_grow_for_a_time_if_requests_take_longer(monkeypatch: pytest.M
     texts = ["a" * 5000]
     assert cost.estimate(texts) == pytest.approx(0.005)
     for seconds in (0.0001, 0.04):  # faster than estimated, and only slightly slower
-        cost.observe(cost.estimate(texts), seconds)
+        cost.observe(seconds, texts)
         assert cost.estimate(texts) == pytest.approx(0.005)
-    cost.observe(cost.estimate(texts), 0.1)
+    cost.observe(0.1, texts)
     assert cost.estimate(texts) == pytest.approx(0.1)
-    cost.observe(cost.estimate(texts), 100.0)
+    cost.observe(100.0, texts)
     assert cost.estimate(texts) == pytest.approx(0.5)  # at most 100 times the measured time
     now += 200.0
     assert cost.estimate(texts) == pytest.approx(0.005, rel=0.01)

@@ -69,9 +69,12 @@ class RankingCost:
             seconds *= max(1.0, beam_width / self._beam_width)
         return seconds * self._current_correction()
 
-    def observe(self, estimate: float, seconds: float) -> None:
-        """Increase further estimates if a request took much longer than estimated."""
-        if seconds >= _SLOW_SECONDS and seconds > estimate > 0:
+    def observe(self, seconds: float, texts: Sequence[str], beam_width: int | None = None) -> None:
+        """Increase further estimates if ranking texts took much longer than estimated."""
+        if seconds < _SLOW_SECONDS:
+            return
+        estimate = self.estimate(texts, beam_width)
+        if seconds > estimate > 0:
             self._correction = min(_MAX_CORRECTION, self._current_correction() * seconds / estimate)
             self._corrected = time.monotonic()
 

@@ -97,7 +97,7 @@ def suggest_short(
     started = time.perf_counter()
     response = suggest(model, request, texts, settings)
     if model.cost is not None:
-        model.cost.observe(model.cost.estimate(texts, request.beam_width), time.perf_counter() - started)
+        model.cost.observe(time.perf_counter() - started, texts, request.beam_width)
     return response
 
 

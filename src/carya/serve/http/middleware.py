@@ -109,8 +109,10 @@ class RequestContext:
         Parameters
         ----------
         size : int
-            The estimated size of the response in bytes.
+            The estimated size of the response in bytes. Small responses need no reservation.
         """
+        if size <= _CHUNK_BYTES:
+            return
         self._resize_reservation(min(size, self._middleware.limits.buffered_bytes.client_limit))
 
     def release(self) -> None:
