@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import carya
-
+from golden_models import ANSWERS, GOLDEN, load, model_names
 from matrix_helpers import ranking_of
-
-GOLDEN = Path(__file__).parent / "golden" / "model-kinds"
-ANSWERS = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
-
-
-def model_names(names: Iterable[str]) -> list[Any]:
-    """Return sorted names as test parameters; those of transformer models are marked."""
-    return [
-        pytest.param(name, marks=pytest.mark.transformer if name == "xr-transformer" else ()) for name in sorted(names)
-    ]
-
-
-def load(name: str) -> Any:
-    """Load a saved model; skip the test if it requires packages that are not installed."""
-    if name == "xr-transformer":
-        pytest.importorskip("torch")
-    return carya.load(GOLDEN / name)
 
 
 @pytest.mark.parametrize("name", model_names(ANSWERS))

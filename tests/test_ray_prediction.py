@@ -28,8 +28,8 @@ from carya.cli.shared import cluster as cli_cluster
 from carya.cluster import prediction, rank_rows, row_sources
 from carya.cluster.row_sources import Shard
 from carya.errors import InputError, ModelFormatError, ParameterError, UnknownTextWarning
-from test_golden_models import ANSWERS, GOLDEN, load, model_names
 
+from golden_models import ANSWERS, GOLDEN, load, model_names
 from matrix_helpers import same_matrix
 from small_tree import X, Y, tree
 from topics import corpus
