@@ -1,4 +1,9 @@
 // Computes the raw scores of the children of beam nodes from the packed blocks of a query's features.
+//
+// The score of a node is the sum of its products in the order of the query's features, and every product is rounded
+// before it is added (CMakeLists.txt disables fused multiply-add for this file). A score therefore does not depend on
+// the other chunks in the beam or on the form of the blocks: a model returns the same bits when its chunks are
+// distributed over several machines.
 
 #include <algorithm>
 #include <span>
@@ -152,6 +157,9 @@ private:
             add_children(run);
             return run.count;
         }
+#ifdef CARYA_AVX512_MASKS
+        if constexpr (sizeof(Child) == 1) flush_queue();  // preserves the order of the additions
+#endif
         std::int64_t e = 0;
         float* const out = sums_ + run.to;
         for (std::int64_t line = 0; line < run.bitmap_lines; ++line) {
@@ -169,7 +177,7 @@ private:
         if constexpr (sizeof(Child) == 1) return queue_children(run);
 #endif
         for (std::int64_t e = 0; e < run.count; ++e) {
-            const auto child = load<Child>(run.nodes + e * Types::kChildBytes);
+            const auto child = static_cast<Child>(load<Child>(run.nodes + e * Types::kChildBytes) & ~Types::kLastChild);
             add_at(run.to + static_cast<std::int64_t>(child), run.x * weight(run.weights, e));
         }
     }
@@ -179,7 +187,7 @@ private:
         const auto lanes = static_cast<__mmask16>((1U << __builtin_popcount(bitmap)) - 1);
         const __m512 weights = weights_at(lanes, run.weights + e * Types::kWeightBytes);
         const __m512 expanded = _mm512_maskz_expand_ps(static_cast<__mmask16>(bitmap), weights);
-        _mm512_storeu_ps(out, _mm512_fmadd_ps(_mm512_set1_ps(run.x), expanded, _mm512_loadu_ps(out)));
+        _mm512_storeu_ps(out, _mm512_add_ps(_mm512_loadu_ps(out), _mm512_mul_ps(_mm512_set1_ps(run.x), expanded)));
 #else
         for (; bitmap; bitmap &= bitmap - 1) out[__builtin_ctz(bitmap)] += run.x * weight(run.weights, e++);
 #endif
@@ -204,7 +212,9 @@ private:
         for (std::int64_t e = 0; e < run.count; e += 16) {
             const std::int64_t count = std::min<std::int64_t>(run.count - e, 16);
             const auto lanes = static_cast<__mmask16>((1U << count) - 1);
-            const __m512i children = _mm512_maskz_cvtepu8_epi32(lanes, _mm_maskz_loadu_epi8(lanes, run.nodes + e));
+            const __m128i marked = _mm_maskz_loadu_epi8(lanes, run.nodes + e);
+            const __m512i children = _mm512_maskz_cvtepu8_epi32(
+                lanes, _mm_and_si128(marked, _mm_set1_epi8(static_cast<char>(~Types::kLastChild))));
             const __m512 weights = weights_at(lanes, run.weights + e * Types::kWeightBytes);
             _mm512_storeu_si512(queued_indices_ + queued_,
                                 _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(run.to)), children));
@@ -241,28 +251,26 @@ private:
     CARYA_INLINE static std::int64_t run_offset(const Wide& block, std::int64_t i) { return block.run_offset(i); }
 #endif
 
-    // Adds a narrow block by visiting every chunk. A bitmap or the mark on the last child determines where a chunk
-    // ends.
+    // Adds a narrow block by visiting every chunk up to the last requested one. A bitmap or the mark on the last child
+    // determines where a chunk ends.
     void add_narrow(const Narrow& block, float x) const {
+        std::int64_t last = -1;
+        for (std::int64_t c = 0; c < block.n; ++c)
+            if (base_of(block.chunk(c)) != 0) last = c;
         std::int64_t e = 0;
-        for (std::int64_t c = 0; c < block.n; ++c) {
-            const std::uint32_t to = base_of(block.chunk(c));
+        for (std::int64_t c = 0; c <= last; ++c) {
+            const std::int64_t begin = e;
+            const std::uint8_t* nodes = block.children + e * Types::kChildBytes;
             if (block.bitmap_bytes > 0) {
-                const Run run{block.children + c * block.bitmap_bytes,
-                              block.weights + e * Types::kWeightBytes,
-                              x,
-                              to,
-                              block.m - e,
-                              block.bitmap_lines()};
-                e += to != 0 ? add_run(run) : block.bitmap_count(c);
+                nodes = block.children + c * block.bitmap_bytes;
+                e += block.bitmap_count(c);
                 if (e > block.m) return;
-                continue;
+            } else {
+                for (bool more = e < block.m; more; ++e) more = !block.is_last(e) && e + 1 < block.m;
             }
-            for (bool more = e < block.m; more; ++e) {
-                const auto child = load<Child>(block.children + e * Types::kChildBytes);
-                if (to != 0) add_at(to + static_cast<Child>(child & ~Types::kLastChild), x * weight(block.weights, e));
-                more = !block.is_last(e) && e + 1 < block.m;
-            }
+            const std::uint32_t to = base_of(block.chunk(c));
+            if (to != 0)
+                defer({nodes, block.weights + begin * Types::kWeightBytes, x, to, e - begin, block.bitmap_lines()});
         }
     }
 
@@ -337,9 +345,14 @@ private:
     CARYA_INLINE void add_deferred(const WideRun& run, float x, std::uint32_t to) const {
         __builtin_prefetch(run.nodes);
         __builtin_prefetch(run.weights + run.count * Types::kWeightBytes - 1);
+        defer({run.nodes, run.weights, x, to, run.count, run.has_bitmap ? format_.bitmap_bytes / 2 : 0});
+    }
+
+    // Adds a run after the runs that were deferred before it.
+    CARYA_INLINE void defer(const Run& run) const {
         Run& oldest = pending_[n_deferred_++ % kMaxPending];
         if (n_deferred_ > kMaxPending) add_run(oldest);
-        oldest = {run.nodes, run.weights, x, to, run.count, run.has_bitmap ? format_.bitmap_bytes / 2 : 0};
+        oldest = run;
     }
 
     static constexpr std::uint64_t kMaxPending = 16;
