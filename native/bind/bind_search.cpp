@@ -1,8 +1,11 @@
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "../layouts/packing.hpp"
 #include "../search/ensemble.hpp"
 #include "arrays.hpp"
+#include "packed_arrays.hpp"
 
 namespace carya::bind {
 
@@ -44,8 +47,8 @@ struct PySearchLayer {
 class PyBeamSearch {
 public:
     PyBeamSearch(const std::vector<const PySearchLayer*>& layers, const std::vector<std::string>& layouts,
-                 Array<std::int32_t> leaf_labels)
-        : leaf_labels_(std::move(leaf_labels)), search_(views(layers), layouts, span(leaf_labels_)) {
+                 Array<std::int32_t> leaf_labels, const TreeSection& section)
+        : leaf_labels_(std::move(leaf_labels)), search_(views(layers), layouts, span(leaf_labels_), section) {
         for (const PySearchLayer* layer : layers) layers_.push_back(*layer);
     }
 
@@ -55,6 +58,14 @@ public:
         if (queries.sparse.cols != search_.sparse_cols() || queries.dense.cols != search_.dense_cols())
             throw std::invalid_argument("The queries must have the same number of features as the model.");
     }
+
+    void check_starts(const Features& queries, const CsrView& starts) const {
+        check(queries);
+        if (starts.rows() != queries.rows() || starts.cols != n_roots())
+            throw std::invalid_argument("starts must have one row per query and one column per node.");
+    }
+
+    std::int64_t n_roots() const { return static_cast<std::int64_t>(layers_.front().chunks.size()) - 1; }
 
 private:
     static std::vector<SearchLayer> views(const std::vector<const PySearchLayer*>& layers) {
@@ -140,11 +151,53 @@ void register_search(nb::module_& m) {
                 }
                 return to_numpy(std::move(out));
             },
-            "features"_a.noconvert(), "position"_a, "Return the weights of the given features at one position.");
+            "features"_a.noconvert(), "position"_a, "Return the weights of the given features at one position.")
+        .def(
+            "chunk_weight_counts",
+            [](const PySearchLayer& self) {
+                std::vector<std::int64_t> out;
+                {
+                    const nb::gil_scoped_release released;
+                    if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
+                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
+                    out = chunk_weight_counts(self.packed(), span(self.chunks));
+                }
+                return to_numpy(std::move(out));
+            },
+            "Return the number of weights in each chunk.")
+        .def(
+            "take_chunks",
+            [](const PySearchLayer& self, std::int64_t first, std::int64_t last, int threads) {
+                Packed out;
+                {
+                    const nb::gil_scoped_release released;
+                    if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
+                    self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
+                    out = take_chunks(self.packed(), span(self.chunks), first, last, threads);
+                }
+                return packed_to_numpy(std::move(out));
+            },
+            "first"_a, "last"_a, "threads"_a,
+            "Pack the weights of some chunks and return (starts, data, scales, n_weights, n_used).");
+
+    nb::class_<TreeSection>(m, "TreeSection", "The location of a search's layers in a larger tree.")
+        .def(
+            "__init__",
+            [](TreeSection* self, std::int64_t n_roots, const std::vector<std::pair<Transform::Kind, float>>& above,
+               const std::vector<std::pair<Transform::Kind, float>>& below) {
+                const auto transforms = [](const std::vector<std::pair<Transform::Kind, float>>& values) {
+                    std::vector<Transform> out;
+                    for (const auto& [kind, power] : values) out.push_back({kind, power});
+                    return out;
+                };
+                new (self) TreeSection{n_roots, transforms(above), transforms(below)};
+            },
+            "n_roots"_a, "above"_a, "below"_a);
 
     nb::class_<PyBeamSearch>(m, "BeamSearch", "Beam search over the layers of a model.")
-        .def(nb::init<const std::vector<const PySearchLayer*>&, const std::vector<std::string>&, Array<std::int32_t>>(),
-             "layers"_a, "layouts"_a, "leaf_labels"_a.noconvert())
+        .def(nb::init<const std::vector<const PySearchLayer*>&, const std::vector<std::string>&, Array<std::int32_t>,
+                      const TreeSection&>(),
+             "layers"_a, "layouts"_a, "leaf_labels"_a.noconvert(), "section"_a)
         .def(
             "predict",
             [](const PyBeamSearch& self, const CheckedFeatures& queries, std::int64_t top_k, std::int64_t beam_width,
@@ -206,7 +259,77 @@ void register_search(nb::module_& m) {
                 return to_numpy(std::move(scores));
             },
             "queries"_a, "candidates"_a, "threads"_a, "report"_a.none(),
-            "Return the score of each (query, candidate) pair.");
+            "Return the score of each (query, candidate) pair.")
+        .def(
+            "search_beams",
+            [](const PyBeamSearch& self, const CheckedFeatures& queries, std::int64_t beam_width, float min_score,
+               int threads) {
+                Csr out;
+                {
+                    const nb::gil_scoped_release released;
+                    self.check(queries.view);
+                    out = self.search().search_beams(queries.view, {beam_width, beam_width, min_score}, threads);
+                }
+                return to_numpy(std::move(out));
+            },
+            "queries"_a, "beam_width"_a, "min_score"_a, "threads"_a,
+            "Return the beam after the last layer, best first, as (indptr, nodes, path scores).")
+        .def(
+            "search_below",
+            [](const PyBeamSearch& self, const CheckedFeatures& queries, const CheckedCsr& starts, std::int64_t top_k,
+               int threads) {
+                Csr out;
+                {
+                    const nb::gil_scoped_release released;
+                    self.check_starts(queries.view, starts.view);
+                    out = self.search().search_below(queries.view, starts.view, {top_k, top_k}, threads);
+                }
+                return to_numpy(std::move(out));
+            },
+            "queries"_a, "starts"_a, "top_k"_a, "threads"_a,
+            "Search from nodes above the first layer and return (indptr, labels, path scores), best first.")
+        .def(
+            "score_pairs_below",
+            [](const PyBeamSearch& self, const CheckedFeatures& queries, const CheckedCsr* starts,
+               const CheckedCsr& candidates, int threads) {
+                std::vector<float> scores;
+                {
+                    const nb::gil_scoped_release released;
+                    self.check(queries.view);
+                    if (starts) self.check_starts(queries.view, starts->view);
+                    if (candidates.view.rows() != queries.view.rows() ||
+                        candidates.view.cols != self.search().n_labels())
+                        throw std::invalid_argument("candidates must have one row per query and one column per label.");
+                    scores = self.search().score_pairs_below(queries.view, starts ? &starts->view : nullptr,
+                                                             candidates.view, threads);
+                }
+                return to_numpy(std::move(scores));
+            },
+            "queries"_a, "starts"_a.none(), "candidates"_a, "threads"_a,
+            "Return the path score of each (query, candidate) pair.")
+        .def(
+            "merge_rankings",
+            [](const PyBeamSearch& self, const std::vector<const CheckedCsr*>& rankings, std::int64_t top_k,
+               float min_score) {
+                Csr out;
+                {
+                    const nb::gil_scoped_release released;
+                    std::vector<CsrView> views;
+                    for (const CheckedCsr* ranking : rankings) views.push_back(ranking->view);
+                    out = self.search().merge_rankings(views, {top_k, 1, min_score});
+                }
+                return to_numpy(std::move(out));
+            },
+            "rankings"_a, "top_k"_a, "min_score"_a,
+            "Merge rankings with path scores and return (indptr, labels, scores), best first.")
+        .def(
+            "final_scores",
+            [](const PyBeamSearch& self, Array<float> path_scores) {
+                std::vector<float> out(path_scores.size());
+                for (std::size_t i = 0; i < out.size(); ++i) out[i] = self.search().final_score(span(path_scores)[i]);
+                return to_numpy(std::move(out));
+            },
+            "path_scores"_a.noconvert(), "Return the score for each path score.");
 
     nb::enum_<CombineMethod>(m, "CombineMethod")
         .value("mean", CombineMethod::mean)

@@ -1,14 +1,12 @@
 #include "packed_weights.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <stdexcept>
 #include <string>
 
+#include "block_reader.hpp"
 #include "block_types.hpp"
-#include "chunk_runs.hpp"
-#include "packed_blocks.hpp"
 
 namespace carya {
 
@@ -17,178 +15,6 @@ namespace {
 // Maximum size of a level with merged blocks.
 constexpr std::size_t kMaxMergedChunks = 16;
 constexpr std::int64_t kMaxMergedNodes = 512;
-
-// The assignment of positions to chunks. If blocks are merged, there is one chunk, but each original chunk keeps its
-// scale.
-class ChunkAssignment {
-public:
-    ChunkAssignment(const PackedFormat& format, std::span<const std::int64_t> chunks)
-        : all_{0, chunks.back()}, chunks_(chunks), merged_(format.merged), chunk_of_(chunk_of_position(chunks)) {
-        if (merged_) merged_chunk_of_.assign(chunk_of_.size(), 0);
-    }
-
-    std::span<const std::int64_t> chunks() const { return merged_ ? std::span<const std::int64_t>(all_) : chunks_; }
-    // Returns the chunk of each position.
-    const std::vector<std::int32_t>& chunk_of() const { return merged_ ? merged_chunk_of_ : chunk_of_; }
-    // Returns the original chunk of each position, which determines its scale.
-    const std::vector<std::int32_t>& scale_chunk_of() const { return chunk_of_; }
-
-private:
-    std::int64_t all_[2];
-    std::span<const std::int64_t> chunks_;
-    bool merged_;
-    std::vector<std::int32_t> chunk_of_;
-    std::vector<std::int32_t> merged_chunk_of_;
-};
-
-// The positions to unpack: all positions, or a selection that becomes columns 0, 1, ….
-class PositionFilter {
-public:
-    PositionFilter() = default;
-
-    PositionFilter(const ChunkAssignment& assignment, std::span<const std::int32_t> positions)
-        : all_(false), columns_(assignment.chunk_of().size(), -1), chunk_included_(assignment.chunks().size() - 1, 0) {
-        for (std::size_t i = 0; i < positions.size(); ++i) {
-            const std::int64_t position = positions[i];
-            if (position < 0 || position >= static_cast<std::int64_t>(columns_.size()))
-                throw std::invalid_argument("positions must be >= 0 and less than the number of nodes.");
-            if (i > 0 && position <= positions[i - 1])
-                throw std::invalid_argument("positions must be strictly increasing.");
-            columns_[position] = static_cast<std::int32_t>(i);
-            chunk_included_[assignment.chunk_of()[position]] = 1;
-        }
-    }
-
-    bool includes_chunk(std::int64_t chunk) const { return all_ || chunk_included_[chunk] != 0; }
-    // Returns the column of a position, or -1 if the position is not selected.
-    std::int32_t column(std::int64_t position) const {
-        return all_ ? static_cast<std::int32_t>(position) : columns_[position];
-    }
-
-private:
-    bool all_ = true;
-    std::vector<std::int32_t> columns_;         // per position
-    std::vector<std::uint8_t> chunk_included_;  // per chunk
-};
-
-// Reads the blocks of features and appends the weights at the selected positions to a matrix. In wide blocks,
-// chunks without selected positions are skipped.
-template <class Types>
-class BlockReader {
-    using Child = typename Types::Child;
-
-public:
-    BlockReader(const PackedView& packed, const ChunkAssignment& assignment, const PositionFilter& filter, Csr& out)
-        : packed_(packed), assignment_(assignment), chunks_(assignment.chunks()), filter_(filter), out_(out) {}
-
-    void read(std::int64_t feature) {
-        feature_ = feature;
-        previous_ = -1;
-        const BlockLocation location = packed_.starts[feature];
-        const std::span<const std::uint8_t> bytes = packed_.block(location);
-        if (bytes.empty()) {
-            require(!location.is_large);
-            return;
-        }
-        if constexpr (!Types::kSingleChunk) {
-            if (Types::chunk_count(bytes) >= kMinWideChunks) {
-                require(!location.has_bitmaps);
-                return read_wide(bytes);
-            }
-        }
-        read_narrow(bytes, location.has_bitmaps);
-    }
-
-private:
-    void require(bool holds) const {
-        if (!holds) throw std::invalid_argument("The block of feature " + std::to_string(feature_) + " is invalid.");
-    }
-
-    bool is_chunk(std::int64_t chunk) const { return chunk < static_cast<std::int64_t>(chunks_.size()) - 1; }
-
-    void read_narrow(std::span<const std::uint8_t> bytes, bool has_bitmaps) {
-        require(!has_bitmaps || packed_.format.bitmap_bytes > 0);
-        const NarrowBlock<Types> block(bytes, has_bitmaps ? packed_.format.bitmap_bytes : 0);
-        require(block.n > 0);
-        std::int64_t e = 0;
-        for (std::int64_t i = 0; i < block.n; ++i) {
-            const std::int64_t chunk = block.chunk(i);
-            require(is_chunk(chunk));
-            if (has_bitmaps) {
-                e += read_bitmap(chunk, block.children + i * block.bitmap_bytes,
-                                 block.weights + e * Types::kWeightBytes, block.m - e);
-                continue;
-            }
-            for (bool more = true; more; ++e) {
-                require(e < block.m);
-                const auto child = load<Child>(block.children + e * Types::kChildBytes);
-                read_weight(chunk, static_cast<Child>(child & ~Types::kLastChild),
-                            block.weights + e * Types::kWeightBytes);
-                more = Types::kSingleChunk ? e + 1 < block.m : !block.is_last(e);
-            }
-        }
-        require(e == block.m);
-    }
-
-    void read_wide(std::span<const std::uint8_t> bytes) {
-        using Wide = WideBlock<Types>;
-        const Wide block(bytes, packed_.format.bitmap_bytes, packed_.format.chunk_words);
-        require(block.n > 0 && (block.chunk_words == 0 || block.bit_count() == block.n));
-        std::int64_t offset = 0;
-        block.for_each_chunk([&](std::int64_t i, std::int64_t chunk) {
-            require(is_chunk(chunk) &&
-                    (i % Wide::kSumStep != 0 || block.run_bytes_before(i / Wide::kSumStep) == offset));
-            const WideRun run = block.run(i, offset);
-            require(run.count > 0);
-            if (filter_.includes_chunk(chunk)) read_run(chunk, run);
-            offset += Wide::run_bytes(run.count, block.bitmap_bytes);
-            return true;
-        });
-        require(offset == block.size);
-    }
-
-    void read_run(std::int64_t chunk, const WideRun& run) {
-        if (run.has_bitmap) {
-            require(read_bitmap(chunk, run.nodes, run.weights, run.count) == run.count);
-            return;
-        }
-        for (std::int64_t e = 0; e < run.count; ++e)
-            read_weight(chunk, static_cast<std::int64_t>(load<Child>(run.nodes + e * Types::kChildBytes)),
-                        run.weights + e * Types::kWeightBytes);
-    }
-
-    // Reads the weights marked in a bitmap and returns their number, which must not exceed `maximum`.
-    std::int64_t read_bitmap(std::int64_t chunk, const std::uint8_t* map, const std::uint8_t* weights,
-                             std::int64_t maximum) {
-        std::int64_t e = 0;
-        for (std::int64_t line = 0; line < packed_.format.bitmap_bytes / 2; ++line)
-            for (std::uint32_t remaining = load<std::uint16_t>(map + 2 * line); remaining;
-                 remaining &= remaining - 1, ++e) {
-                require(e < maximum);
-                read_weight(chunk, 16 * line + std::countr_zero(remaining), weights + e * Types::kWeightBytes);
-            }
-        return e;
-    }
-
-    void read_weight(std::int64_t chunk, std::int64_t child, const std::uint8_t* weight) {
-        const std::int64_t position = chunks_[chunk] + child;
-        require(position > previous_ && position < chunks_[chunk + 1]);
-        previous_ = position;
-        const std::int32_t column = filter_.column(position);
-        if (column < 0) return;
-        const float scale = packed_.scales.empty() ? 1.0F : packed_.scales[assignment_.scale_chunk_of()[position]];
-        out_.indices.push_back(column);
-        out_.values.push_back(static_cast<float>(load<typename Types::Weight>(weight)) * scale);
-    }
-
-    const PackedView& packed_;
-    const ChunkAssignment& assignment_;
-    std::span<const std::int64_t> chunks_;
-    const PositionFilter& filter_;
-    Csr& out_;
-    std::int64_t feature_ = 0;
-    std::int64_t previous_ = -1;  // the previous position in the block
-};
 
 }  // namespace
 
@@ -243,12 +69,23 @@ void PackedView::check(std::int64_t chunks, const char* name) const {
 
 namespace {
 
+// Returns a function that appends weights to a matrix.
+template <class Types>
+auto append_to(Csr& out, const PackedView& packed) {
+    return [&](std::int32_t column, std::int32_t chunk, const std::uint8_t* weight) {
+        const float scale = packed.scales.empty() ? 1.0F : packed.scales[chunk];
+        out.indices.push_back(column);
+        out.values.push_back(static_cast<float>(load<typename Types::Weight>(weight)) * scale);
+    };
+}
+
 Csr unpack_filtered(const PackedView& packed, const ChunkAssignment& assignment, const PositionFilter& filter,
                     std::int64_t cols) {
     Csr out;
     out.cols = cols;
     dispatch_format(packed.format, [&]<class Types>() {
-        BlockReader<Types> reader(packed, assignment, filter, out);
+        const auto sink = append_to<Types>(out, packed);
+        BlockReader<Types, decltype(sink)> reader(packed, assignment, filter, sink);
         for (std::int64_t f = 0; f < packed.features(); ++f) {
             reader.read(f);
             out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
@@ -269,6 +106,18 @@ Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks, std::
     return unpack_filtered(packed, assignment, filter, static_cast<std::int64_t>(positions.size()));
 }
 
+std::vector<std::int64_t> chunk_weight_counts(const PackedView& packed, std::span<const std::int64_t> chunks) {
+    const ChunkAssignment assignment(packed.format, chunks);
+    const PositionFilter filter;
+    std::vector<std::int64_t> counts(chunks.size() - 1);
+    dispatch_format(packed.format, [&]<class Types>() {
+        const auto sink = [&](std::int32_t, std::int32_t chunk, const std::uint8_t*) { ++counts[chunk]; };
+        BlockReader<Types, decltype(sink)> reader(packed, assignment, filter, sink);
+        for (std::int64_t f = 0; f < packed.features(); ++f) reader.read(f);
+    });
+    return counts;
+}
+
 std::vector<float> weights_at(const PackedView& packed, std::span<const std::int64_t> chunks,
                               std::span<const std::int32_t> features, std::int32_t position) {
     const ChunkAssignment assignment(packed.format, chunks);
@@ -277,7 +126,8 @@ std::vector<float> weights_at(const PackedView& packed, std::span<const std::int
     out.reserve(features.size());
     dispatch_format(packed.format, [&]<class Types>() {
         Csr block;
-        BlockReader<Types> reader(packed, assignment, filter, block);
+        const auto sink = append_to<Types>(block, packed);
+        BlockReader<Types, decltype(sink)> reader(packed, assignment, filter, sink);
         for (const std::int32_t feature : features) {
             if (feature < 0 || feature >= packed.features())
                 throw std::invalid_argument("features must be >= 0 and less than the number of features.");

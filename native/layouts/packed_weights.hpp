@@ -150,6 +150,9 @@ Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks);
 // visited block is invalid.
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks, std::span<const std::int32_t> positions);
 
+// Returns the number of weights in each chunk. Throws std::invalid_argument if a block is invalid.
+std::vector<std::int64_t> chunk_weight_counts(const PackedView& packed, std::span<const std::int64_t> chunks);
+
 // Returns the weights of the given features at one position, with 0 for missing weights. Throws std::invalid_argument
 // if a feature or the position does not exist or if a block is invalid.
 std::vector<float> weights_at(const PackedView& packed, std::span<const std::int64_t> chunks,

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "../core/parallel.hpp"
+#include "block_reader.hpp"
 #include "block_types.hpp"
-#include "chunk_runs.hpp"
-#include "packed_blocks.hpp"
 
 namespace carya {
 
@@ -146,15 +147,153 @@ private:
     const PackedFormat& format_;
 };
 
+// The source of the weights to pack: trained weights, chunk by chunk.
+class ChunkSource {
+public:
+    ChunkSource(std::span<const ChunkWeightsView> weights, std::span<const std::int64_t> chunks)
+        : weights_(weights), chunks_(chunks) {}
+
+    std::vector<float> scales() const {
+        std::vector<float> out;
+        for (const ChunkWeightsView& chunk : weights_) out.push_back(chunk.scale);
+        return out;
+    }
+
+    // Calls body(run) for the runs of all features in [first, last), chunk by chunk.
+    template <class Body>
+    void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format, const Body& body) const {
+        RunReader reader;
+        for (std::size_t chunk = 0; chunk < weights_.size(); ++chunk) {
+            const ChunkWeightsView& weights = weights_[chunk];
+            if (weights.features.empty()) continue;
+            // If the nodes of all chunks are merged, children are numbered by position.
+            const auto first_child = static_cast<std::uint32_t>(format.merged ? chunks_[chunk] : 0);
+            if (weights.index_bytes == 1)
+                reader.read<std::uint8_t>(weights, first, last, first_child, format.dtype);
+            else if (weights.index_bytes == 2)
+                reader.read<std::uint16_t>(weights, first, last, first_child, format.dtype);
+            else
+                reader.read<std::uint32_t>(weights, first, last, first_child, format.dtype);
+            const std::uint32_t* children = reader.children.data();
+            const std::uint8_t* values = reader.values;
+            for (std::size_t i = 0; i < reader.counts.size(); ++i) {
+                const std::int64_t count = reader.counts[i];
+                body(Run{reader.features[i], static_cast<std::int64_t>(chunk), count, children, values});
+                children += count;
+                values += count * weight_bytes(format.dtype);
+            }
+        }
+    }
+
+private:
+    // The runs of some features in one chunk, with counts and children as 32-bit integers.
+    struct RunReader {
+        std::span<const std::uint32_t> features;
+        std::vector<std::uint32_t> counts;
+        std::vector<std::uint32_t> children;
+        const std::uint8_t* values = nullptr;
+
+        template <class Index>
+        void read(const ChunkWeightsView& weights, std::int64_t first, std::int64_t last, std::uint32_t first_child,
+                  WeightDtype dtype) {
+            const auto begin =
+                std::lower_bound(weights.features.begin(), weights.features.end(), first) - weights.features.begin();
+            const auto end = std::lower_bound(weights.features.begin() + begin, weights.features.end(), last) -
+                             weights.features.begin();
+            const auto index = [](const std::uint8_t* bytes, std::int64_t i) {
+                Index value;
+                std::memcpy(&value, bytes + i * static_cast<std::int64_t>(sizeof(Index)), sizeof(Index));
+                return std::uint32_t{value};
+            };
+            std::int64_t first_weight = begin;  // the counts are stored minus 1
+            for (std::int64_t i = 0; i < begin; ++i) first_weight += index(weights.counts.data(), i);
+            features = weights.features.subspan(begin, end - begin);
+            counts.resize(end - begin);
+            std::int64_t n_weights = 0;
+            for (std::int64_t i = begin; i < end; ++i) {
+                counts[i - begin] = index(weights.counts.data(), i) + 1;
+                n_weights += counts[i - begin];
+            }
+            children.resize(n_weights);
+            const std::uint8_t* bytes =
+                weights.children.data() + first_weight * static_cast<std::int64_t>(sizeof(Index));
+            for (std::int64_t i = 0; i < n_weights; ++i) children[i] = first_child + index(bytes, i);
+            values = weights.values.data() + first_weight * weight_bytes(dtype);
+        }
+    };
+
+    std::span<const ChunkWeightsView> weights_;
+    std::span<const std::int64_t> chunks_;
+};
+
+// The source of the weights to pack: consecutive chunks of a packed layer, feature by feature.
+class PackedSource {
+public:
+    // `chunks` contains the chunks of the packed layer, `kept_chunks` those to keep, renumbered from 0.
+    PackedSource(const PackedView& packed, std::span<const std::int64_t> chunks, std::int64_t first_chunk,
+                 std::span<const std::int64_t> kept_chunks)
+        : packed_(packed),
+          first_chunk_(first_chunk),
+          kept_chunks_(kept_chunks),
+          assignment_(packed.format, chunks),
+          filter_(assignment_, positions(chunks[first_chunk], kept_chunks.back())) {}
+
+    std::vector<float> scales() const {
+        const auto begin = packed_.scales.begin() + first_chunk_;
+        return {begin, begin + static_cast<std::int64_t>(kept_chunks_.size()) - 1};
+    }
+
+    // `body` is not a template parameter, because reading is compiled for each of 36 formats.
+    void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format,
+                      const std::function<void(const Run&)>& body) const {
+        dispatch_format(packed_.format, [&]<class Types>() {
+            std::vector<std::uint32_t> children;
+            std::vector<std::uint8_t> values;
+            std::int32_t run_chunk = -1;
+            std::uint32_t feature = 0;
+            const auto end_run = [&] {
+                if (!children.empty())
+                    body(Run{feature, run_chunk, std::ssize(children), children.data(), values.data()});
+                children.clear();
+                values.clear();
+            };
+            const auto sink = [&](std::int32_t column, std::int32_t original_chunk, const std::uint8_t* weight) {
+                const auto chunk = static_cast<std::int32_t>(original_chunk - first_chunk_);
+                if (chunk != run_chunk) end_run();
+                run_chunk = chunk;
+                // If the nodes of all chunks are merged, children are numbered by position.
+                children.push_back(static_cast<std::uint32_t>(column - (format.merged ? 0 : kept_chunks_[chunk])));
+                values.insert(values.end(), weight, weight + Types::kWeightBytes);
+            };
+            BlockReader<Types, decltype(sink)> reader(packed_, assignment_, filter_, sink);
+            for (std::int64_t f = first; f < last; ++f) {
+                feature = static_cast<std::uint32_t>(f);
+                reader.read(f);
+                end_run();
+            }
+        });
+    }
+
+private:
+    static std::vector<std::int32_t> positions(std::int64_t first, std::int64_t count) {
+        std::vector<std::int32_t> out(static_cast<std::size_t>(count));
+        std::iota(out.begin(), out.end(), static_cast<std::int32_t>(first));
+        return out;
+    }
+
+    const PackedView& packed_;
+    const std::int64_t first_chunk_;
+    std::span<const std::int64_t> kept_chunks_;
+    const ChunkAssignment assignment_;
+    const PositionFilter filter_;
+};
+
+template <class Source>
 class Packer {
 public:
-    Packer(std::span<const ChunkWeightsView> weights, std::span<const std::int64_t> chunks, std::int64_t n_features,
-           WeightDtype dtype, int threads)
-        : weights_(weights),
-          chunks_(chunks),
-          format_(PackedFormat::of(chunks, dtype)),
-          threads_(threads),
-          blocks_(n_features) {}
+    Packer(const Source& source, std::span<const std::int64_t> chunks, std::int64_t n_features, WeightDtype dtype,
+           int threads)
+        : source_(source), format_(PackedFormat::of(chunks, dtype)), threads_(threads), blocks_(n_features) {}
 
     template <class Types>
     Packed pack() {
@@ -162,14 +301,13 @@ public:
         const std::int64_t n_ranges =
             threads_ == 1 ? 1 : std::min<std::int64_t>(kMaxRanges, std::int64_t{threads_} * kRangesPerThread);
         parallel_for(n_ranges, threads_, nullptr, [&](int, std::int64_t range) {
-            for_each_run(features * range / n_ranges, features * (range + 1) / n_ranges,
-                         [&](const Run& run) { blocks_[run.feature].count(run, format_); });
+            source_.for_each_run(features * range / n_ranges, features * (range + 1) / n_ranges, format_,
+                                 [&](const Run& run) { blocks_[run.feature].count(run, format_); });
         });
         Packed out;
         out.format = format_;
         out.features = features;
-        if (format_.dtype == WeightDtype::int8)
-            for (const ChunkWeightsView& chunk : weights_) out.scales.push_back(chunk.scale);
+        if (format_.dtype == WeightDtype::int8) out.scales = source_.scales();
         for (const Block& block : blocks_) {
             out.n_weights += block.weights;
             out.n_used += block.weights > 0;
@@ -179,8 +317,8 @@ public:
             const BlockWriter<Types> writer(format_);
             for (std::int64_t f = first_features[range]; f < first_features[range + 1]; ++f)
                 if (blocks_[f].weights > 0) std::memset(blocks_[f].bytes, 0, blocks_[f].template size<Types>(format_));
-            for_each_run(first_features[range], first_features[range + 1],
-                         [&](const Run& run) { writer.write(blocks_[run.feature], run); });
+            source_.for_each_run(first_features[range], first_features[range + 1], format_,
+                                 [&](const Run& run) { writer.write(blocks_[run.feature], run); });
         });
         return out;
     }
@@ -237,74 +375,20 @@ private:
         return first_features;
     }
 
-    // Calls body(run) for the runs of all features in [first, last), chunk by chunk.
-    template <class Body>
-    void for_each_run(std::int64_t first, std::int64_t last, const Body& body) const {
-        RunReader reader;
-        for (std::size_t chunk = 0; chunk < weights_.size(); ++chunk) {
-            const ChunkWeightsView& weights = weights_[chunk];
-            if (weights.features.empty()) continue;
-            // If the nodes of all chunks are merged, children are numbered by position.
-            const auto first_child = static_cast<std::uint32_t>(format_.merged ? chunks_[chunk] : 0);
-            if (weights.index_bytes == 1)
-                reader.read<std::uint8_t>(weights, first, last, first_child, format_.dtype);
-            else if (weights.index_bytes == 2)
-                reader.read<std::uint16_t>(weights, first, last, first_child, format_.dtype);
-            else
-                reader.read<std::uint32_t>(weights, first, last, first_child, format_.dtype);
-            const std::uint32_t* children = reader.children.data();
-            const std::uint8_t* values = reader.values;
-            for (std::size_t i = 0; i < reader.counts.size(); ++i) {
-                const std::int64_t count = reader.counts[i];
-                body(Run{reader.features[i], static_cast<std::int64_t>(chunk), count, children, values});
-                children += count;
-                values += count * weight_bytes(format_.dtype);
-            }
-        }
-    }
-
-    // The runs of some features in one chunk, with counts and children as 32-bit integers.
-    struct RunReader {
-        std::span<const std::uint32_t> features;
-        std::vector<std::uint32_t> counts;
-        std::vector<std::uint32_t> children;
-        const std::uint8_t* values = nullptr;
-
-        template <class Index>
-        void read(const ChunkWeightsView& weights, std::int64_t first, std::int64_t last, std::uint32_t first_child,
-                  WeightDtype dtype) {
-            const auto begin =
-                std::lower_bound(weights.features.begin(), weights.features.end(), first) - weights.features.begin();
-            const auto end = std::lower_bound(weights.features.begin() + begin, weights.features.end(), last) -
-                             weights.features.begin();
-            const auto index = [](const std::uint8_t* bytes, std::int64_t i) {
-                Index value;
-                std::memcpy(&value, bytes + i * static_cast<std::int64_t>(sizeof(Index)), sizeof(Index));
-                return std::uint32_t{value};
-            };
-            std::int64_t first_weight = begin;  // the counts are stored minus 1
-            for (std::int64_t i = 0; i < begin; ++i) first_weight += index(weights.counts.data(), i);
-            features = weights.features.subspan(begin, end - begin);
-            counts.resize(end - begin);
-            std::int64_t n_weights = 0;
-            for (std::int64_t i = begin; i < end; ++i) {
-                counts[i - begin] = index(weights.counts.data(), i) + 1;
-                n_weights += counts[i - begin];
-            }
-            children.resize(n_weights);
-            const std::uint8_t* bytes =
-                weights.children.data() + first_weight * static_cast<std::int64_t>(sizeof(Index));
-            for (std::int64_t i = 0; i < n_weights; ++i) children[i] = first_child + index(bytes, i);
-            values = weights.values.data() + first_weight * weight_bytes(dtype);
-        }
-    };
-
-    std::span<const ChunkWeightsView> weights_;
-    std::span<const std::int64_t> chunks_;
+    const Source& source_;
     const PackedFormat format_;
     const int threads_;
     std::vector<Block> blocks_;
 };
+
+template <class Source>
+Packed pack_source(const Source& source, std::span<const std::int64_t> chunks, std::int64_t n_features,
+                   WeightDtype dtype, int threads) {
+    Packer<Source> packer(source, chunks, n_features, dtype, threads);
+    Packed out;
+    dispatch_format(packer.format(), [&]<class Types>() { out = packer.template pack<Types>(); });
+    return out;
+}
 
 }  // namespace
 
@@ -312,10 +396,18 @@ Packed pack(std::span<const ChunkWeightsView> weights, std::span<const std::int6
             WeightDtype dtype, int threads) {
     if (weights.size() != chunks.size() - 1)
         throw std::invalid_argument("There must be one chunk of weights per parent.");
-    Packer packer(weights, chunks, n_features, dtype, threads);
-    Packed out;
-    dispatch_format(packer.format(), [&]<class Types>() { out = packer.pack<Types>(); });
-    return out;
+    const ChunkSource source(weights, chunks);
+    return pack_source(source, chunks, n_features, dtype, threads);
+}
+
+Packed take_chunks(const PackedView& packed, std::span<const std::int64_t> chunks, std::int64_t first,
+                   std::int64_t last, int threads) {
+    if (first < 0 || last <= first || last >= static_cast<std::int64_t>(chunks.size()))
+        throw std::invalid_argument("The range of chunks must not be empty and must be within the layer.");
+    std::vector<std::int64_t> kept(chunks.begin() + first, chunks.begin() + last + 1);
+    for (std::int64_t& position : kept) position -= chunks[first];
+    const PackedSource source(packed, chunks, first, kept);
+    return pack_source(source, kept, packed.features(), packed.format.dtype, threads);
 }
 
 Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads,

@@ -85,6 +85,23 @@ bool has_features(const Query& query, std::int64_t dense_cols) {
            std::any_of(query.dense, query.dense + dense_cols, nonzero);
 }
 
+// Keeps the best score of each label and the `top_k` best labels, best first.
+void keep_best_labels(std::vector<ScoredNode>& candidates, std::int64_t top_k) {
+    std::sort(candidates.begin(), candidates.end(), [](const ScoredNode& a, const ScoredNode& b) {
+        return a.node != b.node ? a.node < b.node : a.score > b.score;
+    });
+    const auto same_label = [](const ScoredNode& a, const ScoredNode& b) { return a.node == b.node; };
+    candidates.erase(std::unique(candidates.begin(), candidates.end(), same_label), candidates.end());
+    std::sort(candidates.begin(), candidates.end(), ranks_before);
+    if (std::ssize(candidates) > top_k) candidates.resize(static_cast<std::size_t>(top_k));
+}
+
+// Copies one row of a matrix of nodes and path scores.
+void read_nodes(const CsrView& nodes, std::int64_t row, std::vector<ScoredNode>& out) {
+    out.clear();
+    for (std::int64_t e = nodes.begin(row); e < nodes.end(row); ++e) out.push_back({nodes.indices[e], nodes.values[e]});
+}
+
 template <class Body>
 void for_each_row(std::int64_t rows, int threads, Monitor* monitor, const Body& body) {
     if (monitor) monitor->total = static_cast<std::uint64_t>(rows);
@@ -108,16 +125,20 @@ Query query_of_row(const Features& queries, std::int64_t row) {
 }
 
 BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts,
-                       std::span<const std::int32_t> leaf_labels)
+                       std::span<const std::int32_t> leaf_labels, const TreeSection& section)
     : layers_(std::move(layers)), leaf_labels_(leaf_labels) {
     if (layers_.empty()) throw std::invalid_argument("A model must have at least one layer.");
     if (layouts.size() != 1 && layouts.size() != layers_.size())
         throw std::invalid_argument("layouts must have one entry, or one for each of the " +
                                     std::to_string(layers_.size()) + " layers, got " + std::to_string(layouts.size()) +
                                     ".");
-    log_space_ = std::all_of(layers_.begin(), layers_.end(),
-                             [](const SearchLayer& layer) { return layer.transform.kind == Transform::hinge; });
-    std::int64_t parents = 1;
+    std::vector<Transform> transforms = section.above;  // of all layers of the tree
+    for (const SearchLayer& layer : layers_) transforms.push_back(layer.transform);
+    transforms.insert(transforms.end(), section.below.begin(), section.below.end());
+    log_space_ = std::all_of(transforms.begin(), transforms.end(),
+                             [](const Transform& transform) { return transform.kind == Transform::hinge; });
+    root_score_ = log_space_ || !transforms.front().multiplies() ? 0.0F : 1.0F;
+    std::int64_t parents = section.n_roots;
     for (std::size_t t = 0; t < layers_.size(); ++t) {
         const SearchLayer& layer = layers_[t];
         check_layer(t, parents);
@@ -130,16 +151,18 @@ BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::s
     check_leaf_labels();
     // A child's score is at most its parent's score if a logarithm <= 0 is added, or if the parent's score is a product
     // of non-negative factors and is multiplied by a factor <= 1.
-    std::vector<bool> step_never_increases(layers_.size());
+    std::vector<bool> step_never_increases(transforms.size());
     bool all_multiply = true;
-    for (std::size_t t = 0; t < layers_.size(); ++t) {
-        const Transform& transform = layers_[t].transform;
-        step_never_increases[t] = transform.adds() || (transform.multiplies() && all_multiply);
-        all_multiply = all_multiply && transform.multiplies();
+    for (std::size_t t = 0; t < transforms.size(); ++t) {
+        step_never_increases[t] = transforms[t].adds() || (transforms[t].multiplies() && all_multiply);
+        all_multiply = all_multiply && transforms[t].multiplies();
     }
     never_increases_.assign(layers_.size(), true);
-    for (std::size_t t = layers_.size() - 1; t-- > 0;)
-        never_increases_[t] = never_increases_[t + 1] && step_never_increases[t + 1];
+    bool never_increases = true;
+    for (std::size_t t = transforms.size(); t-- > section.above.size();) {
+        if (t < section.above.size() + layers_.size()) never_increases_[t - section.above.size()] = never_increases;
+        never_increases = never_increases && step_never_increases[t];
+    }
 }
 
 void BeamSearch::check_layer(std::size_t t, std::int64_t parents) const {
@@ -243,24 +266,38 @@ void BeamSearch::score_children(std::size_t t, const Query& query, Workspace& wo
     }
 }
 
-float BeamSearch::final_score(float score) const { return log_space_ ? std::exp(score) : score; }
+float BeamSearch::final_score(float path_score) const { return log_space_ ? std::exp(path_score) : path_score; }
+
+// Returns a value slightly below min_score, so that rounding never prunes a path with a label that just reaches it.
+float BeamSearch::min_path_score(const SearchOptions& options) const {
+    if (!log_space_) return options.min_score - 1e-3F * std::fabs(options.min_score);
+    return options.min_score > 0.0F ? std::log(options.min_score) - 1e-3F : -std::numeric_limits<float>::infinity();
+}
 
 std::span<const ScoredNode> BeamSearch::rank(const Query& query, const SearchOptions& options,
                                              Workspace& workspace) const {
     options.check();
+    const ScoredNode start = root();
+    search(query, {&start, 1}, options, workspace);
+    for (ScoredNode& label : workspace.beam) label.score = final_score(label.score);
+    while (!workspace.beam.empty() && workspace.beam.back().score < options.min_score) workspace.beam.pop_back();
+    return workspace.beam;
+}
+
+// Searches from the given nodes above the first layer and stores the top-ranked labels and their path scores in
+// workspace.beam.
+void BeamSearch::search(const Query& query, std::span<const ScoredNode> starts, const SearchOptions& options,
+                        Workspace& workspace) const {
     workspace.beam.clear();
-    if (!has_features(query, dense_cols())) return workspace.beam;
-    workspace.beam.push_back({0, root_score()});
-    // Slightly below min_score, so that rounding never prunes a path with a label that just reaches min_score.
-    const float min_path_score = log_space_ ? (options.min_score > 0.0F ? std::log(options.min_score) - 1e-3F
-                                                                        : -std::numeric_limits<float>::infinity())
-                                            : options.min_score - 1e-3F * std::fabs(options.min_score);
+    if (!has_features(query, dense_cols())) return;
+    workspace.beam.assign(starts.begin(), starts.end());
+    const float min_path = min_path_score(options);
     for (std::size_t t = 0; t < layers_.size(); ++t) {
         const SearchLayer& layer = layers_[t];
         const bool last = t + 1 == layers_.size();
         workspace.beam_chunks.clear();
         for (const ScoredNode& node : workspace.beam)
-            if (t == 0 || !never_increases_[t - 1] || !(node.score < min_path_score))
+            if (t == 0 || !never_increases_[t - 1] || !(node.score < min_path))
                 workspace.beam_chunks.push_back({node.node, node.score, 0, 0, 0});
         std::sort(workspace.beam_chunks.begin(), workspace.beam_chunks.end(),
                   [](const BeamChunk& a, const BeamChunk& b) { return a.parent < b.parent; });
@@ -279,21 +316,12 @@ std::span<const ScoredNode> BeamSearch::rank(const Query& query, const SearchOpt
         std::swap(workspace.beam, workspace.candidates);
     }
     if (!leaf_labels_.empty()) merge_leaves(workspace.beam, options.top_k);
-    for (ScoredNode& label : workspace.beam) label.score = final_score(label.score);
-    while (!workspace.beam.empty() && workspace.beam.back().score < options.min_score) workspace.beam.pop_back();
-    return workspace.beam;
 }
 
 // Replaces leaves with their labels. Each label keeps the score of its best leaf.
 void BeamSearch::merge_leaves(std::vector<ScoredNode>& candidates, std::int64_t top_k) const {
     for (ScoredNode& leaf : candidates) leaf.node = leaf_labels_[leaf.node];
-    std::sort(candidates.begin(), candidates.end(), [](const ScoredNode& a, const ScoredNode& b) {
-        return a.node != b.node ? a.node < b.node : a.score > b.score;
-    });
-    const auto same_label = [](const ScoredNode& a, const ScoredNode& b) { return a.node == b.node; };
-    candidates.erase(std::unique(candidates.begin(), candidates.end(), same_label), candidates.end());
-    std::sort(candidates.begin(), candidates.end(), ranks_before);
-    if (std::ssize(candidates) > top_k) candidates.resize(static_cast<std::size_t>(top_k));
+    keep_best_labels(candidates, top_k);
 }
 
 BeamSearch::WorkspaceLease::WorkspaceLease(const BeamSearch& owner) : search(owner) {
@@ -321,6 +349,67 @@ std::int64_t BeamSearch::max_labels(std::int64_t beam_width) const {
     std::int64_t widest = 0;
     for (std::size_t c = 0; c + 1 < chunks.size(); ++c) widest = std::max(widest, chunks[c + 1] - chunks[c]);
     return beam_width < n_leaves() ? std::min(n_labels(), beam_width * widest) : n_labels();
+}
+
+Csr BeamSearch::search_beams(const Features& queries, SearchOptions options, int threads) const {
+    options.top_k = options.beam_width;
+    options.check();
+    options.top_k = std::clamp<std::int64_t>(max_labels(options.beam_width), 1, options.top_k);
+    const float min_path = min_path_score(options);
+    const ScoredNode start = root();
+    RankedRows out(queries.rows(), n_labels(), options.top_k);
+    for_each_row(queries.rows(), threads, nullptr, [&](std::int64_t row, Workspace& workspace) {
+        search(query_of_row(queries, row), {&start, 1}, options, workspace);
+        if (never_increases_.back())
+            while (!workspace.beam.empty() && workspace.beam.back().score < min_path) workspace.beam.pop_back();
+        out.set_row(row, workspace.beam);
+    });
+    return out.to_csr();
+}
+
+Csr BeamSearch::search_below(const Features& queries, const CsrView& starts, SearchOptions options, int threads) const {
+    options.check();
+    std::int64_t widest_beam = 1;
+    for (std::int64_t row = 0; row < starts.rows(); ++row) widest_beam = std::max(widest_beam, starts.length(row));
+    options.top_k = std::clamp<std::int64_t>(max_labels(widest_beam), 1, options.top_k);
+    RankedRows out(queries.rows(), n_labels(), options.top_k);
+    for_each_row(queries.rows(), threads, nullptr, [&](std::int64_t row, Workspace& workspace) {
+        read_nodes(starts, row, workspace.starts);
+        search(query_of_row(queries, row), workspace.starts, options, workspace);
+        out.set_row(row, workspace.beam);
+    });
+    return out.to_csr();
+}
+
+Csr BeamSearch::merge_rankings(std::span<const CsrView> rankings, const SearchOptions& options) const {
+    options.check();
+    if (rankings.empty()) throw std::invalid_argument("There must be at least one ranking.");
+    const CsrView& first = rankings.front();
+    std::int64_t most = 1;
+    for (std::int64_t row = 0; row < first.rows(); ++row) {
+        std::int64_t labels = 0;
+        for (const CsrView& ranking : rankings) {
+            if (ranking.rows() != first.rows() || ranking.cols != first.cols)
+                throw std::invalid_argument("All rankings must have the same shape.");
+            labels += ranking.length(row);
+        }
+        most = std::max(most, labels);
+    }
+    RankedRows out(first.rows(), first.cols, std::min(options.top_k, most));
+    std::vector<ScoredNode> nodes;
+    std::vector<ScoredNode> merged;
+    for (std::int64_t row = 0; row < first.rows(); ++row) {
+        merged.clear();
+        for (const CsrView& ranking : rankings) {
+            read_nodes(ranking, row, nodes);
+            merged.insert(merged.end(), nodes.begin(), nodes.end());
+        }
+        keep_best_labels(merged, options.top_k);
+        for (ScoredNode& label : merged) label.score = final_score(label.score);
+        while (!merged.empty() && merged.back().score < options.min_score) merged.pop_back();
+        out.set_row(row, merged);
+    }
+    return out.to_csr();
 }
 
 Csr BeamSearch::predict(const Features& queries, SearchOptions options, int threads, Monitor* monitor) const {
@@ -352,14 +441,15 @@ const std::vector<BeamSearch::NodeLocations>& BeamSearch::node_locations() const
     return node_locations_;
 }
 
-void BeamSearch::score_labels(const Query& query, std::span<const std::int32_t> labels, float* out,
-                              Workspace& workspace) const {
+// Writes the path scores of the labels to `out`.
+void BeamSearch::score_labels(const Query& query, std::span<const ScoredNode> starts,
+                              std::span<const std::int32_t> labels, float* out, Workspace& workspace) const {
     workspace.nodes.resize(layers_.size());
     std::vector<std::int32_t>& leaves = workspace.nodes.back();
     if (leaf_labels_.empty()) {
         leaves.assign(labels.begin(), labels.end());
-        score_leaves(query, workspace);
-        for (std::size_t i = 0; i < labels.size(); ++i) out[i] = final_score(workspace.scores[i]);
+        score_leaves(query, starts, workspace);
+        std::copy(workspace.scores.begin(), workspace.scores.end(), out);
         return;
     }
     leaves.clear();
@@ -368,17 +458,18 @@ void BeamSearch::score_labels(const Query& query, std::span<const std::int32_t> 
         for (auto leaf = first; leaf != last; ++leaf)
             leaves.push_back(static_cast<std::int32_t>(leaf - leaf_labels_.begin()));
     }
-    score_leaves(query, workspace);
+    score_leaves(query, starts, workspace);
     for (std::size_t i = 0, leaf = 0; i < labels.size(); ++i) {
         float best = workspace.scores[leaf];
         for (; leaf < leaves.size() && leaf_labels_[leaves[leaf]] == labels[i]; ++leaf)
             best = std::max(best, workspace.scores[leaf]);
-        out[i] = final_score(best);
+        out[i] = best;
     }
 }
 
-// Scores the leaves in workspace.nodes.back(). Computes only the chunks on the paths from the root to these leaves.
-void BeamSearch::score_leaves(const Query& query, Workspace& workspace) const {
+// Scores the leaves in workspace.nodes.back(). Computes only the chunks on the paths from the start nodes to these
+// leaves.
+void BeamSearch::score_leaves(const Query& query, std::span<const ScoredNode> starts, Workspace& workspace) const {
     const std::size_t depth = layers_.size();
     const std::vector<NodeLocations>& locations = node_locations();
     for (std::size_t t = depth - 1; t > 0; --t) {  // collect the parents of the nodes in level t
@@ -388,11 +479,10 @@ void BeamSearch::score_leaves(const Query& query, Workspace& workspace) const {
         std::sort(parents.begin(), parents.end());
         parents.erase(std::unique(parents.begin(), parents.end()), parents.end());
     }
-    workspace.scores.assign(1, root_score());
     for (std::size_t t = 0; t < depth; ++t) {
         workspace.beam_chunks.clear();
         if (t == 0)
-            workspace.beam_chunks.push_back({0, root_score(), 0, 0, 0});
+            for (const ScoredNode& start : starts) workspace.beam_chunks.push_back({start.node, start.score, 0, 0, 0});
         else
             for (std::size_t i = 0; i < workspace.nodes[t - 1].size(); ++i)
                 workspace.beam_chunks.push_back({workspace.nodes[t - 1][i], workspace.scores[i], 0, 0, 0});
@@ -402,21 +492,40 @@ void BeamSearch::score_leaves(const Query& query, Workspace& workspace) const {
             const auto chunk =
                 std::lower_bound(workspace.beam_chunks.begin(), workspace.beam_chunks.end(), locations[t].parent[node],
                                  [](const BeamChunk& p, std::int32_t parent) { return p.parent < parent; });
+            if (chunk == workspace.beam_chunks.end() || chunk->parent != locations[t].parent[node])
+                throw std::invalid_argument("The start nodes must include the ancestors of all candidates.");
             workspace.scores.push_back(
                 workspace.scratch.sums.data()[chunk->base + (locations[t].position[node] - chunk->begin)]);
         }
     }
 }
 
+std::vector<float> BeamSearch::score_pairs_below(const Features& queries, const CsrView* starts,
+                                                 const CsrView& candidates, int threads) const {
+    std::vector<float> scores(candidates.indices.size());
+    for_each_row(queries.rows(), threads, nullptr, [&](std::int64_t row, Workspace& workspace) {
+        const auto begin = static_cast<std::size_t>(candidates.begin(row));
+        const auto length = static_cast<std::size_t>(candidates.length(row));
+        if (length == 0) return;
+        workspace.starts.assign(1, root());
+        if (starts) read_nodes(*starts, row, workspace.starts);
+        score_labels(query_of_row(queries, row), workspace.starts, candidates.indices.subspan(begin, length),
+                     scores.data() + begin, workspace);
+    });
+    return scores;
+}
+
 std::vector<float> BeamSearch::score_pairs(const Features& queries, const CsrView& candidates, int threads,
                                            Monitor* monitor) const {
     std::vector<float> scores(candidates.indices.size());
+    const ScoredNode start = root();
     for_each_row(queries.rows(), threads, monitor, [&](std::int64_t row, Workspace& workspace) {
         const auto begin = static_cast<std::size_t>(candidates.begin(row));
         const auto length = static_cast<std::size_t>(candidates.length(row));
-        if (length > 0)
-            score_labels(query_of_row(queries, row), candidates.indices.subspan(begin, length), scores.data() + begin,
-                         workspace);
+        if (length == 0) return;
+        score_labels(query_of_row(queries, row), {&start, 1}, candidates.indices.subspan(begin, length),
+                     scores.data() + begin, workspace);
+        for (std::size_t i = begin; i < begin + length; ++i) scores[i] = final_score(scores[i]);
     });
     return scores;
 }

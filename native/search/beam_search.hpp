@@ -38,16 +38,23 @@ struct SearchOptions {
     void check() const;
 };
 
+// The location of a search's layers in a larger tree, for searches over some of its levels or clusters.
+struct TreeSection {
+    std::int64_t n_roots = 1;      // number of nodes above the first layer
+    std::vector<Transform> above;  // transforms of the layers above the first layer
+    std::vector<Transform> below;  // transforms of the layers below the last layer
+};
+
 // Returns one row as a query.
 Query query_of_row(const Features& queries, std::int64_t row);
 
 class BeamSearch {
 public:
     // `layouts` contains one name per layer, or one name for all layers. `leaf_labels` contains the label of each node
-    // in the last level, in ascending order; if it is empty, the nodes themselves are the labels. Throws
-    // std::invalid_argument if the layers are inconsistent.
+    // in the last level, in ascending order; if it is empty, the nodes themselves are the labels. By default, the
+    // layers are those of a complete tree. Throws std::invalid_argument if the layers are inconsistent.
     BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::string>& layouts,
-               std::span<const std::int32_t> leaf_labels = {});
+               std::span<const std::int32_t> leaf_labels = {}, const TreeSection& section = {});
 
     std::int64_t n_labels() const {
         return leaf_labels_.empty() ? n_leaves() : static_cast<std::int64_t>(leaf_labels_.back()) + 1;
@@ -61,6 +68,7 @@ public:
         std::vector<BeamChunk> beam_chunks;
         std::vector<ScoredNode> beam;
         std::vector<ScoredNode> candidates;
+        std::vector<ScoredNode> starts;
         std::vector<std::vector<std::int32_t>> nodes;
         std::vector<float> scores;
     };
@@ -86,6 +94,26 @@ public:
     std::vector<float> score_pairs(const Features& queries, const CsrView& candidates, int threads,
                                    Monitor* monitor) const;
 
+    // The following functions search the sections of a tree one after the other. They exchange *path scores*, by which
+    // nodes are compared during a search: scores, or their logarithms. The results are the same as for one search
+    // through all layers.
+
+    // Returns the beam after the last layer, best node first, with path scores. Nodes that cannot lead to a label with
+    // a score of at least `min_score` are omitted.
+    Csr search_beams(const Features& queries, SearchOptions options, int threads) const;
+    // Searches from the given nodes above the first layer, in ascending order and with their path scores. Returns the
+    // top-ranked labels, best first, with path scores.
+    Csr search_below(const Features& queries, const CsrView& starts, SearchOptions options, int threads) const;
+    // Returns the path scores of (query, label) pairs. If `starts` is given, it must contain the ancestor of each label
+    // above the first layer, as for search_below; otherwise, std::invalid_argument is thrown.
+    std::vector<float> score_pairs_below(const Features& queries, const CsrView* starts, const CsrView& candidates,
+                                         int threads) const;
+    // Merges rankings with path scores, given as matrices of the same shape, and returns the best labels with their
+    // scores. The score of a label is its best score in any ranking.
+    Csr merge_rankings(std::span<const CsrView> rankings, const SearchOptions& options) const;
+    // Returns the score for a path score.
+    float final_score(float path_score) const;
+
 private:
     struct WorkspaceLease {
         explicit WorkspaceLease(const BeamSearch& owner);
@@ -107,10 +135,13 @@ private:
     void score_children(std::size_t t, const Query& query, Workspace& workspace) const;
     const std::vector<NodeLocations>& node_locations() const;
     void merge_leaves(std::vector<ScoredNode>& candidates, std::int64_t top_k) const;
-    void score_labels(const Query& query, std::span<const std::int32_t> labels, float* out, Workspace& workspace) const;
-    void score_leaves(const Query& query, Workspace& workspace) const;
-    float root_score() const { return log_space_ || !layers_.front().transform.multiplies() ? 0.0F : 1.0F; }
-    float final_score(float score) const;
+    void search(const Query& query, std::span<const ScoredNode> starts, const SearchOptions& options,
+                Workspace& workspace) const;
+    float min_path_score(const SearchOptions& options) const;
+    void score_labels(const Query& query, std::span<const ScoredNode> starts, std::span<const std::int32_t> labels,
+                      float* out, Workspace& workspace) const;
+    void score_leaves(const Query& query, std::span<const ScoredNode> starts, Workspace& workspace) const;
+    ScoredNode root() const { return {0, root_score_}; }
 
     std::vector<SearchLayer> layers_;
     std::span<const std::int32_t> leaf_labels_;  // empty if each label has exactly one leaf
@@ -121,6 +152,7 @@ private:
     // Whether logarithms are added instead of scores being multiplied. True if all transforms are `hinge`, because the
     // products could underflow.
     bool log_space_ = false;
+    float root_score_ = 0.0F;
 
     mutable std::once_flag node_locations_once_;
     mutable std::vector<NodeLocations> node_locations_;

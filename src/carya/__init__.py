@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics, ranking
     from carya.cluster.ray_engine import RayEngine
-    from carya.loading import load
+    from carya.loading import load, load_routed
     from carya.models.ensemble.model import Ensemble
     from carya.models.neighbors.model import NearestNeighbors
     from carya.models.presets import preset
     from carya.models.reranked.model import Reranked
+    from carya.models.routed.model import RoutedModel
+    from carya.models.routed.split import split_model
     from carya.models.xr_linear.model import XRLinear
     from carya.planning.plan import plan
     from carya.text.combined.text_ensemble import TextEnsemble
@@ -35,6 +37,7 @@ __all__ = [
     "NearestNeighbors",
     "RayEngine",
     "Reranked",
+    "RoutedModel",
     "TextEnsemble",
     "TextRanker",
     "TextReranker",
@@ -47,10 +50,12 @@ __all__ = [
     "errors",
     "indexing",
     "load",
+    "load_routed",
     "metrics",
     "plan",
     "preset",
     "ranking",
+    "split_model",
 ]
 
 _HOMES = {
@@ -60,6 +65,7 @@ _HOMES = {
     "NearestNeighbors": "carya.models.neighbors.model",
     "RayEngine": "carya.cluster.ray_engine",
     "Reranked": "carya.models.reranked.model",
+    "RoutedModel": "carya.models.routed.model",
     "TextEnsemble": "carya.text.combined.text_ensemble",
     "TextRanker": "carya.text.text_ranker",
     "TextReranker": "carya.text.combined.text_reranker",
@@ -69,8 +75,10 @@ _HOMES = {
     "XTransformer": "carya.transformer.x_transformer",
     "__version__": "carya.version",
     "load": "carya.loading",
+    "load_routed": "carya.loading",
     "plan": "carya.planning.plan",
     "preset": "carya.models.presets",
+    "split_model": "carya.models.routed.split",
 }
 
 

@@ -9,6 +9,7 @@
     │   └── MissingExtraError (ImportError)          an optional dependency is not installed
     ├── NotFittedError (ValueError, AttributeError)  the model has not been fitted
     ├── ModelFormatError (ValueError)                a saved model cannot be read
+    ├── PartUnavailableError (ConnectionError)       a part of a split model cannot be reached
     └── SaveError (OSError)                          a model or a data set cannot be written
 
 Each exception also derives from the corresponding built-in exception, so ``except ValueError`` works.
@@ -31,6 +32,7 @@ __all__ = [
     "ModelFormatError",
     "NotFittedError",
     "ParameterError",
+    "PartUnavailableError",
     "SaveError",
     "UnknownParameterError",
     "UnknownTextWarning",
@@ -63,6 +65,23 @@ class NotFittedError(CaryaError, ValueError, AttributeError):
 
 class ModelFormatError(CaryaError, ValueError):
     """Raised when a saved model is damaged, is not a Carya model, or was written by a newer version."""
+
+
+class PartUnavailableError(CaryaError, ConnectionError):
+    """Raised when no replica of a part of a split model responds.
+
+    Attributes
+    ----------
+    part : str
+        The name of the part.
+    problems : list of str
+        The problem with each replica.
+    """
+
+    def __init__(self, part: str, problems: list[str]) -> None:
+        super().__init__(f"{part} is not available: {'; '.join(problems)}.")
+        self.part = part
+        self.problems = problems
 
 
 class SaveError(CaryaError, OSError):

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from carya.errors import ModelFormatError
 from carya.models.registry import load_model
+
+if TYPE_CHECKING:
+    from carya.models.routed.model import PartAddress, RoutedModel
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -18,8 +24,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    XRLinear, NearestNeighbors, Ensemble, Reranked, TextRanker, TextEnsemble, TextReranker, XRTransformer,
-    XTransformer or Tfidf
+    XRLinear, NearestNeighbors, Ensemble, Reranked, RoutedModel, TextRanker, TextEnsemble, TextReranker,
+    XRTransformer, XTransformer, ModelPart or Tfidf
 
     Raises
     ------
@@ -39,3 +45,63 @@ def load(path: str | os.PathLike[str]) -> Any:
     30
     """
     return load_model(path)
+
+
+def load_routed(
+    path: str | os.PathLike[str],
+    parts: Sequence[PartAddress] | None = None,
+    *,
+    timeout: float = 5.0,
+    token: str | None = None,
+) -> Any:
+    """Load the top of a split model and connect its parts.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder ``top`` written by :func:`split_model`.
+    parts, timeout, token
+        See :meth:`RoutedModel.connect`. By default, the parts next to the top are memory-mapped in this process.
+
+    Returns
+    -------
+    RoutedModel, or TextRanker with a RoutedModel
+
+    Raises
+    ------
+    ModelFormatError
+        If the folder does not contain the top of a split model.
+    PartUnavailableError
+        If a part cannot be reached.
+
+    Examples
+    --------
+    >>> import tempfile, carya
+    >>> texts, labels = ["a cat", "a dog", "a red car"], [["pet"], ["pet", "barks"], ["vehicle"]]
+    >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1), carya.XRLinear(max_leaf_size=1)).fit(texts, labels)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ranker.save(f"{folder}/model")
+    ...     _ = carya.split_model(f"{folder}/model", f"{folder}/parts", n_parts=2)
+    ...     routed = carya.load_routed(f"{folder}/parts/top")
+    >>> routed.suggest("a dog", top_k=1)[0].label
+    'pet'
+    """
+    model = load(path)
+    routed = routed_model(model)
+    if routed is None:
+        raise ModelFormatError(
+            f"{path} contains a model of the class {type(model).__name__}, not the top of a split model. Use "
+            "carya.load."
+        )
+    if parts is None:
+        parts = [Path(path).parent / f"part-{number}" for number in range(routed.n_parts_)]
+    routed.connect(parts, timeout=timeout, token=token)
+    return model
+
+
+def routed_model(model: Any) -> RoutedModel | None:
+    """Return the top of a split model, or the one inside a text ranker; None for other models."""
+    from carya.models.routed.model import RoutedModel
+
+    inner = getattr(model, "model_", model)
+    return inner if isinstance(inner, RoutedModel) else None

@@ -18,6 +18,7 @@ MODEL_CLASSES = {
     "nearest-neighbors": ("carya.models.neighbors.model", "NearestNeighbors"),
     "ensemble": ("carya.models.ensemble.model", "Ensemble"),
     "reranked": ("carya.models.reranked.model", "Reranked"),
+    "routed": ("carya.models.routed.model", "RoutedModel"),
 }
 #: Text models: the kind in saved files, and the module and name of the class.
 TEXT_MODEL_CLASSES = {
@@ -27,8 +28,13 @@ TEXT_MODEL_CLASSES = {
     "xr-transformer": ("carya.transformer.xr_transformer", "XRTransformer"),
     "x-transformer": ("carya.transformer.x_transformer", "XTransformer"),
 }
-#: All model kinds, and vectorizers.
-ALL_CLASSES = MODEL_CLASSES | TEXT_MODEL_CLASSES | {"tfidf": ("carya.text.tfidf", "Tfidf")}
+#: All model kinds, parts of split models, and vectorizers.
+ALL_CLASSES = {
+    **MODEL_CLASSES,
+    **TEXT_MODEL_CLASSES,
+    "model-part": ("carya.models.routed.part", "ModelPart"),
+    "tfidf": ("carya.text.tfidf", "Tfidf"),
+}
 #: The arrays that store the label names of a model for feature matrices, if there are any.
 LABEL_IDS = "labels.ids"
 

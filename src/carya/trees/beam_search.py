@@ -13,6 +13,7 @@ from carya import _core
 from carya.core.matrices import Csr, Features
 from carya.core.progress import Report
 from carya.trees.layer import Layer
+from carya.trees.transforms import Transform
 
 #: Row offsets, labels and scores of rankings, each row sorted best first.
 Rankings = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
@@ -38,6 +39,10 @@ class BeamSearcher:
         The memory layout of the weights (:mod:`carya.trees.layouts`), for all layers or per layer.
     leaf_labels : ndarray of int32, optional
         The label of each node in the last layer, if clusters overlap.
+    above, below : sequence of Transform
+        The transforms of the layers above and below, if `layers` are only some of the layers of a tree. Such a search
+        starts at the nodes above its first layer, or ends before the labels. The methods whose names end in ``_below``
+        or ``_beams`` exchange path scores, by which nodes are compared during a search: scores, or their logarithms.
     """
 
     def __init__(
@@ -45,10 +50,15 @@ class BeamSearcher:
         layers: Sequence[Layer],
         layouts: str | Sequence[str] = "packed",
         leaf_labels: NDArray[np.int32] | None = None,
+        *,
+        above: Sequence[Transform] = (),
+        below: Sequence[Transform] = (),
     ) -> None:
         names = [layouts] if isinstance(layouts, str) else list(layouts)
         labels = np.zeros(0, np.int32) if leaf_labels is None else leaf_labels
-        self.native = _core.BeamSearch([layer.native for layer in layers], names, labels)
+        n_roots = layers[0].chunks.size - 1 if above else 1
+        section = _core.TreeSection(n_roots, _native_transforms(above), _native_transforms(below))
+        self.native = _core.BeamSearch([layer.native for layer in layers], names, labels, section)
         self.n_labels = layers[-1].n_nodes if leaf_labels is None else int(leaf_labels[-1]) + 1
 
     def predict(
@@ -87,3 +97,44 @@ class BeamSearcher:
     ) -> NDArray[np.float32]:
         """Return the score of every candidate pair, including pairs that beam search would not reach."""
         return self.native.score_pairs(queries.native, candidates.native, threads, report)
+
+    def search_beams(self, queries: Features, *, beam_width: int, min_score: float, threads: int) -> Rankings:
+        """Return the nodes in the beam after the last layer and their path scores, best first.
+
+        Nodes that cannot lead to a label with a score of at least `min_score` are omitted.
+        """
+        return self.native.search_beams(queries.native, beam_width, min_score, threads)
+
+    def search_below(self, queries: Features, starts: Csr, *, top_k: int, threads: int) -> Rankings:
+        """Return the `top_k` best labels below the given nodes and their path scores, best first.
+
+        Parameters
+        ----------
+        starts : Csr of shape (queries, nodes above the first layer)
+            The path scores of the nodes at which the search starts.
+        """
+        return self.native.search_below(queries.native, starts.native, top_k, threads)
+
+    def score_pairs_below(
+        self, queries: Features, starts: Csr | None, candidates: Csr, *, threads: int
+    ) -> NDArray[np.float32]:
+        """Return the path score of every candidate pair.
+
+        `starts` must contain the node above the first layer for each candidate; None means the root of the tree.
+        """
+        return self.native.score_pairs_below(
+            queries.native, None if starts is None else starts.native, candidates.native, threads
+        )
+
+    def merge_rankings(self, rankings: Sequence[Rankings], n_labels: int, *, top_k: int, min_score: float) -> Rankings:
+        """Merge rankings with path scores, and return the best labels and their scores, best first."""
+        matrices = [_core.Csr(*ranking, n_labels, "ranking", _core.Validation.structure) for ranking in rankings]
+        return self.native.merge_rankings(matrices, top_k, min_score)
+
+    def final_scores(self, path_scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the score for each path score."""
+        return self.native.final_scores(path_scores)
+
+
+def _native_transforms(transforms: Sequence[Transform]) -> list[tuple[_core.TransformKind, float]]:
+    return [(getattr(_core.TransformKind, transform.kind), transform.power) for transform in transforms]

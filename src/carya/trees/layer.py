@@ -243,6 +243,34 @@ class Layer:
             transform=self.transform,
         )
 
+    def chunk_weight_counts(self) -> NDArray[np.int64]:
+        """Return the number of weights of the children of each parent."""
+        try:
+            return self.native.chunk_weight_counts()
+        except ValueError as error:
+            raise ModelFormatError(f"The weights are damaged: {error}") from None
+
+    def take_chunks(self, first: int, last: int, *, threads: int = 1) -> Layer:
+        """Return a layer with the children of the parents from `first` to `last` - 1, and exactly the same weights.
+
+        The parents and their children are renumbered from 0 in their original order.
+        """
+        self.verify()
+        begin, end = int(self.chunks[first]), int(self.chunks[last])
+        nodes = self.order[begin:end]
+        try:
+            packed = self.native.take_chunks(first, last, threads)
+        except ValueError as error:
+            raise ModelFormatError(f"The weights are damaged: {error}") from None
+        return Layer(
+            weights=Weights._of_packed(packed, self.weights.dtype, self.weights.n_features),
+            dense=self.dense[begin:end],
+            biases=self.biases[begin:end],
+            chunks=self.chunks[first : last + 1] - begin,
+            order=np.searchsorted(np.sort(nodes), nodes).astype(np.int32),
+            transform=self.transform,
+        )
+
     @cached_property
     def native(self) -> _core.SearchLayer:
         """The C++ layer, which shares all arrays."""
