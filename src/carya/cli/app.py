@@ -35,6 +35,7 @@ app = LazyGroup(
         "explain": "carya.cli.explain:explain",
         "inspect": "carya.cli.inspect:inspect",
         "plan": "carya.cli.plan:plan",
+        "split": "carya.cli.parts.split:split",
         "serve": "carya.cli.serve:serve",
         "demo": "carya.cli.demo:demo",
         "data": "carya.cli.data:data",

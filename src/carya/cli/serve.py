@@ -40,10 +40,13 @@ def _setting_options() -> list[Option]:
         "carya serve model/",
         "carya serve english=en/ finnish=fi/ --port 9000 --workers 2",
         "carya serve model/ --host 0.0.0.0 --token-file tokens.txt --max-texts 100",
+        "carya serve parts/top --part http://a:8000,http://b:8000 --part http://c:8000",
         """curl -s http://127.0.0.1:8000/v1/suggest --json '{"text": "a fast web server", "top_k": 3}'""",
     ],
 )
-@argument("models", nargs=-1, required=True, metavar="MODEL...", help="Folders of text models, or NAME=FOLDER.")
+@argument(
+    "models", nargs=-1, required=True, metavar="MODEL...", help="Folders of text models or parts, or NAME=FOLDER."
+)
 @option(
     "--host",
     default="127.0.0.1",
@@ -77,6 +80,29 @@ def _setting_options() -> list[Option]:
     metavar="FILE",
     help="File with the accepted bearer tokens, one per line; authentication is disabled by default.",
 )
+@option(
+    "--part",
+    "parts",
+    multiple=True,
+    heading="Parts of a split model",
+    metavar="URLS",
+    help="URLs of the servers with a part, separated by commas; once per part, in the order of the part numbers. By "
+    "default, the folders next to the top are used.",
+)
+@option(
+    "--parts-file",
+    type=PATH,
+    heading="Parts of a split model",
+    metavar="FILE",
+    help="File with the URLs of one part per line, instead of --part.",
+)
+@option(
+    "--part-token-file",
+    type=PATH,
+    heading="Parts of a split model",
+    metavar="FILE",
+    help="File whose first line is the bearer token for the servers of the parts.",
+)
 @click.pass_context
 def serve(
     context: click.Context,
@@ -86,6 +112,9 @@ def serve(
     port: int,
     workers: int,
     token_file: Path | None,
+    parts: tuple[str, ...],
+    parts_file: Path | None,
+    part_token_file: Path | None,
     **_settings: Any,
 ) -> None:
     """Serve models over HTTP, with a JSON API and an explorer.
@@ -93,7 +122,8 @@ def serve(
     The explorer is at /, the API documentation at /docs, and Annif's API at /v1/projects. Saving a new version to the
     same folder replaces the served model without failed requests; SIGHUP checks for new versions immediately. Ctrl-C
     and SIGTERM stop the server after all requests in progress are complete. The log on standard error contains one
-    line of JSON per event. Limits apply to each worker.
+    line of JSON per event. Limits apply to each worker. Models that are larger than memory can be split with carya
+    split and served by several machines.
     """
     require_packages()
     from carya.serve.server import serve as run_server
@@ -101,6 +131,12 @@ def serve(
     settings = given_parameters(context, _settings_class())
     if token_file is not None:
         settings["tokens"] = read_tokens(token_file)
+    if parts and parts_file is not None:
+        raise InputError("Pass either --part or --parts-file, not both.")
+    if parts or parts_file is not None:
+        settings["parts"] = parts if parts_file is None else read_lines(parts_file, "URLs")
+    if part_token_file is not None:
+        settings["part_token"] = read_tokens(part_token_file)[0]
     run_server(folders_by_name(models), _settings_class()(**settings), host=host, port=port, workers=workers)
 
 
@@ -138,13 +174,18 @@ def folders_by_name(models: tuple[str, ...]) -> dict[str, Path]:
 
 def read_tokens(path: Path) -> tuple[str, ...]:
     """Return the tokens in a file, one per line."""
+    return read_lines(path, "tokens")
+
+
+def read_lines(path: Path, content: str) -> tuple[str, ...]:
+    """Return the nonempty lines of a file; `content` is what they contain, for error messages."""
     try:
         lines = path.read_text(encoding="ascii").split("\n")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: tokens must consist of ASCII characters.") from None
-    tokens = tuple(line.strip() for line in lines if line.strip())
-    if not tokens:
-        raise InputError(f"{path} contains no tokens. At least one is required; write one token per line.")
-    return tokens
+        raise InputError(f"{path}: {content} must consist of ASCII characters.") from None
+    found = tuple(line.strip() for line in lines if line.strip())
+    if not found:
+        raise InputError(f"{path} contains no {content}. At least one is required; write one per line.")
+    return found

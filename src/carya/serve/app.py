@@ -74,7 +74,7 @@ def create_state(
     """Load the models and return the state of a worker; see :func:`create_app` for the parameters."""
     settings = ServerSettings() if settings is None else settings
     settings.check_parameters()
-    registry = models if isinstance(models, ModelRegistry) else ModelRegistry.open(models)
+    registry = models if isinstance(models, ModelRegistry) else ModelRegistry.open(models, settings)
     metrics = ServerMetrics(MetricsLayout(ROUTES.metrics_labels)) if metrics is None else metrics
     logger = JsonLogger(settings.log_level) if logger is None else logger
     limits = ServerLimits(settings)

@@ -16,9 +16,13 @@ from typing import Any
 import carya
 from carya.core import storage
 from carya.errors import InputError, ModelFormatError
+from carya.loading import routed_model
+from carya.models.routed.model import RoutedModel
+from carya.models.routed.part import ModelPart
 from carya.serve.file_guard import ArrayFileGuard
 from carya.serve.http.errors import NotFoundError, ServiceUnavailableError
 from carya.serve.ranking_cost import RankingCost
+from carya.serve.settings import ServerSettings
 from carya.text.base import BaseTextRanker
 from carya.text.explore.explorer import Explorer
 
@@ -27,30 +31,25 @@ _MAX_CACHED_LABELS = 100_000
 _MAX_ECHO = 100  # characters; longer names are truncated in error messages
 
 
-@dataclass(frozen=True, eq=False)
-class ServedModel:
-    """A version of a model, kept in memory as long as a request uses it.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedVersion:
+    """A version of a model or of a part of a model, kept in memory as long as a request uses it.
 
     Attributes
     ----------
     name : str
         The name of the model on the server.
-    ranker : TextRanker or another text model
     version : str
         The checksum of the model's manifest.
     modified : datetime
         The time at which the model was saved.
-    cost : RankingCost or None
-        The estimated cost of ranking; None if it is unknown.
     guard : ArrayFileGuard
         Detects changes to the memory-mapped file.
     """
 
     name: str
-    ranker: BaseTextRanker[Any]
     version: str
     modified: datetime
-    cost: RankingCost | None
     guard: ArrayFileGuard
 
     def check_unmodified(self) -> None:
@@ -74,6 +73,33 @@ class ServedModel:
             f"The files of model {self.name!r} were overwritten while it was being served. It is unavailable until a "
             "valid version is loaded."
         )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedPart(ServedVersion):
+    """A version of a part of a split model.
+
+    Attributes
+    ----------
+    part : ModelPart
+    """
+
+    part: ModelPart
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedModel(ServedVersion):
+    """A version of a model.
+
+    Attributes
+    ----------
+    ranker : TextRanker or another text model
+    cost : RankingCost or None
+        The estimated cost of ranking; None if it is unknown.
+    """
+
+    ranker: BaseTextRanker[Any]
+    cost: RankingCost | None
 
     @cached_property
     def explorer(self) -> Explorer:
@@ -127,7 +153,7 @@ class ReloadFailure:
 class _Slot:
     path: Path
     signature: tuple[int, ...]
-    model: ServedModel
+    model: ServedModel | ServedPart
     is_damage_reported: bool = False  # whether a refresh has found that the files of the model were overwritten
     lock: threading.Lock = field(default_factory=threading.Lock)  # held while a new version is loaded
 
@@ -151,28 +177,39 @@ class ModelRegistry:
 
     _slots: dict[str, _Slot] = field(default_factory=dict)
     _with_leases: bool = False
+    _settings: ServerSettings = field(default_factory=ServerSettings)
 
     @classmethod
-    def open(cls, folders: Mapping[str, str | os.PathLike[str]], *, with_leases: bool = False) -> ModelRegistry:
-        """Load models; the first one is the default model.
+    def open(
+        cls,
+        folders: Mapping[str, str | os.PathLike[str]],
+        settings: ServerSettings | None = None,
+        *,
+        with_leases: bool = False,
+    ) -> ModelRegistry:
+        """Load models and parts of models; the first one is the default model.
 
         Raises ModelFormatError or InputError if a model cannot be served.
 
         Parameters
         ----------
+        settings : ServerSettings, optional
+            Contains the addresses of the parts of a split model.
         with_leases : bool
             Whether processes that overwrite the files of a model wait until requests that use it are complete. This
             requires that `check_files` is called regularly.
         """
         if not folders:
             raise InputError("No models to serve. At least one is required.")
-        registry = cls(_with_leases=with_leases)
+        registry = cls(_with_leases=with_leases, _settings=ServerSettings() if settings is None else settings)
         for name, folder in folders.items():
             if not name or not set(name) <= _NAME_CHARACTERS:
                 raise InputError(f"Model names must consist of letters, digits, '_', '-' and '.', got {name!r}.")
             path = Path(folder)
             signature = _file_signature(path)
             registry._slots[name] = _Slot(path, signature, registry._load(name, path))
+        if registry._settings.parts is not None and len(registry._routed_models()) != 1:
+            raise InputError("Addresses of parts require exactly one split model: the folder top of carya split.")
         return registry
 
     def check_files(self) -> None:
@@ -180,8 +217,27 @@ class ModelRegistry:
         for slot in self._slots.values():
             slot.model.guard.is_modified()
 
+    def check_available(self) -> None:
+        """Raise an error if a file has been overwritten or a part of a split model is not available.
+
+        Raises ServiceUnavailableError or PartUnavailableError. May wait for other servers.
+        """
+        for slot in self._slots.values():
+            slot.model.check_unmodified()
+        for routed in self._routed_models():
+            routed.check_parts()
+
+    def _routed_models(self) -> list[RoutedModel]:
+        """Return the split models."""
+        rankers = [slot.model.ranker for slot in self._slots.values() if isinstance(slot.model, ServedModel)]
+        return [routed for routed in map(routed_model, rankers) if routed is not None]
+
     def names(self) -> list[str]:
-        """Return the names of the models."""
+        """Return the names of the models, without parts of models."""
+        return [name for name, slot in self._slots.items() if isinstance(slot.model, ServedModel)]
+
+    def all_names(self) -> list[str]:
+        """Return the names of the models and of the parts of models."""
         return list(self._slots)
 
     @property
@@ -202,14 +258,31 @@ class ModelRegistry:
         if slot is None:
             models = ", ".join(map(repr, self._slots))
             raise NotFoundError(f"Unknown model {(name or '')[:_MAX_ECHO]!r}. Available models: {models}.")
+        if isinstance(slot.model, ServedPart):
+            raise NotFoundError(
+                f"{slot.model.name!r} is a part of a split model and ranks no texts. Send texts to a server with the "
+                "top of the model."
+            )
         return slot.model
 
-    def refresh(self, *, force: bool = False) -> list[ServedModel | ReloadFailure]:
+    def get_part(self, name: str | None = None) -> ServedPart:
+        """Return the current version of a part; raise NotFoundError if there is none.
+
+        Without a name, return the only part.
+        """
+        parts = [slot.model for slot in self._slots.values() if isinstance(slot.model, ServedPart)]
+        found = [part for part in parts if name in (None, part.name)]
+        if len(found) != 1:
+            names = ", ".join(repr(part.name) for part in parts) or "none"
+            raise NotFoundError(f"Unknown part {(name or '')[:_MAX_ECHO]!r}. Available parts: {names}.")
+        return found[0]
+
+    def refresh(self, *, force: bool = False) -> list[ServedVersion | ReloadFailure]:
         """Call `refresh_model` for all models; return the new versions and the failures."""
-        results = [self.refresh_model(name, force=force) for name in self.names()]
+        results = [self.refresh_model(name, force=force) for name in self.all_names()]
         return [result for result in results if result is not None]
 
-    def refresh_model(self, name: str, *, force: bool = False) -> ServedModel | ReloadFailure | None:
+    def refresh_model(self, name: str, *, force: bool = False) -> ServedVersion | ReloadFailure | None:
         """Load a model if its folder has changed; return the new version, the failure, or None.
 
         If a folder is missing or incomplete, the old version remains in use, unless its files have been overwritten. A
@@ -228,7 +301,7 @@ class ModelRegistry:
             is_known = signature == slot.signature and (is_intact or slot.is_damage_reported)
             if not signature or (is_known and not force):
                 return None
-            result: ServedModel | ReloadFailure | None = None
+            result: ServedVersion | ReloadFailure | None = None
             try:
                 model = self._load(name, slot.path)
                 storage.load(slot.path)  # verifies all checksums: a damaged model must not replace a valid one
@@ -246,11 +319,14 @@ class ModelRegistry:
             slot.is_damage_reported = not is_intact
             return result
 
-    def _load(self, name: str, folder: Path) -> ServedModel:
+    def _load(self, name: str, folder: Path) -> ServedModel | ServedPart:
         for _ in range(3):
             version, modified = _read_version(folder)
             guard = ArrayFileGuard(folder, with_lease=self._with_leases)
             ranker = carya.load(folder)
+            if isinstance(ranker, ModelPart):
+                ranker.n_jobs = 1  # the server runs requests in parallel
+                return ServedPart(name=name, version=version, modified=modified, guard=guard, part=ranker)
             if not isinstance(ranker, BaseTextRanker):
                 raise InputError(
                     f"Only text models can be served, but {folder} contains a model of type {type(ranker).__name__}. "
@@ -264,9 +340,31 @@ class ModelRegistry:
             if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced during loading
                 break
         ranker.use_one_thread()  # the server runs requests in parallel
-        # Rank a batch, so that no request waits for lazy initialization.
-        ranker.rank_texts(["a first text"] * 16)
-        return ServedModel(name, ranker, version, modified, RankingCost.measure(ranker), guard)
+        routed = routed_model(ranker)
+        if routed is not None:
+            _connect_parts(routed, folder, self._settings)
+        else:
+            # Rank a batch, so that no request waits for lazy initialization.
+            ranker.rank_texts(["a first text"] * 16)
+        cost = RankingCost.measure(ranker)
+        return ServedModel(name=name, version=version, modified=modified, guard=guard, ranker=ranker, cost=cost)
+
+
+def _connect_parts(routed: RoutedModel, folder: Path, settings: ServerSettings) -> None:
+    """Connect the parts of a split model.
+
+    The servers of the parts may start later; the readiness check reports whether they are available.
+    """
+    if settings.parts is not None:
+        routed.connect(settings.parts, timeout=settings.part_timeout, token=settings.part_token, check=False)
+        return
+    local = [folder.parent / f"part-{number}" for number in range(routed.n_parts_)]
+    if not all(part.is_dir() for part in local):
+        raise InputError(
+            f"{folder} is the top of a split model with {len(local)} parts, which are not in the same folder. Pass the "
+            "URLs of the servers with the parts: --part URL, once per part."
+        )
+    routed.connect(local)
 
 
 def _file_signature(folder: Path) -> tuple[int, ...]:

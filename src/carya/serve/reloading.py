@@ -8,7 +8,7 @@ import threading
 
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import ServerMetrics
-from carya.serve.registry import ModelRegistry, ReloadFailure, ServedModel
+from carya.serve.registry import ModelRegistry, ReloadFailure, ServedVersion
 from carya.serve.settings import ServerSettings
 
 _CLOSE_SECONDS = 5.0  # time for a model that is being loaded when the server stops
@@ -45,7 +45,7 @@ class ModelReloader:
         force : bool
             Whether to load all models, including models whose folders have not changed.
         """
-        for name in self._registry.names():
+        for name in self._registry.all_names():
             if name in self._running:
                 continue  # still being loaded; the failure has already been logged
             done = self._running[name] = self._start(name, force=force)
@@ -64,14 +64,14 @@ class ModelReloader:
         loop = asyncio.get_running_loop()
         done = loop.create_future()
 
-        def finish(result: ServedModel | ReloadFailure | None) -> None:
+        def finish(result: ServedVersion | ReloadFailure | None) -> None:
             del self._running[name]
             self._record(result)
             if not done.done():
                 done.set_result(None)
 
         def run() -> None:
-            result: ServedModel | ReloadFailure | None
+            result: ServedVersion | ReloadFailure | None
             try:
                 result = self._registry.refresh_model(name, force=force)
             except Exception as error:  # no failure may stop the watcher
@@ -82,8 +82,8 @@ class ModelReloader:
         threading.Thread(target=run, name=f"carya-reload-{name}", daemon=True).start()
         return done
 
-    def _record(self, result: ServedModel | ReloadFailure | None) -> None:
-        if isinstance(result, ServedModel):
+    def _record(self, result: ServedVersion | ReloadFailure | None) -> None:
+        if isinstance(result, ServedVersion):
             self._metrics.increment("reloads")
             self._logger.log("info", "model reloaded", model=result.name, version=result.version)
         elif result is not None:

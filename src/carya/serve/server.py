@@ -82,7 +82,7 @@ def serve(
     settings = ServerSettings() if settings is None else settings.clone()
     settings.check_parameters()
     registry = ModelRegistry.open(
-        folders, with_leases=workers == 1
+        folders, settings, with_leases=workers == 1
     )  # before starting any process, so that errors are raised here
     sockets = listen(host, port, workers)
     _raise_file_limit(settings)
@@ -129,7 +129,7 @@ def _run_worker(
     if shared_rows is not None:
         values = memoryview(shared_rows).cast("B").cast("d")
         rows = [values[begin : begin + layout.size] for begin in range(0, len(values), layout.size)]
-    registry = ModelRegistry.open(plan.folders, with_leases=True) if registry is None else registry
+    registry = ModelRegistry.open(plan.folders, settings, with_leases=True) if registry is None else registry
     metrics = ServerMetrics(layout, rows, worker)
     state = create_state(registry, settings, metrics=metrics, logger=logger)
     config = uvicorn.Config(

@@ -43,6 +43,28 @@ class HostNames(Rule):
         return len(names) > 0 and all(isinstance(name, str) and _HOST_NAME.fullmatch(name) for name in names)
 
 
+class PartAddresses(Rule):
+    """A tuple with the URLs of each part, or None."""
+
+    text = "a non-empty tuple with one string of URLs per part, or None"
+
+    def allows(self, value: object) -> bool:
+        """Return whether the value is valid."""
+        if value is None:
+            return True
+        return isinstance(value, tuple) and len(value) > 0 and all(isinstance(urls, str) and urls for urls in value)
+
+
+class PartToken(Rule):
+    """A token that can be sent in an Authorization header, or None."""
+
+    text = "a string that consists of visible ASCII characters, or None"
+
+    def allows(self, value: object) -> bool:
+        """Return whether the value is valid."""
+        return value is None or _is_token(value)
+
+
 class LanguageCode(Rule):
     """An ISO 639 language code, such as "en"."""
 
@@ -165,6 +187,13 @@ class ServerSettings(Parameterized):
         group="timeouts",
     )
 
+    part_timeout: float = parameter(
+        5.0,
+        Real(0, open_low=True),
+        "seconds after which a request to a part of a split model has failed and is sent to another replica",
+        group="timeouts",
+    )
+
     log_level: str = parameter(
         "info", Choice(*LOG_LEVELS), "minimum level of logged events; info includes every request", group="logging"
     )
@@ -179,6 +208,15 @@ class ServerSettings(Parameterized):
         "host names and addresses by which clients can reach the server (421 for other names); '*' allows all names; "
         "None allows all names except on a loopback address, where it allows only the names of this machine",
         group="authentication",
+    )
+    parts: tuple[str, ...] | None = parameter(
+        None,
+        PartAddresses(),
+        "URLs of the parts of a split model, with replicas separated by commas; None means the folders next to the top",
+        group="parts",
+    )
+    part_token: str | None = parameter(
+        None, PartToken(), "bearer token for the servers of the parts; None means no authentication", group="parts"
     )
     language: str = parameter(
         "en", LanguageCode(), "language of the texts and label names, as reported by Annif's API", group="annif"

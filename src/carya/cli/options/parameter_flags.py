@@ -16,7 +16,7 @@ from carya.core.parameters import Parameterized
 from carya.core.rules import Choice, Rule
 
 #: Parameters that cannot be specified as a string, or that commands set themselves.
-_NOT_OPTIONS = frozenset({"tree", "verbose", "tokens", "use_tfidf", "vectorizer", "ranker"})
+_NOT_OPTIONS = frozenset({"tree", "verbose", "tokens", "parts", "part_token", "use_tfidf", "vectorizer", "ranker"})
 #: Alternative option names, in addition to the aliases declared by the estimators.
 _SPELLINGS = {"n_jobs": ["--threads"], "checkpoint_dir": ["--checkpoint"]}
 

@@ -10,13 +10,14 @@
     │   └── UnknownPathError           the path does not exist
     ├── MethodNotAllowedError 405      the path does not support the method
     ├── RequestTimeoutError 408        the request was not received in time
+    ├── ConflictError 409              the request is for a part of another split
     ├── ContentTooLargeError 413       too many bytes, texts or characters
     ├── UnsupportedMediaTypeError 415  the content type of the body is not supported
     ├── MisdirectedRequestError 421    the host name is not one of the names of the server
     ├── TooManyRequestsError 429       the server is overloaded; Retry-After specifies when to try again
     ├── HeadersTooLargeError 431       the request line and headers are too long
     ├── InternalServerError 500        an unexpected exception occurred; only the log contains the details
-    └── ServiceUnavailableError 503    too many connections, or the request took too long
+    └── ServiceUnavailableError 503    too many connections, a timeout, or an unavailable part of a split model
 
 Messages state what is wrong and what is allowed. They never contain file paths or tracebacks.
 """
@@ -115,6 +116,12 @@ class RequestTimeoutError(HttpError):
     status = 408
 
 
+class ConflictError(HttpError):
+    """409: the request is for a part of another split."""
+
+    status = 409
+
+
 class ContentTooLargeError(HttpError):
     """413: too many bytes, texts or characters."""
 
@@ -155,7 +162,7 @@ class InternalServerError(HttpError):
 
 
 class ServiceUnavailableError(HttpError):
-    """503: too many connections, or the request took too long."""
+    """503: there are too many connections, the request took too long, or a part of a split model is unavailable."""
 
     status = 503
 

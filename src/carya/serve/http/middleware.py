@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from carya.errors import PartUnavailableError
 from carya.serve.http.errors import (
     BadRequestError,
     ContentTooLargeError,
@@ -22,6 +23,7 @@ from carya.serve.http.errors import (
     InternalServerError,
     MethodNotAllowedError,
     RequestTimeoutError,
+    ServiceUnavailableError,
     TooManyRequestsError,
     UnauthorizedError,
     UnknownPathError,
@@ -298,6 +300,11 @@ class RequestMiddleware:
             await context.send_error(error)
         except HTTPException as error:
             await context.send_error(_convert_router_error(error, scope))
+        except PartUnavailableError as error:
+            self._logger.log(
+                "error", "part unavailable", id=request_id.decode(), part=error.part, problems=error.problems
+            )
+            await context.send_error(ServiceUnavailableError(f"{error.part} of the model is not available."))
         except ClientDisconnect:
             context.status = context.status or _CLIENT_DISCONNECTED
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -67,9 +68,11 @@ async def health(state: ServerState, request: Request) -> Response:
 
 
 async def readiness(state: ServerState, request: Request) -> Response:
-    """Report that the server is ready: it starts only after loading its models, whose files must not be overwritten."""
-    for name in state.registry.names():
-        state.registry.get(name).check_unmodified()
+    """Report that the server is ready: it starts only after loading its models.
+
+    Their files must not be overwritten, and the parts of split models must be available.
+    """
+    await asyncio.to_thread(state.registry.check_available)
     return json_response(HealthStatus("ready"))
 
 

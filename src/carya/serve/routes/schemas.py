@@ -132,6 +132,17 @@ class ModelInfo(Struct):
     other_models: Annotated[list[str], Meta(description="Names of the server's other models.")]
 
 
+class PartInfo(Struct):
+    """A part of a split model."""
+
+    name: str
+    version: str
+    split: Annotated[str, Meta(description="Id of the split, which the top of the model and all parts share.")]
+    part: Annotated[int, Meta(description="Number of the part, starting at 0.")]
+    n_clusters: int
+    n_labels: int
+
+
 class LabelInfo(Struct):
     """A label."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from carya.serve.routes import annif, api, explorer, pages
+from carya.models.routed.remote import DESCRIBE_PATH, MEDIA_TYPE, RANK_PATH
+from carya.serve.routes import annif, api, explorer, pages, parts
 from carya.serve.routes.parameters import MODEL
 from carya.serve.routes.route import FORM, ApiRoute, RouteTable
 from carya.serve.routes.schemas import (
@@ -29,6 +30,7 @@ from carya.serve.routes.schemas import (
     LabelsResponse,
     ModelInfo,
     ModelsResponse,
+    PartInfo,
     SuggestRequest,
     SuggestResponse,
 )
@@ -44,6 +46,7 @@ from carya.text.explore.views import (
 _RANKING = "Ranking"
 _EXPLORER = "Explorer"
 _ANNIF = "Annif"
+_PARTS = "Parts of split models"
 _OPERATIONS = "Operations"
 
 
@@ -213,6 +216,29 @@ ROUTES = RouteTable(
             _ANNIF,
             parameters=(annif.PROJECT,),
             errors=(403, 404),
+        ),
+        ApiRoute(
+            "GET",
+            DESCRIBE_PATH,
+            parts.describe_part,
+            "Describe a part of a split model",
+            _PARTS,
+            parameters=(parts.PART,),
+            response=PartInfo,
+            errors=(404,),
+        ),
+        ApiRoute(
+            "POST",
+            RANK_PATH,
+            parts.rank,
+            "Rank the labels in some clusters of a part",
+            _PARTS,
+            parameters=(parts.PART,),
+            request=bytes,
+            request_media_type=MEDIA_TYPE,
+            response=bytes,
+            response_media_type=MEDIA_TYPE,
+            errors=(404, 409),
         ),
         ApiRoute(
             "GET",

@@ -1,0 +1,1 @@
+"""Commands for models that are split into parts."""
