@@ -157,7 +157,7 @@ void register_search(nb::module_& m) {
             [](const PySearchLayer& self) {
                 std::vector<std::int64_t> out;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
                     self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
                     out = chunk_weight_counts(self.packed(), span(self.chunks));
@@ -170,7 +170,7 @@ void register_search(nb::module_& m) {
             [](const PySearchLayer& self, std::int64_t first, std::int64_t last, int threads) {
                 Packed out;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
                     self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
                     out = take_chunks(self.packed(), span(self.chunks), first, last, threads);
@@ -266,7 +266,7 @@ void register_search(nb::module_& m) {
                int threads) {
                 Csr out;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     self.check(queries.view);
                     out = self.search().search_beams(queries.view, {beam_width, beam_width, min_score}, threads);
                 }
@@ -280,7 +280,7 @@ void register_search(nb::module_& m) {
                int threads) {
                 Csr out;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     self.check_starts(queries.view, starts.view);
                     out = self.search().search_below(queries.view, starts.view, {top_k, top_k}, threads);
                 }
@@ -294,7 +294,7 @@ void register_search(nb::module_& m) {
                const CheckedCsr& candidates, int threads) {
                 std::vector<float> scores;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     self.check(queries.view);
                     if (starts) self.check_starts(queries.view, starts->view);
                     if (candidates.view.rows() != queries.view.rows() ||
@@ -313,7 +313,7 @@ void register_search(nb::module_& m) {
                float min_score) {
                 Csr out;
                 {
-                    const nb::gil_scoped_release released;
+                    const ReleasedGil released;
                     std::vector<CsrView> views;
                     for (const CheckedCsr* ranking : rankings) views.push_back(ranking->view);
                     out = self.search().merge_rankings(views, {top_k, 1, min_score});

@@ -156,7 +156,7 @@ def _decode(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
                 raise ValueError(f"an array has the shape {shape!r}")
             count = math.prod(shape)
             array = np.frombuffer(message, _DTYPES[dtype], count, offset)  # raises ValueError if bytes are missing
-            arrays[name] = array.astype(dtype, copy=False).reshape(shape)
+            arrays[name] = array.astype(dtype).reshape(shape)  # a copy, because the message may not be aligned
             offset += array.nbytes
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise InputError(f"The message is invalid: {error}.") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core import storage, validation
-from carya.core.atomic import replace_folder, temporary_sibling
+from carya.core.atomic import replace_folder, temporary_folder
 from carya.core.storage import SavedModel
 from carya.errors import InputError, SaveError
 from carya.models.routed.serialize import TOP_KIND, SplitInfo, TreePart, pack_part, pack_top
@@ -105,25 +104,25 @@ def split_model(
     beam_width = int(tree_model.parameters["beam_width"])
     layout = choose_layout(layer, beam_width=beam_width, query_features=trained.row_features).layout
 
-    temporary = temporary_sibling(target)
     try:
-        temporary.mkdir(parents=True)
-        summaries = []
-        for number in range(n_parts):
-            part = _take_part(trained, split, number, layout, threads)
-            folder = temporary / PART.format(number)
-            storage.save(folder, pack_part(part, trained.widths))
-            size = storage.size_on_disk(folder)
-            summaries.append(PartSummary(target / folder.name, size, part.n_clusters, part.labels.size))
-            del part
-        storage.save(temporary / TOP, _top_of(saved, tree_model, pack_top(trained, tree_model.parameters, split)))
-        summaries.append(PartSummary(target / TOP, storage.size_on_disk(temporary / TOP)))
-        replace_folder(temporary, target)
-        return summaries
+        with temporary_folder(target) as temporary:
+            summaries = []
+            for number in range(n_parts):
+                part = _take_part(trained, split, number, layout, threads)
+                folder = temporary / PART.format(number)
+                storage.save(folder, pack_part(part, trained.widths))
+                size = storage.size_on_disk(folder)
+                summaries.append(PartSummary(target / folder.name, size, part.n_clusters, part.labels.size))
+                del part  # before the next one is created
+            storage.save(temporary / TOP, _top_of(saved, tree_model, pack_top(trained, tree_model.parameters, split)))
+            summaries.append(PartSummary(target / TOP, storage.size_on_disk(temporary / TOP)))
+            _check_output(target)  # again, because writing a large model takes a while
+            replace_folder(temporary, target)
+            return summaries
+    except SaveError:
+        raise
     except OSError as error:
         raise SaveError(f"The parts cannot be written to {target}: {error.strerror or error}.") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _check_output(target: Path) -> None:
@@ -217,5 +216,5 @@ def _balance(sizes: NDArray[np.int64], n_parts: int) -> NDArray[np.int64]:
 
 def _split_id(path: str | os.PathLike[str], bounds: NDArray[np.int64]) -> str:
     """Return an id that is determined by the model and the distribution of its clusters."""
-    manifest = (Path(path) / "manifest.json").read_bytes()
+    manifest = storage.read_manifest(path)
     return f"{_core.xxh64(np.frombuffer(manifest + bounds.tobytes(), np.uint8)):016x}"
