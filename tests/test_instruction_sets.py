@@ -114,8 +114,10 @@ def test_all_instruction_sets_return_the_same_rankings(tmp_path: Path) -> None:
                 assert np.mean(actual[name] == values) > 0.98, (instruction_set, name)
 
 
-def test_unknown_instruction_set_selects_the_baseline(tmp_path: Path) -> None:
-    assert train("quantum", tmp_path / "unknown") == "baseline"
+def test_unknown_instruction_sets_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        train("quantum", tmp_path / "unknown")
+    assert "CARYA_ISA" in caught.value.stderr
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 31, 32, 33, 100])

@@ -74,7 +74,7 @@ def plan(
     as_json: bool,
     **_parameters: Any,
 ) -> None:
-    """Estimate the time, memory, model size and latency of a training, without training.
+    """Estimate the time, memory and model size of a training.
 
     Takes the data and the options of `carya train`. A pilot training on a sample of the data measures the speed of this
     machine, which takes a few seconds. The estimates are for otherwise idle machines with the same CPUs.

@@ -22,7 +22,6 @@ from carya.cli.options.rule_type import RuleType
 from carya.cli.shared.inputs import counted
 from carya.cli.shared.outputs import check_model_output
 from carya.cli.shared.tree_models import build_text_ranker, preset_option, tree_options, tree_parameters, trees_option
-from carya.core.memory import limit_memory
 from carya.core.rules import Choice
 from carya.errors import InputError, ParameterError
 
@@ -169,6 +168,8 @@ def train(
     check_model_output(out, force=force)
     gc.disable()  # reading creates millions of strings, all of which are needed until the end
     started = time.perf_counter()
+    from carya.core.memory import limit_memory
+
     with limit_memory(context.params["memory"]):
         with (
             command_progress(quiet) as progress,

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from typing import TYPE_CHECKING, Any
 
 from carya import _core
 from carya.errors import ParameterError
 
+if TYPE_CHECKING:  # importing NumPy takes longer than printing a help text
+    from numpy.typing import DTypeLike, NDArray
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-_ALLOCATORS: dict[np.dtype[Any], Callable[[int], NDArray[Any]]] = {
-    np.dtype(np.int32): _core.allocate_int32,
-    np.dtype(np.int64): _core.allocate_int64,
-    np.dtype(np.float32): _core.allocate_float32,
-}
 _UNSCALED_LIMIT = 16 * 10**9
 #: The sizes that :func:`parse_size` accepts, for error messages.
 SIZE_TEXT = "a size such as '8GB' or '512MiB'"
@@ -110,11 +105,14 @@ def check_required(required: float, items: dict[str, float]) -> None:
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """Return an uninitialized array; if a memory limit is enforced and the array is large, it is stored in a file."""
+    import numpy as np
+
     dtype = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64))
     # SciPy copies arrays that are views of arrays with more elements, so use the right type where there is one.
-    if dtype in _ALLOCATORS:
-        return _ALLOCATORS[dtype](size).reshape(shape)
+    allocators = {"int32": _core.allocate_int32, "int64": _core.allocate_int64, "float32": _core.allocate_float32}
+    if dtype.name in allocators:
+        return allocators[dtype.name](size).reshape(shape)
     return _core.allocate_bytes(size * dtype.itemsize).view(dtype).reshape(shape)
 
 

@@ -224,7 +224,9 @@ class LinearSolver:
         report: Report,
     ) -> list[list[Solution]]:
         """Solve problems in parts, each of which is moved to disk as soon as it is solved."""
-        parts = divide(problems, features, max_work=MAX_WORK if checkpoints is not None else memory.scale(MAX_WORK))
+        # The parts of checkpoints must not depend on the limit.
+        limits = {"max_work": memory.scale(MAX_WORK)} if checkpoints is None else {}
+        parts = divide(problems, features, **limits)
         total, done = sum(part.work for part in parts), 0.0
         keys = [""] * len(parts)
         if checkpoints is not None:

@@ -36,7 +36,7 @@ from carya.errors import SaveError
 @force_option
 @json_option
 def split(model: Path, target: Path, n_parts: int, n_jobs: int, force: bool, as_json: bool) -> None:
-    """Split a model that is larger than memory into parts for several machines.
+    """Split a model into parts for several machines.
 
     TARGET/top contains the vocabulary, the label names and all levels of the tree except for the last one, and
     TARGET/part-0, part-1, … contain the rankers of the labels. The results of the split model are identical to those of
