@@ -93,9 +93,9 @@ def test_same_seed_gives_same_data() -> None:
 @pytest.mark.parametrize(("like", "scale", "min_precision"), [("eurlex-4k", 0.2, 0.6), ("amazon-670k", 0.01, 0.3)])
 def test_linear_model_learns(like: str, scale: float, min_precision: float) -> None:
     data = synthesize(like, scale)
-    model = carya.XRLinear(n_jobs=1).fit(*data.matrices("train"))
     X, Y = data.matrices("test")
-    precision = carya.metrics.precision(Y, model.predict(X, top_k=1), k=1)
+    models = [carya.XRLinear(n_jobs=1, seed=seed).fit(*data.matrices("train")) for seed in range(3)]
+    precision = np.mean([carya.metrics.precision(Y, model.predict(X, top_k=1), k=1) for model in models])
     assert min_precision < precision < 0.97
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +110,11 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     dtype = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64))
     # SciPy copies arrays that are views of arrays with more elements, so use the right type where there is one.
-    allocators = {"int32": _core.allocate_int32, "int64": _core.allocate_int64, "float32": _core.allocate_float32}
+    allocators: dict[str, Callable[[int], NDArray[Any]]] = {
+        "int32": _core.allocate_int32,
+        "int64": _core.allocate_int64,
+        "float32": _core.allocate_float32,
+    }
     if dtype.name in allocators:
         return allocators[dtype.name](size).reshape(shape)
     return _core.allocate_bytes(size * dtype.itemsize).view(dtype).reshape(shape)
