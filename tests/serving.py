@@ -124,7 +124,7 @@ class Server:
     def other_client(self, address: str = "127.0.0.2") -> httpx.Client:
         """Return a client with another address."""
         transport = httpx.HTTPTransport(local_address=address)
-        return httpx.Client(base_url=self.url(""), transport=transport, timeout=20)
+        return httpx.Client(base_url=self.url(""), transport=transport, timeout=60)
 
     def resident_bytes(self) -> int:
         """Return the resident memory of the server process."""
