@@ -24,9 +24,14 @@ def test_saved_model_returns_the_stored_rankings(name: str) -> None:
             sparse = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
             S = model.predict(arrays["dense"] if name == "neighbors-graph" else sparse, top_k=4)
         rankings = [ranking_of(S, row) for row in range(5)]
+    # The instruction set changes the last bits of embeddings, and these decide which of several equally near texts are
+    # neighbors. Random changes of 1e-8 in the embeddings change scores by up to 2e-3.
+    relative, absolute = (0.0, 5e-3) if name == "xr-transformer" else (1e-4, 1e-5)
     for ranking, stored in zip(rankings, expected["rankings"], strict=True):
         assert [label for label, _ in ranking] == [label for label, _ in stored]
-        assert [score for _, score in ranking] == pytest.approx([score for _, score in stored], rel=1e-4, abs=1e-5)
+        assert [score for _, score in ranking] == pytest.approx(
+            [score for _, score in stored], rel=relative, abs=absolute
+        )
 
 
 @pytest.mark.parametrize("name", model_names(name for name in ANSWERS if "texts" in ANSWERS[name]))

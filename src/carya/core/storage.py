@@ -37,12 +37,12 @@ _DTYPES = {
     "uint16": "<u2",
     "uint64": "<u8",
 }
-#: Arrays that the search verifies on first use, by the last part of their names.
+#: The last components of the names of arrays that the search verifies on first use.
 LAZY_ARRAYS = frozenset({"data", "dense"})
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.bin"
 _MAX_MANIFEST_BYTES = 64 << 20
-#: Attempts to open a folder that other processes replace at the same time.
+#: Maximum number of attempts to open a folder while other processes are replacing it.
 _MAX_ATTEMPTS = 100
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class SavedModel:
     data_options: Mapping[str, Any] = field(default_factory=dict)
 
     def with_strings(self, name: str, strings: StringArray) -> SavedModel:
-        """Return the same contents with a list of strings, stored as the arrays ``name.bytes`` and ``name.ends``."""
+        """Add a list of strings to the contents, stored as the arrays ``name.bytes`` and ``name.ends``."""
         return replace(self, arrays=self.arrays | {f"{name}.bytes": strings.data, f"{name}.ends": strings.ends})
 
     def without_strings(self, name: str) -> tuple[SavedModel, StringArray | None]:
@@ -138,7 +138,7 @@ def save(path: str | os.PathLike[str], saved: SavedModel, *, extra: Callable[[Pa
         try:
             folder = cleanup.enter_context(temporary_folder(target))
             _write_model(folder, saved, extra)
-            check_output_path(target)  # again, because writing a large model takes a while
+            check_output_path(target)  # checked again, because writing a large model takes a while
             replace_folder(folder, target)
         except SaveError:
             raise
@@ -161,8 +161,8 @@ def load(path: str | os.PathLike[str], *, lazy: Collection[str] = ()) -> SavedMo
 def load_as(path: str | os.PathLike[str], convert: Callable[[SavedModel], T], *, lazy: Collection[str] = ()) -> T:
     """Load a model folder and convert its contents.
 
-    If `convert` raises ModelFormatError because another model has replaced the folder in the meantime, and the files
-    of the old model have been removed, the new model is loaded instead.
+    If `convert` raises ModelFormatError because another model has replaced the folder in the meantime and the files of
+    the old model are gone, the new model is loaded instead.
     """
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         folder = _open_folder(path)
@@ -180,9 +180,9 @@ def check_output_path(path: str | os.PathLike[str]) -> None:
     if not target.name:
         raise SaveError(f"{target} is not a valid model path. Pass the path of a folder.")
     try:
-        target.lstat()
+        status = target.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        pass
+        status = None
     except ValueError:
         raise SaveError(f"{str(target)!r} is not a valid model path, because it contains a null byte.") from None
     except OSError as error:  # such as a name that is too long
@@ -192,7 +192,7 @@ def check_output_path(path: str | os.PathLike[str]) -> None:
         raise SaveError(f"{target} cannot be created, because {existing} is not a folder. Choose a different path.")
     if not os.access(existing, os.W_OK):
         raise SaveError(f"{target} cannot be created, because {existing} is not writable. Choose a different path.")
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
+    if status is not None and not stat.S_ISDIR(status.st_mode):
         raise SaveError(f"{target} exists and is not a folder. Choose a different path.")
     if _is_mount_point(target):
         raise SaveError(
@@ -245,7 +245,7 @@ def _open_folder(path: str | os.PathLike[str]) -> _core.ModelFolder:
     except UnicodeEncodeError:
         raise ModelFormatError(f"{os.fspath(path)!r} is not a valid path.") from None
     except ModelFormatError:
-        # os.path returns False for invalid paths.
+        # The functions of os.path return False for invalid paths.
         if not os.path.isdir(path):  # noqa: PTH112
             problem = "it is a file, not a folder" if os.path.exists(path) else "there is no such folder"  # noqa: PTH110
             raise ModelFormatError(f"{_printable(path)} is not a Carya model: {problem}.") from None
@@ -278,9 +278,9 @@ def _read(folder: _core.ModelFolder, path: str | os.PathLike[str], lazy: Collect
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> bytes:
-    """Return the manifest of a model folder; raise ModelFormatError if it is not a regular file of limited size.
+    """Return the manifest of a model folder; raise ModelFormatError if it is too large or not a regular file.
 
-    Opening a FIFO would block until another process writes to it, and a device may never end.
+    Opening a FIFO would block until another process writes to it, and reading a device might never end.
     """
     path = Path(folder) / _MANIFEST
     try:
@@ -308,7 +308,7 @@ def _was_replaced(folder: _core.ModelFolder, path: str | os.PathLike[str]) -> bo
 
 
 def _printable(path: str | os.PathLike[str]) -> str:
-    """Return a path for error messages, in which null bytes are escaped."""
+    """Return a path for error messages, with null bytes escaped."""
     return os.fspath(path).replace("\0", "\\0")
 
 
@@ -363,12 +363,12 @@ def _verify_files(folder: int, described: Any, path: str | os.PathLike[str]) -> 
 
 
 def _files_in_subfolders(folder: int) -> list[str]:
-    """Return the relative paths of all files in subfolders, except for hidden subfolders, which are never read."""
+    """Return the relative paths of all files in subfolders, except in hidden subfolders, which are never read."""
     return [name for name in _list_files(folder) if "/" in name and not name.startswith(".")]
 
 
 def _list_files(folder: int) -> list[str]:
-    """Return the relative paths of everything in a folder and its subfolders but folders that are not empty."""
+    """Return the relative paths of all files, links and empty folders in a folder and its subfolders."""
 
     def fail(error: OSError) -> None:  # by default, folders that cannot be read are skipped
         raise error
@@ -388,7 +388,7 @@ def _list_files(folder: int) -> list[str]:
 
 
 def _open_regular(name: str, folder: int) -> int:
-    """Open a file in a folder for reading; anything but a regular file, such as a pipe or a device, is an error."""
+    """Open a file in a folder for reading; raise OSError if it is not a regular file, but a pipe or a device."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
@@ -397,7 +397,7 @@ def _open_regular(name: str, folder: int) -> int:
 
 
 def _map_file(descriptor: int) -> NDArray[np.uint8]:
-    """Memory-map an open file; the mapping remains valid when the file is closed."""
+    """Memory-map an open file; the mapping remains valid after the file is closed."""
     if not os.fstat(descriptor).st_size:
         return np.zeros(0, np.uint8)
     return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
@@ -436,9 +436,9 @@ def _checksum(data: NDArray[Any]) -> str:
 
 def _is_mount_point(path: Path) -> bool:
     """Return whether another file system, or a folder from elsewhere, is mounted at a path."""
-    if path.is_mount():
+    if os.path.ismount(path):  # Path.is_mount fails if another process replaces the folder
         return True
-    try:  # a folder that is mounted from the same file system is found only in this table
+    try:  # a bind mount within the same file system is listed only in this table
         mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
         points = {mount.split(b" ")[4] for mount in mounts}
     except (OSError, IndexError):
@@ -448,7 +448,7 @@ def _is_mount_point(path: Path) -> bool:
 
 
 def _contains_other_files(target: Path) -> bool:
-    """Return whether a folder contains anything but a model, intact or damaged."""
+    """Return whether a folder contains anything other than a model, whether intact or damaged."""
     for _ in range(_MAX_ATTEMPTS):
         try:
             descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
