@@ -74,7 +74,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def lowest(session: nox.Session) -> None:
-    """Run the tests with the lowest versions of the direct dependencies, in an environment of its own."""
+    """Run the tests with the lowest supported versions of the direct dependencies, in a separate environment."""
     session.run("pip", "install", "uv")
     environment = Path(session.create_tmp()) / "lowest"
     python = environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
@@ -85,7 +85,7 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session
 def sdist(session: nox.Session) -> None:
-    """Build the source distribution, install it in an environment of its own, and run the tests that it contains."""
+    """Build the source distribution, install it in a separate environment, and run the tests that it contains."""
     session.run("pip", "install", "build", "twine")
     folder = Path(session.create_tmp()) / "sdist"
     shutil.rmtree(folder, ignore_errors=True)
@@ -106,7 +106,7 @@ def _tracked(*patterns: str) -> list[str]:
 
 
 def _weak_symbols_outside_kernels(build: Path) -> list[str]:
-    """Return the weak symbols in the kernels that are outside the instruction-set namespaces (see kernels.hpp)."""
+    """Return the weak symbols of the kernels that are outside the instruction-set namespaces (see kernels.hpp)."""
     objects = [str(path) for path in build.rglob("*.o") if "carya_kernels_" in str(path)]
     symbols = subprocess.run(["nm", "-C", *objects], capture_output=True, text=True, check=True).stdout
     namespaces = ("carya::baseline::", "carya::avx2::", "carya::avx512::")

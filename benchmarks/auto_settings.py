@@ -58,7 +58,7 @@ def split(rows: int) -> tuple[Any, Any]:
 
 
 def measure_transforms(model: carya.XRLinear, X: Any, Y: Any, inner: tuple[str, ...]) -> dict[str, list[float]]:
-    """Return P@1, P@3 and P@5 for every pair of transforms in the inner layers and the last layer."""
+    """Return P@1, P@3 and P@5 for every pair of an inner-layer transform and a last-layer transform."""
     results, queries, layers = {}, check_features(X), list(model.layers_)
     for above in inner if len(layers) > 1 else ("none",):
         upper = [replace(layer, transform=Transform.from_name(above)) for layer in layers[:-1]]

@@ -1,13 +1,13 @@
-"""Simulate the training of 100 million labels on 1,000 workers with Carya's own scheduler.
+"""Simulate training with 100 million labels on 1,000 workers, using Carya's own scheduler.
 
     python benchmarks/cluster_simulation.py [--out benchmarks/results/cluster-simulation.json]
 
-The scheduler is not modeled, it runs: `divide` from `carya.ranking.tasks.parts` cuts the layers into parts, and
-`RayEngine.run` submits the tasks, waits for them and reports progress. Only Ray is replaced, by a discrete-event
-simulation with the functions that the engine calls. Simulated workers take the next task in the order of submission, as
-Ray does; a task takes as long as its work and the reading of its rows, times a log-normal factor; and machines fail at
-exponentially distributed times, whereupon their tasks start again on other machines. All random numbers have fixed
-seeds, so every run prints the same results.
+The scheduler is not simulated: `divide` from `carya.ranking.tasks.parts` divides the layers into parts, and
+`RayEngine.run` submits the tasks, waits for them and reports progress. Only Ray is replaced, with a discrete-event
+simulation of the functions that the engine calls. As in Ray, workers take tasks in the order of submission. The
+duration of a task is the time for its work and for reading its rows, multiplied by a log-normal factor. Machines fail
+after exponentially distributed times, and their tasks are then restarted on other machines. All random numbers have
+fixed seeds, so every run prints the same results.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Task:
 
 @dataclass
 class SimulatedCluster:
-    """Machines whose CPUs take tasks in the order of submission; the interface is the part of Ray that engines use."""
+    """Machines whose CPUs take tasks in the order of submission, with the part of Ray's interface that engines use."""
 
     nodes: int
     cpus: int
@@ -81,7 +81,7 @@ class SimulatedCluster:
             for node in range(self.nodes):
                 self._schedule_failure(node)
 
-    # The functions of Ray that the engine calls.
+    # Ray functions that the engine calls.
 
     def is_initialized(self) -> bool:
         return True
@@ -160,7 +160,7 @@ class SimulatedCluster:
         heapq.heappush(self._events, (self.now + delay, -2 - node, "failure", node, 0))
 
     def as_module(self) -> Any:
-        """Return an object that takes the place of the module `ray`."""
+        """Return a replacement for the module `ray`."""
         module = types.ModuleType("ray")
         for name in ("is_initialized", "remote", "wait", "get", "cancel"):
             setattr(module, name, getattr(self, name))
@@ -171,12 +171,12 @@ class SimulatedCluster:
 
 @dataclass(frozen=True)
 class Problem:
-    """The sizes of a training."""
+    """The sizes of a training problem."""
 
     rows: int
     labels: int
     features_per_row: float
-    clusters_per_row: float  # of the row's own labels, at every level
+    clusters_per_row: float  # number of clusters with labels of the row, at every level
     shortlist: float  # clusters per row at the last level
     spread: float  # standard deviation of the logarithm of a cluster's share of the rows
 
@@ -190,8 +190,8 @@ class Problem:
     def layer(self, level: int, rng: np.random.Generator) -> tuple[Any, Any]:
         """Return a layer problem and features for `divide`.
 
-        `divide` adds up the nonzeros of the rows of each parent. One row per parent, with as many nonzeros as all of
-        the parent's rows together, gives the same sums in little memory.
+        `divide` counts the nonzeros in the rows of each parent. One row per parent, with as many nonzeros as all of the
+        parent's rows together, gives the same counts and takes little memory.
         """
         tree = self.tree()
         parents, nodes = tree[level - 1 : level + 1]
@@ -208,7 +208,7 @@ class Problem:
 
 
 def solve_tasks(problem: Problem, levels: Sequence[int], rng: np.random.Generator) -> list[Task]:
-    """Return the tasks that train layers together."""
+    """Return the tasks of layers that are trained together."""
     tasks = []
     for level in levels:
         layer, features = problem.layer(level, rng)
@@ -228,7 +228,7 @@ def match_tasks(problem: Problem, rng: np.random.Generator) -> list[Task]:
 
 
 def simulate(name: str, problem: Problem, *, nodes: int, cpus: int, failures: float, shards: int = 1) -> dict[str, Any]:
-    """Run all phases of a training, or of several trainings at the same time, on a simulated cluster."""
+    """Run all phases of one training run, or of several concurrent training runs, on a simulated cluster."""
     rng = np.random.default_rng(1)
     depth = len(problem.tree()) - 1
     phases: dict[str, list[Task]] = {
@@ -287,7 +287,7 @@ def main() -> None:
     console = Console(width=140)
     for run in runs:
         title = f"{run['name']}: {run['seconds'] / 3600:.2f} h, {run['cpu_hours']:,.0f} CPU hours, "
-        title += f"{run['failures']} failures, {100 * run['wasted_share']:.1f} % repeated"
+        title += f"{run['failures']} failures, {100 * run['wasted_share']:.1f}% repeated"
         table = Table("phase", "tasks", "seconds", "lower bound", "longest task", "utilization", title=title)
         for phase in run["phases"]:
             table.add_row(
@@ -296,7 +296,7 @@ def main() -> None:
                 f"{phase['seconds']:,.0f}",
                 f"{phase['lower_bound_s']:,.0f}",
                 f"{phase['longest_task_s']:,.0f}",
-                f"{100 * phase['utilization']:.0f} %",
+                f"{100 * phase['utilization']:.0f}%",
             )
         console.print(table)
     if arguments.out:

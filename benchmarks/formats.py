@@ -1,6 +1,6 @@
 """Measure the time and the memory required to write and read a file of about 100 MB in every data format.
 
-python benchmarks/formats.py [--megabytes 100] [--formats jsonl,csv]   # other formats keep their results
+python benchmarks/formats.py [--megabytes 100] [--formats jsonl,csv]   # keeps the results of other formats
 
 Each step runs in a separate process. The results are written to benchmarks/results/formats.json: seconds, and the peak
 resident memory in MB. The first row, `nothing`, is for a process that only imports the packages.
@@ -154,7 +154,7 @@ def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def write_dataset(target: Path, rows: Iterator[Any]) -> None:
-    """Write a folder as `datasets` does."""
+    """Write a folder in the format of the `datasets` library."""
     import pyarrow as pa
 
     target.mkdir()
@@ -199,7 +199,7 @@ def step(action: str, name: str, folder: Path, megabytes: int) -> None:
 
 
 def measure(action: str, name: str, folder: Path, megabytes: int) -> dict[str, Any]:
-    """Run one step in another process."""
+    """Run one step in a separate process."""
     command = [sys.executable, __file__, "--step", action, "--formats", name, "--folder", str(folder)]
     run = subprocess.run([*command, "--megabytes", str(megabytes)], capture_output=True, text=True, check=True)
     result: dict[str, Any] = json.loads(run.stdout)

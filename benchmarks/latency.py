@@ -160,7 +160,7 @@ def show(console: Console, result: dict[str, Any]) -> None:
 
 
 def plot(result: dict[str, Any], path: Path, console: Console) -> None:
-    """Plot the latency of all systems and the recall of Carya against its latency."""
+    """Plot the latency of all systems, and Carya's recall against its latency."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

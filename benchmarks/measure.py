@@ -1,7 +1,7 @@
 """Functions shared by the benchmark scripts: reading features, and measuring precision, latency, sizes and memory.
 
 The scripts that run the peers import this module in their own environments, so it depends only on NumPy and SciPy and
-supports any version of them.
+works with any version of them.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 python benchmarks/ray_cluster.py FOLDER [--nodes 1,2,4] [--kills 20] [--predict-kills 20] [--output ray.json]
 
-FOLDER contains feature and label matrices, such as those of `carya data synth`. The nodes are separate processes on
-this machine, each with one CPU (`ray.cluster_utils.Cluster`). The results are written to benchmarks/results/. Runs on
-the cluster alternate with runs on this machine with one thread; the times are medians. In the runs with a killed node,
-a node is added, and killed at a random time during the training or the prediction. Predictions use shards of 256 rows.
+FOLDER contains feature and label matrices, such as those written by `carya data synth`. The nodes are separate
+processes on this machine, each with one CPU (`ray.cluster_utils.Cluster`). Runs on the cluster alternate with runs on
+this machine with one thread; the times are medians. To test node failures, a node is added and then killed at a random
+time during training or prediction. Predictions use shards of 256 rows. The results are written to benchmarks/results/.
 """
 
 from __future__ import annotations

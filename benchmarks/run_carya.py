@@ -16,7 +16,7 @@ import measure
 
 
 class StageTimes(Progress):
-    """Progress that records when the first stage of each kind, e.g. "train", begins."""
+    """Progress display that records when the first stage of each kind, e.g. "train", begins."""
 
     def __init__(self) -> None:
         self.started: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Plan the training on a folder of matrices: python run_plan.py FOLDER --threads 2 [--set name=JSON ...]"""
+"""Plan training on a folder of matrices: python run_plan.py FOLDER --threads 2 [--set name=JSON ...]"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Train and query once on a folder of matrices: python run_scale.py FOLDER --threads 2 [--set name=JSON ...]
+"""Train and query one model on a folder of matrices: python run_scale.py FOLDER --threads 2 [--set name=JSON ...]
 
-Prints the time and the peak memory of every stage of training, the bytes of the saved model and the latency of single
-queries, as one line of JSON.
+The script prints the time and the peak memory of every training stage, the size of the saved model and the latency of
+single queries as one line of JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUERIES = 3000
 
 
 class StageCosts(Progress):
-    """Progress that records the time and the peak memory of each stage; "other" is what happens between stages."""
+    """Progress display that records the time and peak memory of each stage; "other" is the time between stages."""
 
     def __init__(self) -> None:
         self.stages: list[dict[str, Any]] = []
@@ -36,7 +36,7 @@ class StageCosts(Progress):
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Report]:
-        """Record what happened since the last stage, then this stage."""
+        """Record the costs since the last stage as "other", and then the costs of this stage."""
         self.record("other")
         yield None
         self.record(name)

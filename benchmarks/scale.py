@@ -5,10 +5,11 @@
 
 Each size is a published data set and a scale, e.g. amazon-670k:0.1, as in `carya data synth --like amazon-670k --scale
 0.1`. The data is generated, and every run is a separate process. An existing folder can be measured instead:
-amazon-670k:1=FOLDER. Results are added to the file, and replace those of the same size. Other processes on the machine
-distort wall-clock times, so CPU times are also recorded: on a quiet machine, training takes little more than the CPU
-time divided by the number of threads. Even CPU times depend on the load, because processes compete for caches and
-memory; `carya plan` therefore runs before and after each training, and the table shows the mean of both estimates.
+amazon-670k:1=FOLDER. New results are added to the file and replace earlier results for the same size. Other processes
+on the machine distort wall-clock times, so CPU times are also recorded: on an idle machine, training takes little more
+than the CPU time divided by the number of threads. Even CPU times depend on the load, because processes compete for
+caches and memory. Therefore, `carya plan` runs before and after each training run, and the table shows the mean of both
+estimates.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ SIZES = [
     "amazon-3m:0.1",
 ]
 
-#: The values of a plan that are recorded.
+#: The values from a plan that are recorded.
 PLANNED = ("seconds", "cpu_seconds", "peak_bytes", "model_bytes", "query_us", "stages")
 
 
 def measure_size(size: str, threads: int, settings: list[str]) -> dict[str, Any]:
-    """Generate the data of a size, unless it names a folder, and return the measurements."""
+    """Generate data of the given size, unless `size` specifies a folder, and return the measurements."""
     size, _, existing = size.partition("=")
     like, _, scale = size.partition(":")
     options: list[object] = ["--threads", threads, *(item for setting in settings for item in ("--set", setting))]

@@ -43,7 +43,7 @@ def plans(results: dict[str, Any]) -> _Table:
             f"{run['data']} × {run['scale']:g}",
             f"{run['labels']:,}",
             *(
-                f"{100 * (planned(run, name) / measured - 1):+.0f} %"
+                f"{100 * (planned(run, name) / measured - 1):+.0f}%"
                 for name, measured in (
                     ("cpu_seconds", run["cpu_s"]),
                     ("peak_bytes", run["peak_mb"] * 2**20),
@@ -58,7 +58,7 @@ def plans(results: dict[str, Any]) -> _Table:
 
 
 def simulation(results: dict[str, Any]) -> _Table:
-    """Return the headings and rows of the table of simulated trainings."""
+    """Return the headings and rows of the table of simulated training runs."""
     rows = [
         [
             run["name"] if number == 0 else "",
@@ -67,7 +67,7 @@ def simulation(results: dict[str, Any]) -> _Table:
             f"{phase['seconds'] / 60:,.1f}",
             f"{phase['lower_bound_s'] / 60:,.1f}",
             f"{phase['longest_task_s'] / 60:,.1f}",
-            f"{100 * phase['utilization']:.0f} %",
+            f"{100 * phase['utilization']:.0f}%",
         ]
         for run in results["runs"]
         for number, phase in enumerate(run["phases"])

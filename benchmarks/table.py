@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = ("README.md", "docs/benchmarks.md", "docs/scale.md")
 DATA = ("debian-deps", "tibkat-en", "yso-min3")
-#: Display names of the systems, in the order of the tables.
+#: Display names of the systems, in the order in which the tables list them.
 SYSTEMS = {
     "carya": "Carya, libpecos's settings",
     "carya-set": "Carya, tuned",

@@ -23,7 +23,7 @@ Measurements = dict[str, Any]
 
 
 def alternate(rounds: int, systems: Mapping[str, Callable[[int], Measurements]]) -> dict[str, list[Measurements]]:
-    """Run all systems once per round, with the round number as random seed."""
+    """Run all systems once per round, with the round number as the random seed."""
     results: dict[str, list[Measurements]] = {name: [] for name in systems}
     for number in range(rounds):
         for name, run in systems.items():

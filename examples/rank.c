@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
         }
         cursor += strspn(cursor, " \t\r\n");
         if (*cursor) {
-            fprintf(stderr, "Cannot read the query from: %.40s\n", cursor);
+            fprintf(stderr, "Cannot parse the query starting at: %.40s\n", cursor);
             status = 1;
             break;
         }

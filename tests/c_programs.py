@@ -21,7 +21,7 @@ def compile_program(source: Path, folder: Path) -> Path:
 
 
 def run(program: Path, model: Path, queries: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program with a model folder as argument and queries on standard input."""
+    """Run a program with a model folder as its argument and queries on standard input."""
     return subprocess.run(
         [program, model], input=queries, capture_output=True, encoding="utf-8", errors="replace", check=False
     )

@@ -149,8 +149,10 @@ def write_arrow_stream(path: Path, table: Any) -> None:
 
 
 def write_dataset(folder: Path) -> None:
-    """Write the files that ``DatasetDict.save_to_disk`` writes for two splits with class labels, the first in two
-    files."""
+    """Write the files that ``DatasetDict.save_to_disk`` writes for two splits with class labels.
+
+    The first split has two files.
+    """
     feature = {"feature": {"names": list(NAMES), "_type": "ClassLabel"}, "_type": "List"}
     info = {"features": {"text": {"dtype": "string", "_type": "Value"}, "labels": feature}}
     (folder / "saved").mkdir()

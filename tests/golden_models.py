@@ -16,7 +16,7 @@ ANSWERS = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
 
 
 def model_names(names: Iterable[str]) -> list[Any]:
-    """Return sorted names as test parameters; those of transformer models are marked."""
+    """Return sorted names as test parameters; names of transformer models are marked."""
     return [
         pytest.param(name, marks=pytest.mark.transformer if name == "xr-transformer" else ()) for name in sorted(names)
     ]

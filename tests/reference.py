@@ -66,7 +66,7 @@ def objective_l1(w: np.ndarray, X: np.ndarray, y: np.ndarray, cost: np.ndarray, 
 
 
 def minimize_l1(X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> np.ndarray:
-    """Minimize the L1 objective; each weight except the bias is the difference of two non-negative variables."""
+    """Minimize the L1 objective; each weight except the bias is the difference between two non-negative variables."""
     A = np.hstack([X[:, :-1], -X[:, :-1], X[:, -1:]])
     penalty = np.r_[np.ones(A.shape[1] - 1), 0.0]
 

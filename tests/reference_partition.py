@@ -9,8 +9,8 @@ from typing import TypedDict, Unpack
 import numpy as np
 
 _MASK = (1 << 64) - 1
-# Features that occur in only one label of a group are dropped if the group has fewer entries per feature, and at most
-# this fraction of the labels for which they were last dropped.
+# Features that occur in only one label of a group are dropped if the group has fewer than _ENTRIES_PER_FEATURE entries
+# per feature and at most 1/_SHRINKAGE of the labels that the group had when features were last dropped.
 _ENTRIES_PER_FEATURE = 16
 _SHRINKAGE = 3
 _ITERATIONS_AFTER_SAMPLE = 2

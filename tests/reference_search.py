@@ -22,13 +22,13 @@ from carya.trees.transforms import Transform
 
 #: Unit roundoff of float32: the maximum relative error of one operation.
 ROUNDOFF = 2.0**-24
-#: Bound for the relative error of the exponential function in native/kernels/simd.hpp, which is about 10^-6.
+#: Bound on the relative error of the exponential function in native/kernels/simd.hpp, which is about 10^-6.
 EXP_ERROR = 2e-6
 #: Smallest result of the same function, which treats arguments below -80 as -80.
 MIN_EXP = math.exp(-80)
 #: Smallest normal float32 number; smaller products lose relative precision.
 MIN_NORMAL = 2.0**-126
-NEAR_ONE = 1 - 2.0**-20  # scores above differ less than their logarithms can
+NEAR_ONE = 1 - 2.0**-20  # float32 cannot represent differences between higher scores that their logarithms can
 #: Sums of multiples of 1/16 below 2^20 have at most 24 significant bits, so float32 computes them exactly.
 _DYADIC, _MAX_EXACT = 16.0, 2.0**20
 #: Maximum number of beams that are tried if rounding errors make the cut ambiguous.
@@ -89,7 +89,7 @@ class ReferenceSearch:
     def check(self, x: np.ndarray, ranking: Sequence[tuple[int, float]], *, top_k: int, beam_width: int) -> None:
         """Raise AssertionError if a native ranking differs from the reference by more than rounding errors."""
         if not x.any():
-            assert not ranking, f"a query without features has the labels {ranking}"
+            assert not ranking, f"a query without features must have no labels, got {ranking}"
             return
         reasons = []
         for labels in self._last_levels(x, beam_width):

@@ -264,7 +264,7 @@ def test_indexing_functions_validate_their_arguments() -> None:
             lambda: LabelTree(None),  # type: ignore[arg-type]
             "parents must be a list with at least one level, got None",
         ),
-        (lambda: LabelTree([[0, 0], [[0], [1, 2]]]), "The parents of level 2 must be a non-empty list of integers"),
+        (lambda: LabelTree([[0, 0], [[0], [1, 2]]]), "The parents of the nodes at level 2 must be a non-empty list"),
         (lambda: LabelTree.flat(-1), "n_labels must be an integer >= 1, got -1"),
         (lambda: LabelTree.from_paths("a/b"), "paths is a single string"),
         (lambda: LabelTree.from_paths(["a"], separator=""), "separator must be a non-empty string, got ''"),

@@ -71,8 +71,8 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "data.csv",
         b"text;labels\na;x,y",
-        "data.csv, line 2: Is 'x,y' one label, or are labels separated by ','? Pass label_separator "
-        "(--label-separator): ',', or ';' for one label.",
+        "data.csv, line 2: 'x,y' can be one label, or labels separated by ','. Pass label_separator "
+        "(--label-separator): ';' for one label, or ',' for several.",
     ),
     (
         "data.csv",

@@ -163,7 +163,7 @@ def test_damaged_checkpoints_are_rejected(tmp_path: Path) -> None:
     data = bytearray((damaged / "arrays.bin").read_bytes())
     data[len(data) // 2] ^= 1
     (damaged / "arrays.bin").write_bytes(data)
-    with pytest.raises(ModelFormatError, match=rf"layer-1-.*Delete {damaged} to compute this step again"):
+    with pytest.raises(ModelFormatError, match=rf"layer-1-.*Delete {damaged} to recompute this step"):
         tree(checkpoint_dir=str(folder)).fit(X, Y)
     shutil.rmtree(damaged)
     tree().fit(X, Y).save(damaged)

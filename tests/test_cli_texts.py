@@ -67,7 +67,7 @@ def test_an_existing_model_is_replaced_only_with_force(model: Path, jsonl: Path,
         assert (result.returncode, result.stdout, result.stderr) == (2, "", expected)
         assert (out / "manifest.json").read_bytes() == before
         if name == "demo":
-            continue  # takes long
+            continue  # takes too long
         result = run(*command, "--force", "--json")
         assert result.returncode == 0, result.stderr
         assert (out / "manifest.json").read_bytes() != before
@@ -226,7 +226,7 @@ def test_explain_a_model_with_several_trees(model: Path, tmp_path: Path) -> None
     assert "Pass --tree with a number from 1 to 2." in refused.stderr
     printed = run("explain", str(tmp_path / "two"), TEXT, "--tree", "2", "--label", "astronomy").stdout
     score = carya.load(tmp_path / "two").explain(TEXT, "astronomy", tree=1).score
-    assert printed.startswith(f"astronomy: score {score:.4f} of tree 2")
+    assert printed.startswith(f"astronomy: score {score:.4f} in tree 2")
     refused = run("explain", str(tmp_path / "two"), TEXT, "--tree", "3")
     assert "--tree must be at most 2, the number of trees in the model, got 3." in refused.stderr
     assert "NearestNeighbors has no label tree." in run("explain", str(tmp_path / "none"), TEXT).stderr

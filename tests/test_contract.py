@@ -250,7 +250,7 @@ METHODS = {
     "get_params",
     "set_params",
 }
-#: The methods and properties that every text model has in addition.
+#: Additional methods and properties that every text model has.
 TEXT_METHODS = {
     "suggest",
     "suggest_all",

@@ -1,6 +1,6 @@
 """Tests for data formats: written data can be read back unchanged, and formats are detected correctly.
 
-tests/test_formats.py has an example of every format.
+tests/test_formats.py contains an example of every format.
 """
 
 from __future__ import annotations
@@ -331,9 +331,7 @@ def test_unsupported_options(options: dict[str, Any], message: str, tmp_path: Pa
 def test_existing_folders_are_not_damaged(tmp_path: Path) -> None:
     data = Corpus.of(EXAMPLES, vocabulary=VOCABULARY)
     write_data(tmp_path, data)
-    with pytest.raises(
-        InputError, match=r"label_names.tsv lists different labels from vocabulary\. Choose another folder\."
-    ):
+    with pytest.raises(InputError, match=r"label_names.tsv and vocabulary differ\. Choose another folder\."):
         write_data(tmp_path, Corpus.of(EXAMPLES, vocabulary=Vocabulary(["a"])), part="test")
     (tmp_path / "test.texts.txt.gz").write_bytes(b"")
     with pytest.raises(InputError, match=r"test.texts.txt.gz exists and would conflict with the new files\. Choose"):
@@ -417,7 +415,7 @@ def test_vocabularies_are_restored(tmp_path: Path) -> None:
     write_vocabulary(tmp_path / "a.txt", Vocabulary(["a", "b"]))
     assert read_vocabulary(tmp_path / "a.txt") == Vocabulary(["a", "b"])
     for invalid, message in (
-        (vocabulary, r"A .txt file cannot store names besides ids\. Use \.tsv\."),
+        (vocabulary, r"A .txt file cannot store names in addition to ids\. Use \.tsv\."),
         (Vocabulary([" a"]), "' a' is empty, or begins or ends with a space"),
         (Vocabulary(["a\nb"]), r"contains '\\n'"),
     ):

@@ -31,7 +31,7 @@ MODULES = sorted(
 #: Pages with Python blocks that cannot run on their own, and the reasons.
 NOT_EXECUTED = {
     "docs/cluster.md": "requires Ray, Spark and Dask; the function for Spark and Dask has its own test below",
-    "docs/tutorial.md": "has shell blocks in between; has its own test below",
+    "docs/tutorial.md": "mixes Python and shell blocks; has its own test below",
     "docs/format.md": "requires a saved model; has its own test below",
     "docs/transformers.md": "downloads an encoder",
 }

@@ -1,4 +1,4 @@
-"""Tests for training with an engine, whose tasks run in this process: the same models as without an engine."""
+"""Tests for training with an engine that runs its tasks in this process: models are the same as without an engine."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_accurate_preset(tmp_path: Path) -> None:
 
 
 def test_the_command_passes_the_engine_to_rerankers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models of texts and of features are trained with the engine."""
+    """Both text models and models for features are trained with the engine."""
     given: list[Any] = []
 
     def fit(self: carya.Reranked, *arguments: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Tests for `feature_names_in_`: the columns of data frames are stored in training and checked in prediction."""
+"""Tests for `feature_names_in_`: the column names of data frames are stored by `fit` and checked by `predict`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_models_without_names_accept_frames() -> None:
     assert hasattr(model, "feature_names_in_")
     model.fit(X, Y)  # training again without names removes them
     assert not hasattr(model, "feature_names_in_")
-    with pytest.raises(InputError, match="has string column names and others that are not strings, such as 3"):
+    with pytest.raises(InputError, match="has both string column names and non-string ones, such as 3"):
         model.fit(pandas.DataFrame(X, columns=[*names[:3], 3, *names[4:]]), Y)
 
 

@@ -361,7 +361,7 @@ def test_tables_without_texts_or_labels_are_rejected(ranker: carya.TextRanker) -
         text_ranker().fit(TEXTS)
     datasets = pytest.importorskip("datasets")
     parts = datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": list(TEXTS)})})
-    with pytest.raises(InputError, match=r"got a datasets DatasetDict\. Pass a part, such as data\['train'\]\."):
+    with pytest.raises(InputError, match=r"got a datasets DatasetDict\. Pass one split, such as data\['train'\]\."):
         ranker.predict(parts)
 
 
@@ -526,9 +526,9 @@ def test_label_names_are_saved_and_checked(tmp_path: Path) -> None:
     assert list(model.with_weight_dtype("float32").labels_) == IDS
     saved = carya.core.storage.load(tmp_path / "model")
     carya.core.storage.save(tmp_path / "other", saved.with_strings("labels.ids", StringArray.of(IDS[:3])))
-    with pytest.raises(ModelFormatError, match=f"The model has {len(IDS)} labels, but 3 names"):
+    with pytest.raises(ModelFormatError, match=f"The model has {len(IDS)} labels, but 3 label names"):
         carya.load(tmp_path / "other")
-    with pytest.raises(ModelFormatError, match="contains a model of the class XRLinear, not Ensemble"):
+    with pytest.raises(ModelFormatError, match="contains a model of class XRLinear, not Ensemble"):
         carya.Ensemble.load(tmp_path / "model")
 
 

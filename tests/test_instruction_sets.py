@@ -1,4 +1,4 @@
-"""Tests for instruction sets: all of them give the same models and rankings, up to rounding."""
+"""Tests for instruction sets: all of them produce the same models and rankings, up to rounding."""
 
 from __future__ import annotations
 

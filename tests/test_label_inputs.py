@@ -223,7 +223,7 @@ def test_commands_train_with_files(files: Path, tmp_path: Path, trees: list[str]
 def test_commands_explain_wrong_files(files: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.tsv").write_text("chess\n", encoding="utf-8")
     for data, options, message in (
-        ("train.jsonl", ["--tree", str(tmp_path / "bad.tsv")], "line 1: expected 2 tab-separated columns"),
+        ("train.jsonl", ["--tree", str(tmp_path / "bad.tsv")], "line 1: Expected 2 tab-separated columns"),
         ("train.jsonl", ["--label-graph", str(files / "graph.tsv")], "label_graph is not used"),
         ("train.jsonl", ["--tree", str(files / "tree.tsv"), "--preset", "slice"], "tree is not used"),
         (

@@ -43,8 +43,7 @@ def only(S: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
 
 
 def same_ranking(actual: sp.csr_array, expected: sp.csr_array) -> bool:
-    """Return whether rankings are equal; scores can differ by rounding, because nodes are grouped into vectors
-    differently."""
+    """Return whether rankings are equal up to rounding, which depends on how nodes are grouped into vectors."""
     same = np.array_equal(actual.indptr, expected.indptr) and np.array_equal(actual.indices, expected.indices)
     return bool(same and np.allclose(actual.data, expected.data, rtol=1e-5, atol=1e-6))
 

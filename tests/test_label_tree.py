@@ -42,13 +42,13 @@ def test_a_tree_is_immutable() -> None:
     ("parents", "message"),
     [
         ([], "at least one level"),
-        ([[]], "The parents of level 1 must be a non-empty list of integers"),
-        ([[0, 1]], "The parents of level 1 must be between 0 and 0, got values from 0 to 1"),
+        ([[]], "The parents of the nodes at level 1 must be a non-empty list of integers"),
+        ([[0, 1]], "The parents of the nodes at level 1 must be between 0 and 0, got values from 0 to 1"),
         ([[0, 0], [0, 2]], "level 2 must be between 0 and 1"),
         ([[0, 0], [0, -1]], "level 2 must be between 0 and 1"),
         ([[0, 0], [0, 0]], "Node 1 of level 1 has no children"),
         ([[0.0, 0.0]], "integer"),
-        ([[[0]]], "The parents of level 1 must be a non-empty list of integers"),
+        ([[[0]]], "The parents of the nodes at level 1 must be a non-empty list of integers"),
     ],
 )
 def test_invalid_parents_are_rejected(parents: list[ArrayLike], message: str) -> None:

@@ -62,7 +62,7 @@ OPTIONAL: dict[str, tuple[list[str], str, list[str], dict[str, Any], str]] = {
 
 @pytest.fixture(params=list(QUERIES), ids=list(QUERIES))
 def case(request: pytest.FixtureRequest) -> tuple[carya.TextRanker, str, list[str]]:
-    """A ranker for texts in one language, a query, and the parts of the query that it knows."""
+    """A ranker for texts in one language, a query, and the parts of the query that contain known terms."""
     texts, query, known = QUERIES[request.param]
     return carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, LABELS), query, known
 
@@ -190,7 +190,7 @@ def test_texts_with_hardly_any_terms_are_reported(method: str, as_iterator: bool
     with pytest.warns(FewTermsWarning, match=r"tokenizer='unicode'"):
         getattr(carya.Tfidf(tokenizer="sklearn"), method)(given(texts))
     getattr(carya.Tfidf(), method)(given(texts))
-    getattr(carya.Tfidf(segmenter=None), method)(given([*texts[:2], "你好", "你好"]))  # too few texts to tell
+    getattr(carya.Tfidf(segmenter=None), method)(given([*texts[:2], "你好", "你好"]))  # too few texts for a warning
 
 
 def test_auto_chooses_the_analyzers_by_the_length_of_texts() -> None:
@@ -246,7 +246,7 @@ def test_the_command_line_warns_about_texts_without_known_terms(model: Path, tmp
     result = run("predict", str(model), "-", input="\n".join(lines))
     assert len(result.stdout.splitlines()) == len(lines)
     assert result.stderr.splitlines() == [
-        "carya: warning: Text 2 contains no known terms, so nothing is suggested for it. Train on texts of the same "
+        "carya: warning: Text 2 contains no known terms, so nothing is suggested for it. Train on texts in the same "
         "language and domain, or with analyzer='char_wb', which also matches parts of words.",
         "carya: warning: 2 of 3,003 texts contain no known terms.",
     ]

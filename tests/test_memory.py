@@ -1,4 +1,4 @@
-"""Memory limits: the same model as without a limit, large arrays in files, and clear errors."""
+"""Tests for memory limits: the same model as without a limit, large arrays in files, and clear errors."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ with memory.limit_memory(str(limit)):
 
 def test_a_limit_that_is_too_low_is_rejected_before_training() -> None:
     X, Y = _problem(2000, 500, 50)
-    with pytest.raises(ParameterError, match=r"memory must be at least \d+ MB for this training, got 1 MB"):
+    with pytest.raises(ParameterError, match=r"memory must be at least \d+ MB for this training run, got 1 MB"):
         carya.XRLinear(memory="1MB").fit(X, Y)
     assert _core.memory_limit() == 0
 

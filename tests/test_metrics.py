@@ -99,7 +99,7 @@ def test_propensities_from_counts_equal_those_from_a_matrix() -> None:
     assert metrics.propensities_from_counts(Y.sum(axis=0), 50, a=0.6, b=2.6) == pytest.approx(expected)
     for counts in ([51], [-1], [[1]], [np.nan]):
         with pytest.raises(
-            InputError, match="label_counts must contain one number between 0 and n_rows = 50 per label"
+            InputError, match="label_counts must contain one number per label, between 0 and n_rows = 50"
         ):
             metrics.propensities_from_counts(counts, 50)
     with pytest.raises(ParameterError, match=r"a must be a number >= 0 and b a number > 0, got a=0\.5 and b=-1"):

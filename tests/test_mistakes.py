@@ -100,7 +100,7 @@ COMMANDS = {
     "train . -o m --test --part dev": "--test cannot be combined with --part dev.",
     "train data.jsonl -o m --zero-based": "data.jsonl: The format 'jsonl' does not support zero_based.",
     "train data.svm -o m --vocabulary short.txt": "data.svm: There are 2 labels, but at most 1 are expected.",
-    "train data.jsonl -o m --tree short.txt": "short.txt, line 1: expected 2 tab-separated columns, got 'astronomy'.",
+    "train data.jsonl -o m --tree short.txt": "short.txt, line 1: Expected 2 tab-separated columns, got 'astronomy'.",
     "train data.jsonl -o m --model x-transformer --tree short.txt": (
         "--tree requires --model xr-linear, got --model x-transformer."
     ),
@@ -545,8 +545,8 @@ def test_labels_that_occur_only_once_cause_a_warning(
     for options, expected in (
         (
             [],
-            "carya: 120 of 120 labels occur only once, so little can be learned. If several labels are read as "
-            "one, pass --label-separator.\n",
+            "carya: 120 of 120 labels occur only once, so little can be learned about them. If several labels are "
+            "read as one, pass --label-separator.\n",
         ),
         (["--label-separator", "|"], ""),
     ):

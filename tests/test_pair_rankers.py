@@ -1,4 +1,4 @@
-"""Tests for rerankers of (query, label) pairs: training, scoring, saving, and candidates."""
+"""Tests for rerankers, which score (query, label) pairs: training, scoring, saving, and candidates."""
 
 from __future__ import annotations
 

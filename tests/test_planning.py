@@ -1,4 +1,4 @@
-"""Tests for plans: the quantities that do not depend on the speed of the machine, and the command."""
+"""Tests for plans: estimates that do not depend on the speed of the machine, and the `carya plan` command."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_cluster_needs_tasks_memory_and_network(data: Any) -> None:
         ({"nodes": 0}, "nodes must be an integer >= 1, got 0"),
         ({"cpus": 2}, "cpus requires nodes"),
         ({"memory": "much"}, "Expected a size such as '8GB'"),
-        ({"model": carya.NearestNeighbors()}, "plan supports XRLinear and ensembles of equal trees"),
+        ({"model": carya.NearestNeighbors()}, "plan supports XRLinear and ensembles of trees with the same parameters"),
         ({"model": carya.XRLinear(representation="pii")}, "representation='pii'"),
     ],
 )

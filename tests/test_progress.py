@@ -134,7 +134,7 @@ def test_a_log_is_written_while_a_stage_runs() -> None:
     stream = io.StringIO()
     with ProgressLog(stream, interval=0.01) as log, log.stage("train") as report:
         report(1, 2)
-        while stream.getvalue().count("\n") < 2:  # the thread writes without any call
+        while stream.getvalue().count("\n") < 2:  # the thread writes without further calls
             time.sleep(0.01)
     assert stream.getvalue().startswith("train: 50%, ")
     assert re.search(r"^train: done, elapsed 0:\d\d$", stream.getvalue().splitlines()[-1])

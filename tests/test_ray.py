@@ -34,7 +34,7 @@ ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
 MEMORY = 80 * 2**20
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data")  # from its own settings
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data")  # caused by Ray's own settings
 
 
 @pytest.fixture(scope="module")

@@ -48,10 +48,10 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
-    """Replace the cluster by three workers in this process; return the number of calls of each worker.
+    """Replace the cluster with three workers in this process; return the number of calls to each worker.
 
     As on a cluster, the function and the shards are pickled, each worker processes shards in any order, and the workers
-    run in another folder than the command.
+    run in a different folder from the command.
     """
     calls = [0, 0, 0]
 
@@ -242,7 +242,7 @@ def test_predict_in_python(workers: list[int], models: Path, tmp_path: Path) -> 
     )
     cases: list[tuple[str, Any, dict[str, Any], str]] = [
         ("features", TEXTS, {}, "data must be a path, or a list of texts for a text model"),
-        ("texts", TEXTS, {"format": "csv"}, "format applies to files, but data is a list of texts. Pass a path"),
+        ("texts", TEXTS, {"format": "csv"}, "format applies only to files, but data is a list of texts. Pass a path"),
         ("features", tmp_path / "data.jsonl", {}, "contains texts, but the model was trained on features"),
         ("texts", tmp_path / "x.svm", {}, "contains features, but the model was trained on texts"),
         ("texts", tmp_path / "none.jsonl", {}, "No such file or directory"),

@@ -257,7 +257,7 @@ def test_invalid_input_is_rejected(world: SyntheticData, reranked: carya.Reranke
         reranked.fit(world.X, world.Y, label_features=label_features, name_columns=0)
     for name_columns in (n_columns, n_columns + 1):
         with pytest.raises(
-            InputError, match=f"name_columns must be less than the {n_columns} sparse columns of X, got"
+            InputError, match=rf"name_columns must be less than the number of sparse columns of X \({n_columns}\), got"
         ):
             reranked.fit(world.X, world.Y, label_features=label_features, name_columns=name_columns)
     with pytest.raises(InputError, match="name_columns requires label_features"):

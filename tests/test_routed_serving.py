@@ -35,7 +35,7 @@ N_PARTS = 2
 
 
 class Cluster:
-    """The servers of a split model: two replicas of part 0, one server of part 1, and the top."""
+    """The servers of a split model: two replicas of part 0, one server of part 1, and one server of the top."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
@@ -244,7 +244,7 @@ def save_large_model(folder: Path, n_labels: int, n_features: int) -> None:
     carya.XRLinear.from_trained_tree(TrainedTree(tree, layers, (0, n_features))).save(folder)
 
 
-# Splits a model with at most half of its size for new memory.
+# Split a model with at most half of its size as additional memory.
 SPLIT = """
 import resource, sys, carya
 from carya.models.routed import split
@@ -259,7 +259,7 @@ except MemoryError:
     print("limited")
 """
 
-# Ranks with the top of a model, and prints the labels and the peak memory in bytes.
+# Rank labels with the top of a model, and print the labels and the peak memory in bytes.
 RANK = """
 import sys, carya, numpy as np
 model = carya.load_routed(sys.argv[1], sys.argv[2:])

@@ -226,7 +226,7 @@ class TestCrossEncoder:
 
         saved = model.to_saved()
         change = {"ranker": {"name": "cross-encoder", "parameters": {"parameters": {}}}}
-        with pytest.raises(ModelFormatError, match="The model of the cross-encoder is missing"):
+        with pytest.raises(ModelFormatError, match="The model files of the cross-encoder are missing"):
             carya.TextReranker.from_saved(replace(saved, parameters=saved.parameters | change))
 
     def test_inspect(self, encoder: str, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_texts_in_many_languages(analysis: dict[str, Any], lowercase: bool, acce
 @pytest.mark.parametrize("accents", [None, "unicode", "ascii"])
 @pytest.mark.parametrize("tokenizer", ["sklearn", "unicode"])
 def test_every_character(tokenizer: str, accents: str | None) -> None:
-    """Test each character between letters, where it may end a word, and before Σ, whose lowercase depends on it."""
+    """Test each character between letters, where it may end a word, and before Σ, whose lowercase form it affects."""
     points = [p for p in range(sys.maxunicode + 1) if not 0xD800 <= p < 0xE000]
     texts = ["".join(f"q{chr(p)}x{chr(p)}Σ " for p in points[i : i + 256]) for i in range(0, len(points), 256)]
     assert assert_same(texts, texts[:1], strip_accents=accents, ngram_range=(1, 1), tokenizer=tokenizer)

@@ -1,4 +1,4 @@
-"""Tests for the conversion of former names in saved models; test_golden_models.py opens models of earlier versions."""
+"""Tests for converting former names in saved models; test_golden_models.py loads models from earlier versions."""
 
 from __future__ import annotations
 

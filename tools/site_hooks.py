@@ -1,4 +1,4 @@
-"""Hooks for MkDocs: pages from the repository root, and links to files outside docs/."""
+"""MkDocs hooks that add pages from the repository root and rewrite links to files outside docs/."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Replace links to files outside docs/ by links to pages of the site or to the repository."""
+    """Replace links to files outside docs/ with links to pages of the site or to the repository."""
 
     def replace(match: re.Match[str]) -> str:
         path = match[1]
@@ -32,5 +32,5 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         kind = "tree" if (ROOT / path).is_dir() else "blob"
         return f"]({config['repo_url']}/{kind}/main/{path})"
 
-    is_in_subfolder = "/" in page.file.src_uri  # "../" then leads to docs/
+    is_in_subfolder = "/" in page.file.src_uri  # there, "../" refers to docs/
     return markdown if is_in_subfolder else re.sub(r"\]\(\.\./([^)#]+)\)", replace, markdown)

@@ -1,4 +1,4 @@
-"""Griffe extension for the API reference: parameters of classes as declared, and docstrings without Sphinx roles."""
+"""Griffe extension that adds declared parameters to the API reference and removes Sphinx roles from docstrings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import griffe
 
 
 class ParameterDeclarations(griffe.Extension):
-    """Replace ``name: type = parameter(default, rule, doc)`` by the default, and add `doc` to the class docstring."""
+    """Replace ``name: type = parameter(default, rule, doc)`` with the default, and add `doc` to the class docstring."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Remove roles such as ``:meth:``, which Markdown does not support."""
@@ -18,7 +18,7 @@ class ParameterDeclarations(griffe.Extension):
             obj.docstring.value = re.sub(r":(?:attr|class|func|meth|mod):(?=`)", "", obj.docstring.value)
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Process the fields of a class, after its body has been read."""
+        """Process the fields of a class after its body has been read."""
         for name, field in cls.members.items():
             call = field.value if field.is_attribute else None
             if not isinstance(call, griffe.ExprCall) or str(call.function) != "parameter":
@@ -38,7 +38,7 @@ def _string(expression: griffe.Expr | str) -> str:
 
 
 def _add_description(docstring: str, name: str, description: str) -> str:
-    """Insert a description below ``name : type``, unless the parameter has one."""
+    """Insert a description below ``name : type``, unless the parameter already has one."""
     sentence = description[0].upper() + description[1:] + "."
     return re.sub(
         rf"^({re.escape(name)} : .*)\n(?! )",

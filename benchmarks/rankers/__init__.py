@@ -7,5 +7,5 @@
     batch(model, X, top_k, beam)          return a score matrix, or None if the system has no batch prediction
 
 Each module runs in the environment of its system. Apart from that system, it depends only on NumPy and SciPy and
-supports any version of them.
+works with any version of them.
 """

@@ -178,7 +178,7 @@ void register_search(nb::module_& m) {
                 return packed_to_numpy(std::move(out));
             },
             "first"_a, "last"_a, "threads"_a,
-            "Pack the weights of some chunks and return (starts, data, scales, n_weights, n_used).");
+            "Pack the weights of chunks [first, last) and return (starts, data, scales, n_weights, n_used).");
 
     nb::class_<TreeSection>(m, "TreeSection", "The location of a search's layers in a larger tree.")
         .def(
@@ -329,7 +329,7 @@ void register_search(nb::module_& m) {
                 for (std::size_t i = 0; i < out.size(); ++i) out[i] = self.search().final_score(span(path_scores)[i]);
                 return to_numpy(std::move(out));
             },
-            "path_scores"_a.noconvert(), "Return the score for each path score.");
+            "path_scores"_a.noconvert(), "Convert path scores to scores.");
 
     nb::enum_<CombineMethod>(m, "CombineMethod")
         .value("mean", CombineMethod::mean)

@@ -61,7 +61,7 @@ void register_storage(nb::module_& m) {
                 self.folder->checksums().verify(array.data(), array.nbytes());
             },
             "array"_a.noconvert(),
-            "Raise ModelFormatError if an array from this file is damaged; all other arrays are ignored.");
+            "Raise ModelFormatError if an array from this file is damaged. Arrays from other sources are ignored.");
 
     m.def(
         "block_checksums",

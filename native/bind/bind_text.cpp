@@ -171,7 +171,7 @@ void register_text(nb::module_& m) {
                                     texts.bytes < kMinParallelBytes ? 1 : threads);
             },
             "texts"_a, "analyzer"_a, "threads"_a,
-            "Return the distinct words in the texts that are not in the table, sorted.")
+            "Return the distinct words in the texts that are not in the table, in ascending order.")
         .def("add", &StemTable::add, "words"_a, "stems"_a, nb::call_guard<ReleasedGil>(),
              "Add words with their stems.");
 

@@ -29,8 +29,8 @@ public:
           values_(std::move(values)) {
         const std::size_t n_chunks = chunks.size() - 1;
         if (run_counts.size() != n_chunks || weight_counts.size() != n_chunks || scales.size() != n_chunks)
-            throw std::invalid_argument("There must be one number of features and weights, and one scale, per chunk.");
-        // Saved as int32; a negative feature is found by `check`, because it is too large as an unsigned integer.
+            throw std::invalid_argument("run_counts, weight_counts and scales must have one entry per chunk.");
+        // Features are saved as int32. `check` rejects negative features, which are too large as unsigned integers.
         std::span<const std::uint32_t> all_features{reinterpret_cast<const std::uint32_t*>(features_.data()),
                                                     features_.size()};
         std::span<const std::uint8_t> all_counts = span(counts_);

@@ -78,7 +78,7 @@ std::unique_ptr<carya_model> open_model(const char* path) {
             const carya::BeamSearch& search = model->tree->search();
             if (search.dense_cols() != 0 || search.sparse_cols() != model->text->vectorizer().n_features() ||
                 search.n_labels() != model->text->n_labels())
-                carya::fail_inconsistent("the numbers of terms, labels and weights differ");
+                carya::fail_inconsistent("the numbers of terms, labels and weights do not match");
         }
     } catch (const std::invalid_argument& error) {
         throw carya::FormatError(std::string(path) + ": " + error.what());

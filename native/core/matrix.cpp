@@ -68,7 +68,7 @@ Csr transpose(const CsrView& matrix, int threads) {
     out.indptr.assign(matrix.cols + 1, 0);
     out.indices.resize(entries);
     out.values.resize(entries);
-    // Each part of the rows has its own counts, so the number of parts is limited by the memory for the counts.
+    // Each part has its own counts, so the number of parts is limited to bound the memory for the counts.
     const std::int64_t parts = std::clamp<std::int64_t>(entries / (2 * matrix.cols + 1), 1, threads);
     const auto first_row = [&](std::int64_t part) { return matrix.rows() * part / parts; };
     std::vector<RawVector<std::int64_t>> next(parts);  // by part and column: the position of the next entry
@@ -159,7 +159,7 @@ Csr merge_columns(const CsrView& matrix, std::span<const std::int32_t> target_co
             if (length > 0 && indices[length - 1] == column) {
                 values[length - 1] += value;
                 if (!std::isfinite(values[length - 1]))
-                    throw std::invalid_argument("The sum of columns has values that are NaN or infinite.");
+                    throw std::invalid_argument("The merged columns contain NaN or infinity.");
             } else {
                 indices[length] = column;
                 values[length++] = value;

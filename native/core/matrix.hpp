@@ -67,7 +67,7 @@ Csr transpose(const CsrView& matrix, int threads);
 // The rows of the result are sorted. Throws std::invalid_argument if a sum is infinite.
 Csr merge_columns(const CsrView& matrix, std::span<const std::int32_t> target_columns, std::int64_t cols, int threads);
 
-// Returns a matrix with an entry of 1 wherever one of the matrices, which must have the same shape, has an entry.
+// Returns a matrix with an entry of 1 wherever `a` or `b` has an entry. `a` and `b` must have the same shape.
 Csr unite(const CsrView& a, const CsrView& b, int threads);
 
 }  // namespace carya

@@ -27,8 +27,8 @@ namespace carya {
 
 namespace {
 
-constexpr double kEvictAbove = 0.85;  // share of the limit at which pages are unmapped
-constexpr double kEvictTo = 0.65;     // share of the limit that remains after unmapping
+constexpr double kEvictAbove = 0.85;  // unmap pages if resident memory exceeds this fraction of the limit
+constexpr double kEvictTo = 0.65;     // unmap pages until resident memory is below this fraction of the limit
 constexpr auto kInterval = std::chrono::milliseconds(10);
 constexpr auto kTrimInterval = std::chrono::seconds(1);
 
@@ -46,7 +46,7 @@ int open_temporary_file(const std::string& folder) {
     return file;
 }
 
-// All arrays in files, and the thread that unmaps their pages.
+// All arrays that are stored in files, and the thread that unmaps their pages.
 class FileArrays {
 public:
     void set_limit(std::size_t bytes, const std::string& folder) {
@@ -125,7 +125,7 @@ private:
         }
     }
 
-    // Unmaps the pages of arrays, starting after the last one of the previous call, until `target` bytes are resident.
+    // Unmaps the pages of arrays, starting where the previous call stopped, until `target` bytes are resident.
     // The contents remain in the files.
     void evict(std::size_t target) {
         for (std::size_t left = arrays_.size(); left > 0 && resident_bytes() > target; --left) {
@@ -147,7 +147,7 @@ private:
 };
 
 FileArrays& file_arrays() {
-    static auto* arrays = new FileArrays;  // never destroyed: arrays can be freed during the exit of the process
+    static auto* arrays = new FileArrays;  // never destroyed, because arrays can be freed while the process exits
     return *arrays;
 }
 

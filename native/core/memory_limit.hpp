@@ -7,7 +7,7 @@
 
 namespace carya {
 
-// Starts to enforce a limit; throws std::runtime_error if a limit is already set, if the folder cannot be used, or if
+// Starts enforcing a limit. Throws std::runtime_error if a limit is already set, if the folder cannot be used, or if
 // the platform is not supported. `folder` must be on a disk.
 void set_memory_limit(std::size_t bytes, const std::string& folder);
 
@@ -20,13 +20,13 @@ std::size_t memory_limit();
 // Returns memory in a temporary file, or nullptr if no limit is set. Throws std::runtime_error if the disk is full.
 void* allocate_in_file(std::size_t bytes);
 
-// Frees memory from allocate_in_file; returns false if the memory is of another kind.
+// Frees memory from allocate_in_file. Returns false if the memory was allocated in another way.
 bool free_in_file(void* memory, std::size_t bytes) noexcept;
 
 // Returns the resident memory of this process in bytes, or 0 if it is unknown.
 std::size_t resident_bytes();
 
-// Returns memory that the threads of a kernel have freed to the operating system.
+// Returns memory that worker threads have freed, but that the allocator still holds, to the operating system.
 void release_free_memory();
 
 }  // namespace carya

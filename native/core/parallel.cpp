@@ -16,8 +16,8 @@ namespace carya {
 
 namespace {
 
-// More threads than cores only use memory. This many are allowed on small machines as well, so that results can be
-// compared for different numbers of threads everywhere.
+// More threads than cores only waste memory. However, this many threads are allowed even on small machines, so that
+// results for different numbers of threads can be compared on any machine.
 constexpr int kMinThreadLimit = 16;
 
 int available_cores() {
@@ -104,7 +104,7 @@ void parallel_for(std::int64_t tasks, int threads, Monitor* monitor,
                 loop.finished();
             });
     } catch (const std::system_error&) {
-        // The system cannot create more threads; the existing threads do all the work.
+        // The system cannot create more threads, so the existing threads do all the work.
     }
     if (monitor && !pool.empty())
         loop.wait(static_cast<int>(pool.size()));

@@ -11,8 +11,8 @@
 
 namespace carya {
 
-// Same as std::from_chars for finite numbers. Some versions of libc++, including those of macOS, provide it only for
-// integers.
+// Same as std::from_chars for finite numbers. Some versions of libc++, including those on macOS, provide
+// std::from_chars only for integers.
 inline std::from_chars_result parse_float(const char* first, const char* last, float& out) {
 #ifdef __cpp_lib_to_chars
     return std::from_chars(first, last, out);

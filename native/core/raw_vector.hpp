@@ -18,8 +18,8 @@ namespace carya {
 
 inline constexpr std::size_t kHugePage = std::size_t{1} << 21;
 
-// Allocates memory aligned to `alignment`, which is a huge page for blocks of at least that size. With 4 KiB pages,
-// page faults and address translation take longer than the work on the memory.
+// Allocates memory aligned to `alignment`. If `alignment` is kHugePage, the memory is backed by huge pages where
+// available: with 4 KiB pages, page faults and address translation take longer than processing the data.
 inline void* allocate_pages(std::size_t bytes, std::size_t alignment) {
     void* memory = ::operator new(bytes, std::align_val_t{alignment});
 #ifdef __linux__

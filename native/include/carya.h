@@ -81,11 +81,14 @@ CARYA_API carya_options carya_defaults(const carya_model *model);
 
 /* Ranks labels for one query, best first. Ties are broken in favor of the lower label.
  *
- * features, values   indices and values of the `count` nonzero sparse features; indices start at 0 and must be strictly
- *                    increasing; all arrays must be aligned to 4 bytes, as arrays of these types are
- * dense, dense_count values of all dense features and their number, which must be carya_dense_features(model); NULL and
- * 0 if the model has none options            search options; NULL for the defaults best               output array for
- * up to `top_k` labels
+ * - features, values: indices and values of the `count` nonzero sparse features. Indices start at 0 and must be
+ *   strictly increasing.
+ * - dense, dense_count: values of all dense features and their number, which must be carya_dense_features(model). Pass
+ *   NULL and 0 if the model has none.
+ * - options: search options, or NULL for the defaults.
+ * - best: output array for up to `top_k` labels.
+ *
+ * All arrays must be aligned to 4 bytes, as arrays of these types are by default.
  *
  * Returns the number of labels written to `best`, which is at most `top_k`, and 0 for a query without features. Returns
  * -1 if an argument is invalid or the file is damaged; carya_error() then returns the reason.
@@ -94,12 +97,14 @@ CARYA_API int64_t carya_rank(const carya_model *model, const int32_t *features, 
                              const float *dense, int64_t dense_count, const carya_options *options, carya_label *best,
                              int64_t top_k);
 
-/* Ranks labels for one text, best first, as carya_rank does for features.
+/* Ranks labels for one text, as carya_rank does for features.
  *
- * text, size         the text in UTF-8 and its size in bytes, or -1 if the text is null-terminated; invalid UTF-8 is
- *                    read as U+FFFD
+ * - text, size: the text in UTF-8 and its size in bytes, or -1 if the text is null-terminated. Invalid UTF-8 is read as
+ *   U+FFFD.
+ * - options, best, top_k: as in carya_rank.
  *
- * Returns the number of labels, which is 0 if the text contains no known terms, or -1 after an error.
+ * Returns the number of labels written to `best`, which is 0 if the text contains no known terms, or -1 if an error
+ * occurred; carya_error() then returns the reason.
  */
 CARYA_API int64_t carya_rank_text(const carya_model *model, const char *text, int64_t size,
                                   const carya_options *options, carya_label *best, int64_t top_k);

@@ -118,7 +118,7 @@ private:
     std::vector<std::uint8_t> next_;
 };
 
-// Returns `count` members in ascending order, a random one from each of `count` ranges of equal size.
+// Returns `count` members in ascending order: one random member from each of `count` ranges of equal size.
 std::vector<std::int32_t> sample_members(std::int64_t size, std::int64_t count, Random& random) {
     std::vector<std::int32_t> members;
     members.reserve(count);

@@ -12,15 +12,16 @@ namespace carya {
 
 namespace {
 
-// Groups with fewer entries per feature get their own copy. (Values from 8 to 24 are equally fast; 1 is slower.)
+// Groups with fewer entries per feature get their own copy of the entries. (Values from 8 to 24 are equally fast; 1 is
+// slower.)
 constexpr std::int64_t kMinEntriesPerFeature = 16;
-// Groups with a larger share of the labels for which entries were last copied continue to use these entries, so
-// repeated bisection copies at every second level.
+// A group copies its entries only if it has at most 1/kMinShrinkage of the labels that the shared entries cover, so
+// repeated bisection copies entries at every second level.
 constexpr std::int64_t kMinShrinkage = 3;
 constexpr std::int64_t kRowsPerTask = 512;
 
-// Renumbers features, drops the features whose new id is 0, and stores the entries of each row at its new begin.
-// new_ids[f] is the new id of feature f plus 1. The arrays may be the same.
+// Renumbers the features of a row and stores its entries starting at `new_begin`. new_ids[f] is the new id of feature f
+// plus 1, or 0 if the feature is dropped. The old and new arrays may be the same.
 template <class Column>
 void renumber_row(LabelGroup::Row& row, std::int64_t new_begin, const Column* columns, const float* values,
                   const std::uint32_t* new_ids, std::uint32_t* new_columns, float* new_values) {
@@ -34,8 +35,9 @@ void renumber_row(LabelGroup::Row& row, std::int64_t new_begin, const Column* co
     row = {new_begin, used};
 }
 
-// Returns the new ids of features by the number of labels in which they occur. Frequent features are numbered first,
-// grouped by powers of 2, so that most entries access the part of a centroid that stays in cache.
+// Replaces the number of labels in which each feature occurs with the feature's new id plus 1, or 0 if the feature is
+// dropped. Returns the number of features that are kept. Frequent features are numbered first, grouped by powers of 2,
+// so that most entries access the part of a centroid that stays in cache.
 std::int64_t number_by_frequency(std::vector<std::uint32_t>& counts) {
     constexpr int kBuckets = 33;
     std::uint32_t next_id[kBuckets] = {};

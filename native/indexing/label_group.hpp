@@ -34,7 +34,7 @@ struct LabelGroup {
     std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
 };
 
-// Return the group of all labels.
+// Return a group that contains all labels.
 LabelGroup make_root_group(const Features& representation, int threads);
 LabelGroup make_root_group(LabelVectors&& vectors, int threads);
 
@@ -42,7 +42,7 @@ LabelGroup make_root_group(LabelVectors&& vectors, int threads);
 // the entries of `group`.
 LabelGroup select_members(const LabelGroup& group, const std::vector<std::int32_t>& members);
 
-// Returns a group like select_members, with its own entries if it has few entries per feature.
+// Same as select_members, but the group gets its own entries if it has few entries per feature.
 LabelGroup make_subgroup(const LabelGroup& group, const std::vector<std::int32_t>& members);
 
 // A sum of members from which a centroid is computed, with one array for sparse features and one for dense features.

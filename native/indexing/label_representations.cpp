@@ -44,7 +44,7 @@ public:
     }
 
     // Returns the columns in the order in which they first occurred, and writes their sums to `values`. The columns are
-    // valid until the next call of `add`. Clears the accumulator.
+    // valid until the next call to `add`. Clears the accumulator.
     std::span<std::uint32_t> drain(RawVector<float>& values) {
         float* sums = sums_.data();
         std::uint64_t* seen = seen_.data();
@@ -72,7 +72,7 @@ template <class Keep>
 void for_each_largest(std::span<const std::uint32_t> columns, const float* values, std::int64_t count,
                       std::vector<std::uint32_t>& tied, const Keep& keep) {
     const auto size = std::ssize(columns);
-    // The bits of non-negative floats have the same order as their values. Bisect the bits of the smallest value kept.
+    // The bits of non-negative floats have the same order as their values. Find the smallest value to keep bit by bit.
     std::uint32_t smallest_kept = 0;
     for (std::uint32_t bit = 1U << 30; bit != 0; bit >>= 1)
         if (kernels().count_at_least(values, size, std::bit_cast<float>(smallest_kept | bit)) >= count)
@@ -94,7 +94,7 @@ void for_each_largest(std::span<const std::uint32_t> columns, const float* value
     }
 }
 
-// Aggregates the rows of one label after the other.
+// Aggregates the rows of each label, one label at a time.
 class Aggregator {
 public:
     Aggregator(const Features& features, const CsrView& positives, std::int64_t max_features, std::int64_t max_rows)
@@ -139,7 +139,7 @@ public:
     }
 
 private:
-    // Returns the entry of the label's i-th row. If there are too many rows, they are selected at equal distances.
+    // Returns the entry of the label's i-th row. If there are too many rows, evenly spaced rows are selected.
     std::int64_t entry_of(std::int64_t label, std::int64_t i) const {
         const std::int64_t count = positives_.length(label);
         return positives_.begin(label) + (count <= max_rows_ ? i : i * count / max_rows_);
@@ -181,7 +181,7 @@ LabelVectors aggregate_positives(const Features& features, const CsrView& positi
     LabelVectors out;
     out.cols = features.sparse.cols;
     out.dense = std::make_shared<std::vector<float>>(labels * features.dense.cols, 0.0F);
-    // Each label gets space for as many entries as it can have. Space that is never written takes no memory.
+    // Each label gets space for as many entries as it can have. Space that is never written uses no physical memory.
     out.rows.reserve(labels);
     const std::int64_t max_entries = max_features > 0 ? max_features : features.sparse.cols;
     std::int64_t capacity = 0;

@@ -30,7 +30,7 @@ struct LabelVectors {
 // Returns label representations. The vector of label l is the sum of value(l, i) * x_i over the positives i of the
 // label, normalized to norm 1; it is zero if the label has no positives. If max_features > 0, only the max_features
 // largest sparse entries of each label are kept; ties are broken in favor of the lower feature. If max_rows > 0, only
-// max_rows of the positives of each label are used, at equal distances.
+// max_rows evenly spaced positives of each label are used.
 LabelVectors aggregate_positives(const Features& features, const CsrView& positives, std::int64_t max_features,
                                  std::int64_t max_rows, int threads, Monitor& monitor);
 

@@ -64,8 +64,8 @@ private:
         return subclusters;
     }
 
-    // Splits a subcluster down to the last level and appends its labels to `order`, cluster by cluster. Depth-first, so
-    // that few groups have entries of their own at the same time.
+    // Splits a subcluster down to the last level and appends its labels to `order`, cluster by cluster. The traversal
+    // is depth-first, so that few groups have their own entries at the same time.
     void split_completely(SubCluster subcluster, std::vector<std::int32_t>& order) {
         if (is_complete(subcluster)) {
             order.insert(order.end(), subcluster.group.labels.begin(), subcluster.group.labels.end());

@@ -57,7 +57,7 @@ CARYA_DECLARE(avx512)
 namespace {
 
 constexpr const Kernels* kInstructionSets[] = {
-// fastest first
+// In descending order of speed.
 #ifdef CARYA_X86
     &kernels_avx512,
     &kernels_avx2,
@@ -109,7 +109,8 @@ const Kernels& choose() {
     for (const char* name : {"avx512", "avx2", "baseline"}) known = known || std::strcmp(requested, name) == 0;
     if (!known)
         throw std::invalid_argument("The environment variable CARYA_ISA must be 'avx512', 'avx2' or 'baseline', got '" +
-                                    std::string(requested) + "'. Without it, the fastest instruction set is used.");
+                                    std::string(requested) +
+                                    "'. Unset it to use the fastest supported instruction set.");
     for (const Kernels* set : kInstructionSets)
         if (is_supported(set->name) && (any || std::strcmp(requested, set->name) == 0)) return *set;
     return kernels_baseline;  // the processor does not support the requested instruction set

@@ -107,8 +107,8 @@ struct FeatureBits {
     std::uint32_t* ranks;
 };
 
-// A row divided into the features that occur in other rows and those that do not. The arrays need space for one more
-// entry than the row has.
+// A row split into the features that also occur in other rows and those that do not. The arrays must have space for one
+// more entry than the row has.
 struct SplitRow {
     std::uint32_t* columns;  // ranks of the shared features
     float* values;
@@ -139,7 +139,7 @@ struct Kernels {
     void (*mark_large_weights)(int lanes, const float* values, std::int64_t count, const float* thresholds,
                                std::uint16_t* masks);
     void (*mark_features)(const std::int32_t* features, std::int64_t count, const FeatureBits& bits);
-    // Divides a row whose features are marked. Sets all members of `row` except the pointers.
+    // Splits a row whose features are marked in `bits`. Sets all members of `row` except the pointers.
     void (*split_row)(const std::int32_t* features, const float* values, std::int64_t count, const FeatureBits& bits,
                       SplitRow& row);
     float (*dot)(const float* a, const float* b, std::int64_t count);

@@ -26,7 +26,7 @@ constexpr std::int64_t kBlocksDistance = 10;
 constexpr std::int64_t kLargeDistance = 5;
 constexpr std::int64_t kHeadBytes = 320;  // number of bytes to prefetch at the start of a block
 
-// For functions that are cheaper than a function call.
+// For functions that take less time than a call.
 #define CARYA_INLINE [[gnu::always_inline]] inline
 
 #ifdef CARYA_AVX512_MASKS
@@ -324,7 +324,7 @@ private:
     }
 #endif
 
-    // Adds a block by bisecting its ids. Used if the block has many more chunks than are requested.
+    // Adds a block by binary search in its ids. Used if the block has many more chunks than are requested.
     void add_by_bisection(const Wide& block, float x) const {
         for (std::int64_t k = 0; k < query_.requested_count; ++k) {
             const std::int64_t chunk = query_.requested[k];

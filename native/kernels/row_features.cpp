@@ -1,4 +1,4 @@
-// Compact copies of sparse rows: the features that several rows share, and the others.
+// Compact copies of sparse rows, in which features that several rows share are separated from those in only one row.
 
 #include "kernels.hpp"
 
@@ -21,8 +21,8 @@ void split_row(const std::int32_t* features, const float* values, std::int64_t c
     float squared_norm = 0.0F;
     float single_norm = 0.0F;
     float largest = 0.0F;
-    // Every entry is written to both lists and, if it does not belong there, overwritten by the next one, because
-    // branches would be mispredicted a third of the time.
+    // Write every entry to both lists and let the next entry overwrite it in the wrong list, because a branch would be
+    // mispredicted a third of the time.
     for (std::int64_t e = 0; e < count; ++e) {
         const float value = values[e];
         const auto feature = static_cast<std::uint32_t>(features[e]);

@@ -75,7 +75,7 @@ float sparse_dot(const std::uint32_t* columns, const float* values, std::int64_t
 }
 
 std::int64_t count_at_least(const float* values, std::int64_t count, float threshold) {
-    // Counters of 32 bits fill as many lanes as floats; a block cannot overflow them.
+    // 32-bit counters use as many lanes as floats and cannot overflow within a block.
     constexpr std::int64_t block = 1 << 20;
     std::int64_t total = 0;
     for (std::int64_t first = 0; first < count; first += block) {

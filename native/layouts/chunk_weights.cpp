@@ -32,7 +32,7 @@ void copy_indices(std::span<const Value> from, int bytes, RawVector<std::uint8_t
         copy_indices<std::uint32_t>(from, to);
 }
 
-// Chosen so that the largest weight is 127 squared times the scale.
+// Returns the scale for which the largest weight is 127 squared times the scale.
 float int8_scale(float largest) {
     return largest > 0.0F ? std::max(largest / (127.0F * 127.0F), std::numeric_limits<float>::min()) : 1.0F;
 }
@@ -102,7 +102,7 @@ ChunkWeights ChunkWeightsBuilder::finish(std::int64_t chunk_size, WeightDtype dt
     ChunkWeights out;
     out.index_bytes = child_index_bytes(chunk_size);
     out.features.assign(features_.begin(), features_.end());
-    for (std::size_t run = 0; run < begins_.size(); ++run)  // replace each begin by the number of weights minus 1
+    for (std::size_t run = 0; run < begins_.size(); ++run)  // replace each begin with the number of weights minus 1
         begins_[run] = (run + 1 < begins_.size() ? begins_[run + 1] : children_.size()) - begins_[run] - 1;
     copy_indices(std::span<const std::size_t>(begins_), out.index_bytes, out.counts);
     copy_indices(std::span<const std::uint32_t>(children_), out.index_bytes, out.children);

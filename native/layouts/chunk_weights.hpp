@@ -1,5 +1,5 @@
-// The weights of the children of one parent, grouped by feature: the compact form in which trained weights are kept,
-// stored in checkpoints and packed.
+// The weights of the children of one parent, grouped by feature. Trained weights have this compact form in memory and
+// in checkpoints until they are packed.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,8 @@ struct WeightEntry {
 // Sorts entries by feature and keeps the order of entries with the same feature. `scratch` can be reused.
 void sort_by_feature(std::vector<WeightEntry>& entries, std::vector<WeightEntry>& scratch);
 
-// Builds the weights of one chunk after the other. Weights are appended in ascending order of their features and, for
-// each feature, of their children.
+// Builds chunk weights, one chunk at a time. Weights are appended in ascending order of their features and, for each
+// feature, of their children.
 class ChunkWeightsBuilder {
 public:
     void begin_feature(std::uint32_t feature) {

@@ -32,7 +32,7 @@
 // depending on the size of the largest chunk; m is derived from the size of a narrow block. Narrow blocks and the runs
 // of wide blocks use bitmaps if these take no more bytes than child ids, because one instruction can then add 16
 // weights. A feature without weights has an empty block. A query reads one or two cache lines per rare feature, and one
-// for most runs.
+// cache line for most runs.
 #pragma once
 
 #include <cstdint>

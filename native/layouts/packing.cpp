@@ -40,7 +40,7 @@ struct Run {
     const std::uint8_t* values;
 };
 
-// The size and kind of a feature's block, and what has been written of it.
+// The size and kind of a feature's block, and the part that has been written so far.
 struct Block {
     std::uint32_t chunks = 0;
     std::uint32_t weights = 0;
@@ -140,14 +140,14 @@ private:
 
     std::uint8_t* append_values(std::uint8_t* to, const Run& run) const {
         const std::int64_t bytes = run.count * Types::kWeightBytes;
-        for (std::int64_t i = 0; i < bytes; ++i) to[i] = run.values[i];  // shorter than a call of memcpy
+        for (std::int64_t i = 0; i < bytes; ++i) to[i] = run.values[i];  // faster than calling memcpy for few bytes
         return to + bytes;
     }
 
     const PackedFormat& format_;
 };
 
-// The source of the weights to pack: trained weights, chunk by chunk.
+// A source of weights to pack: trained weights, chunk by chunk.
 class ChunkSource {
 public:
     ChunkSource(std::span<const ChunkWeightsView> weights, std::span<const std::int64_t> chunks)
@@ -226,7 +226,7 @@ private:
     std::span<const std::int64_t> chunks_;
 };
 
-// The source of the weights to pack: consecutive chunks of a packed layer, feature by feature.
+// A source of weights to pack: consecutive chunks of a packed layer, feature by feature.
 class PackedSource {
 public:
     // `chunks` contains the chunks of the packed layer, `kept_chunks` those to keep, renumbered from 0.
@@ -243,7 +243,7 @@ public:
         return {begin, begin + static_cast<std::int64_t>(kept_chunks_.size()) - 1};
     }
 
-    // `body` is not a template parameter, because reading is compiled for each of 36 formats.
+    // `body` is not a template parameter, because the reading code is already compiled for each of 36 formats.
     void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format,
                       const std::function<void(const Run&)>& body) const {
         dispatch_format(packed_.format, [&]<class Types>() {

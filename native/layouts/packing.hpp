@@ -20,8 +20,8 @@ Packed pack(std::span<const ChunkWeightsView> weights, std::span<const std::int6
 Packed pack(const CsrView& weights, std::span<const std::int64_t> chunks, WeightDtype dtype, int threads,
             std::span<const float> scales = {});
 
-// Packs the weights of chunks [first, last) of a packed layer, which become chunks 0, 1, …. No weight is changed. Needs
-// no memory except for the result. Throws std::invalid_argument if a block is invalid.
+// Packs the weights of chunks [first, last) of a packed layer, which become chunks 0, 1, …. No weight is changed. The
+// only memory needed is that for the result. Throws std::invalid_argument if a block is invalid.
 Packed take_chunks(const PackedView& packed, std::span<const std::int64_t> chunks, std::int64_t first,
                    std::int64_t last, int threads);
 

@@ -194,7 +194,7 @@ void BeamSearch::check_leaf_labels() {
     std::int64_t leaf_count = 0;
     for (const std::int32_t label : leaf_labels_) {
         if (label < 0 || (label != previous && label != previous + 1))
-            throw std::invalid_argument("leaf_labels must increase from 0 without gaps.");
+            throw std::invalid_argument("leaf_labels must be in ascending order, starting at 0, without gaps.");
         leaf_count = label == previous ? leaf_count + 1 : 1;
         max_leaves_per_label_ = std::max(max_leaves_per_label_, leaf_count);
         previous = label;

@@ -94,15 +94,15 @@ public:
     std::vector<float> score_pairs(const Features& queries, const CsrView& candidates, int threads,
                                    Monitor* monitor) const;
 
-    // The following functions search the sections of a tree one after the other. They exchange *path scores*, by which
-    // nodes are compared during a search: scores, or their logarithms. The results are the same as for one search
+    // The following functions search the sections of a tree one after another. They exchange *path scores*, which are
+    // used to compare nodes during a search: scores, or their logarithms. The results are the same as for one search
     // through all layers.
 
     // Returns the beam after the last layer, best node first, with path scores. Nodes that cannot lead to a label with
     // a score of at least `min_score` are omitted.
     Csr search_beams(const Features& queries, SearchOptions options, int threads) const;
-    // Searches from the given nodes above the first layer, in ascending order and with their path scores. Returns the
-    // top-ranked labels, best first, with path scores.
+    // Searches from the given nodes above the first layer. `starts` contains these nodes in ascending order, with their
+    // path scores. Returns the top-ranked labels, best first, with path scores.
     Csr search_below(const Features& queries, const CsrView& starts, SearchOptions options, int threads) const;
     // Returns the path scores of (query, label) pairs. If `starts` is given, it must contain the ancestor of each label
     // above the first layer, as for search_below; otherwise, std::invalid_argument is thrown.
@@ -111,7 +111,7 @@ public:
     // Merges rankings with path scores, given as matrices of the same shape, and returns the best labels with their
     // scores. The score of a label is its best score in any ranking.
     Csr merge_rankings(std::span<const CsrView> rankings, const SearchOptions& options) const;
-    // Returns the score for a path score.
+    // Converts a path score to a score.
     float final_score(float path_score) const;
 
 private:
@@ -149,7 +149,7 @@ private:
     std::vector<std::unique_ptr<Layout>> layouts_;
     // Per layer, whether no label below a node can have a higher score than the node.
     std::vector<bool> never_increases_;
-    // Whether logarithms are added instead of scores being multiplied. True if all transforms are `hinge`, because the
+    // Whether to add logarithms instead of multiplying scores. True if all transforms are `hinge`, because the
     // products could underflow.
     bool log_space_ = false;
     float root_score_ = 0.0F;

@@ -147,7 +147,7 @@ Csr predict_combined(std::span<const BeamSearch* const> members, const Features&
     std::vector<Workspace> workspaces;
     for (int w = 0; w < threads; ++w) workspaces.push_back({Combiner(method, weights), {}, {}, {}});
     const std::int64_t labels_per_row = count * member_options.top_k;
-    // Search many rows with one member before the next, so that the weights shared by the rows are still in cache.
+    // Search many rows with one member before the next member, so that weights shared by the rows are still in cache.
     const std::int64_t max_rows = std::min(kMaxRowsPerMember, kMaxBufferedLabels / labels_per_row + 1);
     const std::int64_t rows_per_task = std::clamp<std::int64_t>(rows / (4 * threads), 1, max_rows);
     if (monitor) monitor->total = static_cast<std::uint64_t>(rows);

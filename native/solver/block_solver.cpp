@@ -11,7 +11,7 @@ namespace carya {
 
 namespace {
 
-// Weights up to this size stay in the L2 cache of current processors, so prefetching them only takes time.
+// Weights up to this size stay in the L2 cache of current processors, so prefetching them would only waste time.
 constexpr std::size_t kCacheBytes = std::size_t{1} << 20;
 
 int lanes_for(std::size_t labels) { return labels <= 4 ? 4 : labels <= 8 ? 8 : 16; }

@@ -16,7 +16,8 @@ namespace {
 
 constexpr float kBiasWithoutPositives = -1e4F;  // finite, but ranks below all other labels
 
-// The rows of a parent that is divided among several tasks. The first task gathers them, and the last task frees them.
+// The rows of a parent whose labels are divided among several tasks. The first task gathers them, and the last task
+// frees them.
 struct SharedRows {
     std::once_flag gathered;
     LocalRows rows;
@@ -104,8 +105,8 @@ private:
         return positions;
     }
 
-    // Creates one task per parent. Large parents are divided, because their tasks would still occupy one thread after
-    // all other threads have finished.
+    // Creates one task per parent. Large parents are divided into several tasks, because a single task would still
+    // occupy one thread after all other threads have finished.
     void plan() {
         for (std::size_t t = 0; t < layers_.size(); ++t) {
             const LayerProblem& layer = layers_[t];
@@ -217,7 +218,7 @@ private:
         }
         if (task.shared) {
             if (--task.shared->users > 0) return;
-            // This is the last task of the parent. The labels are in the order of the tasks.
+            // This is the parent's last task to finish. The labels are in the order of the tasks.
             worker.blocks.clear();
             for (std::vector<BlockWeights>& part : task.shared->blocks)
                 std::move(part.begin(), part.end(), std::back_inserter(worker.blocks));

@@ -10,7 +10,7 @@
 
 namespace carya {
 
-// The weights of a block of labels that are kept.
+// The weights that are kept for a block of labels.
 struct BlockWeights {
     std::vector<std::uint16_t> masks;  // bit l of masks[f] is set if lane l has a weight for the shared feature f
     std::vector<float> values;         // the weights in ascending order of their features and lanes

@@ -15,7 +15,7 @@ constexpr const char* kArrays = "arrays.bin";
 constexpr std::size_t kMaxManifestBytes = 64 << 20;
 constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kMaxArrayBytes = std::int64_t{1} << 56;
-constexpr int kMaxAttempts = 100;                // of opening a folder that is being replaced; most take one
+constexpr int kMaxAttempts = 100;                // to open a folder that is being replaced; one is usually enough
 constexpr std::size_t kVerifyOnOpen = 64 << 20;  // files up to this size are verified when they are opened (takes 7 ms)
 
 const std::map<std::string, std::int64_t> kItemBytes = {{"float32", 4}, {"int32", 4},  {"int64", 8},
@@ -31,8 +31,8 @@ bool is_missing(const std::system_error& error) {
     return error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory;
 }
 
-// Returns the path to which a save moves the folder `path` where the file system cannot swap two folders: "a/.b.old"
-// for "a/b". Returns an empty string if the path has no last component.
+// Returns the path to which a save moves the folder `path` if the file system cannot swap two folders: "a/.b.old" for
+// "a/b". Returns an empty string if the path has no last component.
 std::string replaced_path(const std::string& path) {
     const std::size_t end = path.find_last_not_of('/') + 1;
     const std::size_t slash = path.find_last_of('/', end == 0 ? 0 : end - 1);

@@ -104,7 +104,7 @@ void TextModel::open_vectorizer(const ModelFolder& folder, const Json& parameter
     }
     if (const Json* stemmer = parameters.find("stemmer"); stemmer && !stemmer->is_null())
         throw std::invalid_argument(
-            "The model was trained with a stemmer, which requires Python. Train it without one.");
+            "The model was trained with a stemmer, which requires Python. Train it without a stemmer.");
     options.lowercase = flag(parameters, "lowercase");
     options.accents = static_cast<Accents>(
         choice(member(parameters, "strip_accents"), "strip_accents", {"null", "unicode", "ascii"}));

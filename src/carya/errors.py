@@ -4,7 +4,7 @@
 
     CaryaError
     ├── ParameterError (ValueError)                  a parameter has an invalid value
-    │   └── UnknownParameterError (TypeError)        a parameter does not exist
+    │   └── UnknownParameterError (TypeError)        a parameter name is unknown
     ├── InputError (ValueError)                      an input (data, tree, candidates, file) is invalid
     │   └── MissingExtraError (ImportError)          an optional dependency is not installed
     ├── NotFittedError (ValueError, AttributeError)  the model has not been fitted
@@ -17,7 +17,7 @@ Each exception also derives from the corresponding built-in exception, so ``exce
 ::
 
     CaryaWarning (UserWarning)
-    ├── FewTermsWarning                              most training texts have hardly any terms
+    ├── FewTermsWarning                              most training texts have very few terms
     └── UnknownTextWarning                           a text to rank contains no known terms
 """
 
@@ -48,7 +48,7 @@ class ParameterError(CaryaError, ValueError):
 
 
 class UnknownParameterError(ParameterError, TypeError):
-    """Raised when a parameter does not exist."""
+    """Raised when a parameter name is unknown."""
 
 
 class InputError(CaryaError, ValueError):
@@ -60,7 +60,7 @@ class MissingExtraError(InputError, ImportError):
 
 
 class NotFittedError(CaryaError, ValueError, AttributeError):
-    """Raised when a model is used before it is fitted; has the same built-in base classes as in scikit-learn."""
+    """Raised when a model is used before it is fitted; has the same built-in base classes as scikit-learn's class."""
 
 
 class ModelFormatError(CaryaError, ValueError):
@@ -93,7 +93,7 @@ class CaryaWarning(UserWarning):
 
 
 class FewTermsWarning(CaryaWarning):
-    """Issued when a vectorizer is fitted and most of the texts have hardly any terms."""
+    """Issued when a vectorizer is fitted and most of the texts have very few terms."""
 
 
 class UnknownTextWarning(CaryaWarning):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a saved model. Its arrays are memory-mapped, read-only and verified by checksums.
+    """Load a saved model. Its arrays are memory-mapped, read-only and verified against checksums.
 
     Parameters
     ----------
@@ -90,8 +90,7 @@ def load_routed(
     routed = routed_model(model)
     if routed is None:
         raise ModelFormatError(
-            f"{path} contains a model of the class {type(model).__name__}, not the top of a split model. Use "
-            "carya.load."
+            f"{path} contains a model of class {type(model).__name__}, not the top of a split model. Use carya.load."
         )
     if parts is None:
         parts = [Path(path).parent / f"part-{number}" for number in range(routed.n_parts_)]
@@ -100,7 +99,7 @@ def load_routed(
 
 
 def routed_model(model: Any) -> RoutedModel | None:
-    """Return the top of a split model, or the one inside a text ranker; None for other models."""
+    """Return a model, or the model inside a text ranker, if it is the top of a split model; otherwise None."""
     from carya.models.routed.model import RoutedModel
 
     inner = getattr(model, "model_", model)

@@ -2,14 +2,14 @@
 
 Every metric takes the relevant labels `Y_true`, of shape (rows, labels), and scores `S` of the same shape, such as the
 output of :meth:`carya.XRLinear.predict`. The top k of a row are the k labels with the highest scores; ties are broken
-in favor of the label with the lower index. All metrics are between 0 and 1; nDCG is averaged over rows.
-Propensity-scored metrics can exceed 1 only because of rounding.
+in favor of the label with the lower index. All metrics are between 0 and 1, except that propensity-scored metrics can
+exceed 1 because of rounding.
 
-Precision, recall and F1 are averaged as in scikit-learn:
+nDCG is averaged over rows. Precision, recall and F1 are averaged as in scikit-learn:
 
 * ``"samples"``: the mean over rows. The denominator of P@k is k even if a row has fewer than k scores; R@k and
   F1@k ignore rows without relevant labels.
-* ``"micro"``: computed from the total numbers of correct, suggested and relevant labels.
+* ``"micro"``: computed from the total counts of correct, suggested and relevant labels.
 * ``"macro"``: the mean over the labels that occur in `Y_true`. A rare label has the same weight as a common one.
 
 >>> import numpy as np
@@ -75,7 +75,7 @@ class LabelReport:
     suggested : ndarray of int64
         The number of rows whose top k contain the label.
     correct : ndarray of int64
-        The number of rows for which both hold.
+        The number of rows for which both are true.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def precision(Y_true: Any, S: Any, k: int = 1, *, average: str = "samples") -> f
     k : int
         The number of top-ranked labels per row.
     average : {"samples", "micro", "macro"}
-        See the module's documentation.
+        See the module documentation.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def recall(Y_true: Any, S: Any, k: int = 5, *, average: str = "samples") -> floa
     k : int
         The number of top-ranked labels per row.
     average : {"samples", "micro", "macro"}
-        See the module's documentation.
+        See the module documentation.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def f1(Y_true: Any, S: Any, k: int = 5, *, average: str = "samples") -> float:
     k : int
         The number of top-ranked labels per row.
     average : {"samples", "micro", "macro"}
-        See the module's documentation.
+        See the module documentation.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def f1(Y_true: Any, S: Any, k: int = 5, *, average: str = "samples") -> float:
 
 
 def label_report(Y_true: Any, S: Any, k: int = 5) -> LabelReport:
-    """Compute precision, recall and F1 at k of each label.
+    """Compute precision, recall and F1 at k for each label.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def ndcg(Y_true: Any, S: Any, k: int = 5) -> float:
 
 
 def row_ndcg(Y_true: Any, S: Any, k: int = 5) -> _Floats:
-    """Compute nDCG@k of each row; NaN for rows without relevant labels.
+    """Compute nDCG@k for each row; NaN for rows without relevant labels.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def row_ndcg(Y_true: Any, S: Any, k: int = 5) -> _Floats:
 
 
 def coverage(Y_true: Any, S: Any, k: int = 5) -> float:
-    """Compute label coverage at k: the fraction of labels in `Y_true` that are in the top k of one of their rows.
+    """Compute label coverage at k: the fraction of the labels in `Y_true` that are in the top k of any of their rows.
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def propensities_from_counts(label_counts: ArrayLike, n_rows: int, *, a: float =
     """
     counts = np.asarray(label_counts, np.float64)
     if counts.ndim != 1 or not ((counts >= 0) & (counts <= n_rows)).all():
-        raise InputError(f"label_counts must contain one number between 0 and n_rows = {n_rows} per label.")
+        raise InputError(f"label_counts must contain one number per label, between 0 and n_rows = {n_rows}.")
     if not (0 <= a < np.inf and 0 < b < np.inf):
         raise ParameterError(f"a must be a number >= 0 and b a number > 0, got a={a!r} and b={b!r}.")
     scale = max(np.log(max(n_rows, 1)) - 1, 0.0) * (b + 1) ** a
@@ -416,7 +416,7 @@ def report(
 
 
 def mean_precision(Y_true: Any, S: Any) -> float:
-    """Compute the mean of P@1, P@3 and P@5, the criterion by which models choose settings on held-out rows."""
+    """Compute the mean of P@1, P@3 and P@5, the criterion for choosing settings on held-out rows."""
     values = report(Y_true, S, k=(1, 3, 5))
     return (values["P@1"] + values["P@3"] + values["P@5"]) / 3
 
@@ -430,15 +430,15 @@ def scorer(name: str, *, propensity: ArrayLike | Mapping[str, float] | None = No
         The name of a metric, as in :func:`report`: P, R, F1, nDCG, coverage, PSP or PSnDCG, followed by @k. P, R and F1
         can be preceded by ``micro-`` or ``macro-``.
     propensity : array_like of shape (labels,), or mapping of str to float, optional
-        The result of :func:`propensities` for the training labels, one per column of Y or, for models that rank texts,
-        a mapping from labels; required for PSP and PSnDCG.
+        The result of :func:`propensities` for the training labels: one value per column of Y or, for models that rank
+        texts, a mapping from labels. Required for PSP and PSnDCG.
 
     Returns
     -------
     callable
         A function that takes an estimator, X and Y, and returns the metric. For models that rank texts, such as
-        :class:`carya.TextRanker`, X is a list of texts and Y a list of labels per text; labels that the model was not
-        trained on, such as those that occur only in the held-out fold, count as missed.
+        :class:`carya.TextRanker`, X contains texts and Y contains one list of labels per text; labels that the model
+        was not trained on, such as those that occur only in the held-out fold, count as missed.
 
     Examples
     --------
@@ -482,7 +482,7 @@ def _text_ranker(estimator: Any) -> Any:
 
 
 def _propensity_of(propensity: Any, labels: Sequence[str]) -> list[float]:
-    """Return the propensity of each of the labels, which are given by name."""
+    """Return the propensity of each of the named labels."""
     if not isinstance(propensity, Mapping):
         raise InputError(
             "propensity must be a mapping from labels to numbers for a model that ranks texts. Pass "
@@ -597,14 +597,14 @@ _METRICS: dict[str, Callable[[_Ranking, int], float]] = {
 
 
 def _average_of(metric: str, average: str) -> Callable[[_Ranking, int], float]:
-    """Return the function that computes an average of precision, recall or F1."""
+    """Return the function that computes precision, recall or F1 with the given kind of average."""
     if average not in AVERAGES:
         raise ParameterError(f"average must be one of {', '.join(map(repr, AVERAGES))}, got {average!r}.")
     return _METRICS[metric if average == "samples" else f"{average}-{metric}"]
 
 
 def _ratio(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> _Floats:
-    """Return quotients, and 0 where the denominator is 0."""
+    """Return the elementwise quotients, and 0 where the denominator is 0."""
     quotients: _Floats = numerator / np.maximum(denominator, 1)
     return quotients
 

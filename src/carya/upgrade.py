@@ -156,7 +156,7 @@ def _upgrade_reranked(saved: SavedModel) -> SavedModel:
 
 
 def _upgrade_text_ranker(saved: SavedModel) -> SavedModel:
-    # The arrays include those of the texts, whose names contain no slash and are therefore not changed.
+    # The arrays include the text ranker's own arrays, whose names contain no slash and are therefore not changed.
     kind = str(saved.parameters.get("model_kind", "xr-linear"))
     model = _upgrade(replace(saved, kind=kind, parameters=dict(saved.parameters["model"])))
     parameters = _upgrade_vectorizer(saved.parameters) | {"model": model.parameters}
@@ -204,7 +204,7 @@ def _upgrade_vectorizer(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _upgrade_ranker(ranker: dict[str, Any], current_feature: Callable[[str], str]) -> dict[str, Any]:
-    """Return the name and the parameters of a ranker; user-defined rankers are returned unchanged."""
+    """Return the name and upgraded parameters of a ranker; user-defined rankers are returned unchanged."""
     name, settings = ranker["name"], ranker["parameters"]
     if name == "averaged":
         rankers = [_upgrade_ranker(part, current_feature) for part in settings["rankers"]]
@@ -227,7 +227,7 @@ def _ranker_array_names(ranker: dict[str, Any]) -> dict[str, str]:
 
 
 def _part_names(saved: SavedModel, parts: Mapping[str, str]) -> dict[str, str]:
-    """Return a mapping from the former to the current names of the arrays in parts, ``part/…``."""
+    """Return a mapping from the former to the current names of the arrays in parts, which are named ``part/…``."""
     names = {}
     for name in saved.arrays:
         part, separator, rest = name.partition("/")

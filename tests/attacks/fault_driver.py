@@ -1,4 +1,4 @@
-"""Save a model with a fault in every file operation, in turn.
+"""Save a model repeatedly, with a fault in each file operation in turn.
 
 Run by test_storage_faults.py, with file_faults.c preloaded.
 
@@ -78,7 +78,7 @@ def operations(folder: Path, exchange: bool) -> list[list[str]]:
 
 
 def check(folder: Path, exit_code: int, existed: bool, mode: int) -> str | None:
-    """Return what is wrong after a fault, or None."""
+    """Return a description of the problem after a fault, or None."""
     version = version_of(folder)
     if version not in ((1, 2) if existed else (None, 2)):
         return f"the model has version {version}"

@@ -1,4 +1,4 @@
-/* Counts the file operations of a process and injects a fault into one of them. Preloaded with LD_PRELOAD.
+/* Counts the file operations of a process and injects a fault into one of them. It is loaded with LD_PRELOAD.
  *
  * file_faults(n, mode, exchange)   starts counting at 0; operation n (from 1) fails with EIO (mode 1), is not performed
  *                                  because the process dies (mode 2), or is the last one before it dies (mode 3). If
@@ -89,7 +89,7 @@ ssize_t write(int descriptor, const void *data, size_t size) {
     char path[512];
     path_of(descriptor, path, sizeof path);
     if (before("write", path, NULL)) return -1;
-    /* A process that dies while it writes leaves a part of the data. */
+    /* A process that dies while writing leaves only part of the data. */
     const size_t part = active && count == fault_at && fault_mode == 3 ? (size + 1) / 2 : size;
     const ssize_t result = ((ssize_t(*)(int, const void *, size_t))original("write"))(descriptor, data, part);
     after();

@@ -64,7 +64,7 @@ def test_row_offsets_that_change_during_training() -> None:
 
 
 def copies(model: carya.XRLinear, folder: Path) -> dict[str, carya.XRLinear]:
-    """Return a model and its copies by all means of copying."""
+    """Return a model and copies made in every supported way."""
     model.save(folder)
     return {
         "fitted": model,
@@ -76,7 +76,7 @@ def copies(model: carya.XRLinear, folder: Path) -> dict[str, carya.XRLinear]:
 
 
 def test_fitted_arrays_are_read_only(model: carya.XRLinear, tmp_path: Path) -> None:
-    """Writing to the order of the nodes crashed the process in the next query."""
+    """Regression test: writing to the node order crashed the process in the next query."""
     for name, fitted in copies(model, tmp_path / "model").items():
         for layer in fitted.layers_:
             arrays: list[np.ndarray[Any, Any]] = [layer.order, layer.chunks, layer.biases, layer.dense]
@@ -200,9 +200,9 @@ def test_transforms_are_the_same_in_c(saved_model: Path, tmp_path: Path) -> None
 
 @pytest.mark.skipif(CC is None, reason="requires a C compiler")
 def test_the_example_program_rejects_invalid_numbers(saved_model: Path, tmp_path: Path) -> None:
-    """Feature 2³² + 3 was read as feature 3."""
+    """Regression test: feature 2³² + 3 was read as feature 3."""
     program = compile_program(EXAMPLES / "rank.c", tmp_path)
     for query in (f"{2**32 + 3}:1", "-1:1", "3:", "3:x", "3:1 x", "99999999999999999999:1"):
         process = run(program, saved_model, query + "\n")
         assert process.returncode == 1, query
-        assert "Cannot read the query from" in process.stderr
+        assert "Cannot parse the query" in process.stderr

@@ -1,4 +1,4 @@
-"""Native calls in daemon threads while the interpreter exits: the process ends normally."""
+"""Native calls in daemon threads while the interpreter exits: the process exits normally."""
 
 from __future__ import annotations
 

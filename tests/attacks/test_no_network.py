@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: Forbids network sockets in a process, as an audit hook that cannot be removed, then runs a script.
+#: Code that is run before each script: an audit hook, which cannot be removed, forbids network access.
 FORBID = """
 import sys
 

@@ -1,4 +1,4 @@
-"""Numerical honesty: weights against liblinear, float32 against float64, and degenerate problems."""
+"""Numerical accuracy: weights compared with liblinear, float32 compared with float64, and degenerate problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from carya.errors import InputError
 import reference
 
 EXACT: dict[str, Any] = {"max_depth": 1, "tol": 0.0, "max_iter": 1000, "threshold": 0.0, "weight_dtype": "float32"}
-#: The solver types of liblinear with the same objectives: L2-regularized, dual.
+#: liblinear solver types with the same objectives (L2-regularized, dual).
 LIBLINEAR = {"squared-hinge": 1, "hinge": 3, "logistic": 7}
 
 
@@ -49,7 +49,7 @@ def test_weights_agree_with_liblinear(loss: str) -> None:
             costs = np.ones(len(y))
             mine, best = (reference.objective(w, A, y, costs, loss) for w in (ours[:, label], theirs))
             assert mine <= best * (1 + 1e-5), (seed, label)
-            if loss != "hinge":  # the minimum of the hinge loss is not unique in weights that hardly matter
+            if loss != "hinge":  # with the hinge loss, weights with little effect are not unique
                 assert np.allclose(ours[:, label], theirs, atol=2e-3), (seed, label)
 
 

@@ -1,4 +1,4 @@
-"""Files and arguments that would take too much time or memory, or would change the terminal."""
+"""Files and arguments that would take too much time or memory, or would alter the terminal."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_endless_lines_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for _ in range(4):
             file.write(b"a" * (1 << 20))
     for read in (files.read_lines, files.read_blocks):
-        with pytest.raises(InputError, match=r"bomb\.txt\.gz, line 2: The line has more than 1 MiB"):
+        with pytest.raises(InputError, match=r"bomb\.txt\.gz, line 2: The line exceeds the limit of 1 MiB"):
             list(read(tmp_path / "bomb.txt.gz"))
     (tmp_path / "long.txt").write_text("first\n" + "a" * (1 << 19) + "\n" + "b" * (1 << 19))
     assert [len(line) for line in files.read_lines(tmp_path / "long.txt")] == [5, 1 << 19, 1 << 19]
@@ -71,7 +71,7 @@ def test_endless_lines_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(("line", "content"), [("1000000000 1:1\n", "labels"), ("0 1000000000:1\n", "features")])
 def test_one_large_number_does_not_determine_the_size_of_a_matrix(line: str, content: str, tmp_path: Path) -> None:
     (tmp_path / "a.svm").write_text("1 2:1\n" + line)
-    with pytest.raises(InputError, match=rf"The largest number of the {content} is \d+, but there are only 2 entries"):
+    with pytest.raises(InputError, match=rf"The {content} are numbered up to \d+, but there are only 2 entries"):
         read_svmlight(tmp_path / "a.svm")
     stated: dict[str, Any] = {"n_labels": 1_000_000_001} if content == "labels" else {"n_features": 1_000_000_000}
     matrices = read_svmlight(tmp_path / "a.svm", zero_based=False, **stated)

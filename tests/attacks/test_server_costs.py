@@ -31,7 +31,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
 
 @pytest.mark.parametrize("field", ["allowed", "excluded"])
 def test_repeated_labels_are_looked_up_once(client: Client, field: str) -> None:
-    """A filter of 8 MB with repeated labels took up to 30 seconds."""
+    """Regression test: an 8 MB filter with repeated labels took up to 30 seconds."""
     once = client.post("/v1/suggest", {"text": TEXT, "labels": {field: ["chess", "astronomy/moon"]}})
     labels = ["chess", "astronomy/moon"] * 290_000
     repeated = client.post("/v1/suggest", {"text": TEXT, "labels": {field: labels}})
@@ -47,7 +47,7 @@ def test_the_number_of_different_labels_is_limited(client: Client, field: str) -
 
 
 def test_the_event_loop_is_not_blocked_by_expensive_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts with 50,000 characters blocked the event loop for seconds if a model had many n-grams and a wide beam."""
+    """Regression test: with many n-grams and a wide beam, 50,000-character texts blocked the event loop for seconds."""
     vectorizer = carya.Tfidf(analyzer="char", ngram_range=(1, 20), min_df=1, n_jobs=1)
     texts, labels = corpus()
     model = carya.XRLinear(branching=2, max_leaf_size=2, beam_width=1000, n_jobs=1)

@@ -1,4 +1,4 @@
-"""Attacks on the files of a served model: special files, files without end, and files overwritten in place."""
+"""Attacks on the files of a served model: special files, endless files, and files overwritten in place."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_server_survives_a_fifo_as_manifest(tmp_path: Path) -> None:
 def test_a_reload_that_does_not_finish_is_logged_and_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A file system that does not respond delays neither the reloads of other models nor the end of the server."""
+    """A file system that does not respond delays neither reloads of other models nor the shutdown of the server."""
     for name in ("a", "b"):
         save_model(tmp_path / name)
     registry = ModelRegistry.open({"a": tmp_path / "a", "b": tmp_path / "b"})
@@ -102,7 +102,7 @@ def test_a_reload_that_does_not_finish_is_logged_and_skipped(
         while registry.get("b").version == old:
             assert time.monotonic() < deadline
             await reloader.reload()
-        await reloader.reload()  # the thread for model "a" is still running, so that no second one is started
+        await reloader.reload()  # the thread for model "a" is still running, so no second thread is started
         await reloader.close()
 
     asyncio.run(run())
@@ -148,7 +148,7 @@ def test_a_model_that_is_overwritten_in_place_is_not_used(tmp_path: Path, damage
     with client:
         before = client.post("/v1/suggest", {"text": TEXT})
         overwrite(arrays, DAMAGES[damage](intact))
-        if keep_time:  # then, only the checksums or the size reveal the change
+        if keep_time:  # only the checksums or the size reveal the change
             os.utime(arrays, ns=(status.st_atime_ns, status.st_mtime_ns))
             (failure,) = registry.refresh()
         for path, message in (("/v1/suggest", {"text": TEXT}), ("/v1/explain", {"text": TEXT})):
@@ -218,7 +218,7 @@ def test_replaced_folders_are_not_damage(tmp_path: Path) -> None:
 
 
 def test_a_server_survives_files_that_are_overwritten_under_load(tmp_path: Path) -> None:
-    """Truncated files cause bus errors, and other bytes cause endless loops, unless requests complete first."""
+    """Without protection, truncated files cause bus errors, and files with other contents cause endless loops."""
     save_model(tmp_path / "m")
     arrays = tmp_path / "m" / "arrays.bin"
     intact = arrays.read_bytes()

@@ -26,14 +26,14 @@ JSON = {"Content-Type": "application/json"}
 
 
 def request(body: bytes, length: int | None = None) -> bytes:
-    """Return the bytes of a request for suggestions, of which the body can be incomplete."""
+    """Return the bytes of a request for suggestions, whose body can be incomplete."""
     lines = ["POST /v1/suggest HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     lines += [f"Content-Length: {len(body) if length is None else length}", "", ""]
     return "\r\n".join(lines).encode() + body
 
 
 def settled_memory(server: Server) -> int:
-    """Return the maximum memory of the server until it has been constant for a second."""
+    """Wait until the memory of the server has not grown for a second, and return its maximum."""
     maximum = server.resident_bytes()
     unchanged_since = time.monotonic()
     while time.monotonic() < unchanged_since + 1:
@@ -64,7 +64,7 @@ def test_unread_responses_count_toward_the_buffer_limit(tmp_path: Path) -> None:
                 connection.sendall(request(LARGE))
                 connections.append(connection)
             growth = settled_memory(server) - before
-            assert growth < 3 * limit  # the limit, and the results of the two requests in threads before encoding
+            assert growth < 3 * limit  # the limit plus the results of two requests that are not yet encoded
             with server.other_client() as other:
                 assert other.post("/v1/suggest", json={"text": TEXT}).status_code == 200
                 assert other.post("/v1/suggest", content=LARGE, headers=JSON).status_code == 200
@@ -99,7 +99,7 @@ def test_idle_connections_of_one_client_do_not_block_others(tmp_path: Path) -> N
             assert rejected.startswith(b"HTTP/1.1 503")
             assert b"The client has reached its limit of 20 connections." in rejected
         deadline = time.monotonic() + 60
-        while httpx.get(server.url("/healthz")).status_code != 200:  # the connections are released
+        while httpx.get(server.url("/healthz")).status_code != 200:  # wait until the connections are released
             assert time.monotonic() < deadline
 
 

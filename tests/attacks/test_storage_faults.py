@@ -1,4 +1,4 @@
-"""Faults in every file operation of a save: the path always has the complete old model or the complete new one."""
+"""Faults in every file operation of a save: the path always contains the complete old or the complete new model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
     library = tmp_path_factory.mktemp("faults") / "file_faults.so"
     flags = ["-shared", "-fPIC", "-Wall", "-Werror"]
     subprocess.run([str(CC), *flags, str(ATTACKS / "file_faults.c"), "-o", str(library), "-ldl"], check=True)
-    memory = Path("/dev/shm")  # flushing files takes long on a disk
+    memory = Path("/dev/shm")  # flushing files to a disk takes a long time
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
         process = subprocess.run(
             [sys.executable, ATTACKS / "fault_driver.py", folder],
@@ -40,10 +40,10 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
 
 
 def test_every_fault_leaves_the_old_or_the_new_model(result: dict[str, Any]) -> None:
-    """Every operation fails, is not performed because the process dies, or is the last one before it dies.
+    """Each operation in turn fails, is not performed because the process dies, or is the last one before it dies.
 
-    Tried with and without an old model, and with and without an atomic exchange of folders. The next save removes
-    everything that a killed process has left.
+    All faults are tried with and without an old model, and with and without an atomic exchange of folders. The next
+    save removes everything that a killed process has left behind.
     """
     assert result["problems"] == []
     assert result["faults"] > 400

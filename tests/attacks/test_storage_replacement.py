@@ -46,7 +46,7 @@ def versions(saved: SavedModel) -> set[int]:
 
 
 def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behave like a file system that cannot exchange two folders."""
+    """Simulate a file system that cannot exchange two folders."""
     monkeypatch.setattr(_core, "exchange_paths", lambda a, b: errno.EINVAL)
 
 
@@ -106,7 +106,7 @@ def test_concurrent_saves_succeed(can_exchange: bool, tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     barrier = threading.Barrier(4)
 
-    for trial in range(10):  # the first save to a path is a race of its own
+    for trial in range(10):  # the first save to a path has its own race condition
         folder = tmp_path / f"{trial}" / "model"
         errors: list[BaseException] = []
 

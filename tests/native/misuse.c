@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
     expect(!carya_accepts_texts(model) && !carya_accepts_texts(NULL), "the model does not accept texts");
     expect(carya_label_id(model, 0).size == 0 && carya_label_name(NULL, 0).size == 0, "there are no label names");
     expect(isnan(carya_probability(model, 0.5F)) && isnan(carya_probability(NULL, 0.5F)), "there is no calibration");
-    expect_error(carya_rank_text(model, "a", -1, NULL, best, 5), "trained on features", "the model takes features");
+    expect_error(carya_rank_text(model, "a", -1, NULL, best, 5), "trained on features", "the model accepts only features");
     expect_error(carya_rank_text(NULL, "a", -1, NULL, best, 5), "model", "model is NULL");
     expect_error(carya_rank(NULL, features, values, 3, dense, 3, NULL, best, 5), "model", "model is NULL");
     expect_error(carya_rank(model, NULL, values, 3, dense, 3, NULL, best, 5), "features", "features is NULL");

@@ -53,7 +53,7 @@ app = LazyGroup(
         )
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Extreme multi-label ranking: the few relevant labels out of millions.",
+    help="Extreme multi-label ranking: find the few relevant labels among millions.",
     epilog=(
         "\b\n"
         "To enable shell completion, add this line to ~/.bashrc (for zsh or fish, use zsh_source or fish_source):\n"
@@ -63,9 +63,10 @@ app = LazyGroup(
 
 
 def main() -> None:
-    """Run the command; on error, print a message and exit with status 2 (invalid input), 1 (system) or 130 (Ctrl-C).
+    """Run the command and exit.
 
-    Each warning from Carya is printed as one line on standard error.
+    On error, a message is printed, and the exit status is 2 (invalid input), 1 (system error) or 130 (Ctrl-C). Each
+    warning from Carya is printed as one line on standard error.
     """
     warnings.showwarning = _show_warning
     try:

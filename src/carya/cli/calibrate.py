@@ -74,7 +74,7 @@ def calibrate(
 def _measure(
     ranker: BaseTextRanker[Any], texts: list[str], labels: list[tuple[str, ...]], top_k: int
 ) -> dict[str, Any]:
-    """Return the learned probabilities and the calibration error, which is measured on every second text."""
+    """Return the learned probabilities and the calibration error, which is measured on every other text."""
     from carya.text.calibration import Calibration, expected_calibration_error
 
     calibration = ranker.calibration_

@@ -34,7 +34,7 @@ class Command(click.Command):
     Parameters
     ----------
     examples : sequence of str
-        Command lines for the end of the help.
+        Command lines shown at the end of the help text.
     generate_options : callable, optional
         Returns more options. It is called when the command is used or its help is printed, not when it is listed, so it
         can import modules that are slow to load.
@@ -134,7 +134,7 @@ class LazyGroup(click.Group):
 
 
 def command(name: str, cls: type[Command] = Command, **settings: Any) -> Callable[[Callable[..., None]], Command]:
-    """Turn a function into a :class:`Command`; its docstring is the help."""
+    """Turn a function into a :class:`Command`; its docstring is the help text."""
     return click.command(name, cls=cls, **settings)
 
 

@@ -30,9 +30,9 @@ _QUERIES = [
     "perl module to parse dates",
     "command line tool to convert audio files",
 ]
-_SINGLE_QUERIES = 200  # texts for measuring the latency of single queries
+_SINGLE_QUERIES = 200  # number of texts for measuring the latency of single queries
 _MAX_TEXT_LENGTH, _MAX_TERMS_LENGTH = 90, 60  # characters shown
-_MIN_CONTRIBUTION = 0.01  # number of terms shown next to a label
+_MIN_CONTRIBUTION = 0.01  # terms with smaller contributions are not shown next to a label
 
 
 @command("demo", examples=["carya demo", "carya demo --out model/", "carya demo --generated"])
@@ -149,8 +149,8 @@ def _evaluate(console: Console, data: TextDataset, ranker: TextRanker) -> dict[s
         ranker.suggest(text)
     single_seconds = (time.perf_counter() - started) / len(texts[:_SINGLE_QUERIES])
     console.print(
-        f"Ranked {len(texts):,} held-out texts in {batch_seconds * 1e6:.0f} µs per text as a batch, "
-        f"{single_seconds * 1e6:.0f} µs per text one by one:"
+        f"Ranked {len(texts):,} held-out texts in {batch_seconds * 1e6:.0f} µs per text as a batch and "
+        f"{single_seconds * 1e6:.0f} µs per text individually:"
     )
     Y, _ = label_matrix(labels, ranker.labels_, keep_unknown=True)  # unknown labels count as missed
     S.resize((len(texts), Y.shape[1]))
@@ -186,7 +186,7 @@ def _save(console: Console, ranker: TextRanker, out: Path | None) -> None:
         with tempfile.TemporaryDirectory() as folder:
             ranker.save(Path(folder) / "model")
             size = size_on_disk(Path(folder) / "model")
-        console.print(f"\nThe saved model takes {size / 1e6:.1f} MB. To keep it: carya demo --out model/")
+        console.print(f"\nThe size of the saved model is {size / 1e6:.1f} MB. To keep it: carya demo --out model/")
     else:
         ranker.save(out)
         console.print(f"\nSaved the model to {out}.")

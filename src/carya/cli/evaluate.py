@@ -133,7 +133,7 @@ _BATCH = 8192  # rows ranked at a time
     "--weight-dtypes",
     is_flag=True,
     heading="Output",
-    help="Compare the data type of the weights with all smaller types; requires a single tree. "
+    help="Compare the data type of the weights with all smaller types; requires a model with a single tree. "
     "int8, the default of `carya train`, is the smallest.",
 )
 @quiet_option
@@ -158,7 +158,7 @@ def evaluate(
     """Measure precision, recall, F1, nDCG, coverage and speed.
 
     Labels that do not occur in the training data count as missed. Precision, recall and F1 are means over rows;
-    micro-F1 is computed from totals, and macro figures are means over labels. PSP and PSnDCG weight labels by their
+    micro-F1 is computed from totals, and macro metrics are means over labels. PSP and PSnDCG weight labels by their
     inverse propensity, which is estimated from their frequency in the training data. docs/evaluation.md defines all
     metrics.
     """
@@ -435,7 +435,7 @@ def _rank_on_cluster(
 
 
 def _measure(S: Any, seconds: float, Y: Any, propensity: Any, progress: Progress) -> tuple[dict[str, Any], Any]:
-    """Return the metrics, and the scores with a column for each label of the data."""
+    """Return the metrics, and the scores with a column for each label in the data."""
     from carya import metrics
 
     n_rows = Y.shape[0]

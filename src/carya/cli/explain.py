@@ -114,7 +114,7 @@ def _print(explanation: Mapping[str, Any], probability: float | None, max_terms:
     label, name = explanation["label"], explanation["name"]
     title = f"{printable(name if name == label else f'{name} ({label})')}: score {explanation['score']:.4f}"
     if tree is not None:
-        title += f" of tree {tree}"
+        title += f" in tree {tree}"
     if probability is not None and explanation["terms"]:
         title += f", probability {probability:.0%}"
     click.echo(title)

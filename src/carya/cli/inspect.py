@@ -117,7 +117,7 @@ def _describe_text_model(model: Any) -> dict[str, Any]:
 
 
 def _main_ranker(model: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the feature model (if several, the one with the largest weight) and a description of its context."""
+    """Return the feature model (if several, the one with the largest weight) and a description of the other parts."""
     from carya.text.text_ranker import TextRanker
 
     surroundings: dict[str, Any] = {}
@@ -193,5 +193,5 @@ def _print_layers(console: Console, description: dict[str, Any]) -> None:
 
 
 def _to_json(value: Any) -> Any:
-    """Convert a parameter value that is not a JSON type."""
+    """Convert a parameter value that has no JSON representation."""
     return list(value) if hasattr(value, "__iter__") else repr(value)

@@ -1,4 +1,4 @@
-"""`carya plan`: estimate the time, memory, model size and latency of a training."""
+"""`carya plan`: estimate the training time, memory, model size and latency."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _generate_options() -> list[Option]:
     ],
 )
 @data_options(part="train", stored=False)
-@preset_option("Named settings of a tree or an ensemble of trees; see `carya train --help`.")
+@preset_option("Named settings for a tree or an ensemble of trees; see `carya train --help`.")
 @trees_option("Number of trees.")
 @option(
     "--nodes", type=RuleType(Integer(1)), metavar="INTEGER", heading="Machines", help="Number of machines in a cluster."
@@ -74,10 +74,10 @@ def plan(
     as_json: bool,
     **_parameters: Any,
 ) -> None:
-    """Estimate the time, memory and model size of a training.
+    """Estimate training time, memory and model size.
 
-    Takes the data and the options of `carya train`. A pilot training on a sample of the data measures the speed of this
-    machine, which takes a few seconds. The estimates are for otherwise idle machines with the same CPUs.
+    Takes the same data and options as `carya train`. To measure the speed of this machine, a pilot model is trained on
+    a sample of the data, which takes a few seconds. The estimates are for otherwise idle machines with the same CPUs.
     """
     from carya.planning.plan import plan as make_plan
 
@@ -145,7 +145,7 @@ def _print_plan(source: str, planned: Plan) -> None:
 
 
 def _seconds(seconds: float) -> str:
-    """Return a duration; short ones with tenths of seconds.
+    """Format a duration, with tenths of a second if it is less than a minute.
 
     >>> _seconds(3.14), _seconds(92)
     ('3.1 s', '1:32')

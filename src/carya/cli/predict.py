@@ -112,8 +112,8 @@ def predict(
 
     Reads texts from standard input, one per line, unless DATA or texts are given, and ranks labels for each line as it
     arrives. JSON lines, tables with a header, and formats whose lines begin with labels are recognized; --format=lines
-    disables this. An argument that is the path of an existing file or folder is treated as DATA. For a model trained on
-    features, DATA must contain features, and labels without names are written as column numbers.
+    disables this detection. An argument that is the path of an existing file or folder is treated as DATA. For a model
+    trained on features, DATA must contain features, and labels without names are written as column numbers.
 
     The output has one line of JSON per text: {"row": …, "labels": [{"label": …, "score": …}, …]}, best first. Rows are
     numbered from 1. "id" is added if the data has ids, "name" for labels whose name differs from their id, and
@@ -209,7 +209,7 @@ def _with_reports(parts: Iterable[FormattedRows], total: int, form: str, progres
     with progress.stage("rank rows") as report:
         for part in parts:
             if part.unknown and n_unknown == 0:
-                # Shown at once, because standard input may stay open; the other texts are counted.
+                # Shown immediately, because standard input may stay open; the other texts are counted.
                 _warn(f"Text {part.unknown[0]} contains no known terms, so nothing is suggested for it.")
             n_rows += part.n_rows
             n_unknown += len(part.unknown)

@@ -71,7 +71,7 @@ def _setting_options() -> list[Option]:
     show_default=True,
     heading="Server",
     metavar="INTEGER",
-    help="Number of processes; they share the memory of the models.",
+    help="Number of worker processes, which share the memory of the models.",
 )
 @option(
     "--token-file",
@@ -86,8 +86,8 @@ def _setting_options() -> list[Option]:
     multiple=True,
     heading="Parts of a split model",
     metavar="URLS",
-    help="URLs of the servers with a part, separated by commas; once per part, in the order of the part numbers. By "
-    "default, the folders next to the top are used.",
+    help="URLs of the servers that serve one part, separated by commas. Repeat the option for each part, in the order "
+    "of the part numbers. By default, the part folders next to the top folder are used.",
 )
 @option(
     "--parts-file",
@@ -101,7 +101,7 @@ def _setting_options() -> list[Option]:
     type=PATH,
     heading="Parts of a split model",
     metavar="FILE",
-    help="File whose first line is the bearer token for the servers of the parts.",
+    help="File whose first line is the bearer token for the servers that serve the parts.",
 )
 @click.pass_context
 def serve(
@@ -178,7 +178,7 @@ def read_tokens(path: Path) -> tuple[str, ...]:
 
 
 def read_lines(path: Path, content: str) -> tuple[str, ...]:
-    """Return the nonempty lines of a file; `content` is what they contain, for error messages."""
+    """Return the nonempty lines of a file; `content` describes them in error messages."""
     try:
         lines = path.read_text(encoding="ascii").split("\n")
     except OSError as error:

@@ -107,13 +107,13 @@ class _TrainCommand(Command):
     help="Model to train.",
 )
 @preset_option("Named settings, listed below; other options override them.")
-@trees_option("Number of trees; several form an ensemble. With a transformer preset, number of trees per encoder.")
+@trees_option("Number of trees; several trees form an ensemble. With a transformer preset, the number per encoder.")
 @option(
     "--encoders",
     metavar="NAME,...",
     heading="Model",
-    help="Encoders of --preset xr-transformer and x-transformer: folders or names on the Hugging Face Hub, separated "
-    "by commas; by default, the encoders in the paper.",
+    help="Encoders for --preset xr-transformer and x-transformer: folders or names on the Hugging Face Hub, separated "
+    "by commas; by default, the encoders used in the paper.",
 )
 @option(
     "--out", "-o", type=PATH, required=True, metavar="FOLDER", heading="Output", help="Folder to save the model to."
@@ -370,7 +370,7 @@ def _warn_about_unique_labels(model: Any) -> None:
     n_unique = int((counts == 1).sum())
     if n_unique > 0.5 * counts.sum():
         click.echo(
-            f"carya: {n_unique:,} of {counts.size:,} labels occur only once, so little can be learned. If several "
-            "labels are read as one, pass --label-separator.",
+            f"carya: {n_unique:,} of {counts.size:,} labels occur only once, so little can be learned about them. If "
+            "several labels are read as one, pass --label-separator.",
             err=True,
         )

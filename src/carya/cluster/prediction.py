@@ -19,7 +19,7 @@ from carya.errors import InputError
 from carya.loading import load
 from carya.text.base import BaseTextRanker, warn_unknown_texts
 
-#: Calls a function for each item on the workers of a cluster, and yields the results in order.
+#: A function that calls another function for each item on the workers of a cluster and yields the results in order.
 Map = Callable[[Any, Sequence[Any]], Iterator[Any]]
 
 BATCH_SIZE = 2048
@@ -38,7 +38,7 @@ def predict_rows(
     if isinstance(data, str | os.PathLike):
         source, shards = _open_files(loaded, Path(data).absolute(), reading)
     elif reading:
-        raise InputError(f"{next(iter(reading))} applies to files, but data is a list of texts. Pass a path.")
+        raise InputError(f"{next(iter(reading))} applies only to files, but data is a list of texts. Pass a path.")
     else:
         source, shards = _given_texts(loaded, data)
     function = RankRows(shared, source, options, BATCH_SIZE, threads)
@@ -56,7 +56,7 @@ def _given_texts(model: Any, texts: Sequence[str]) -> tuple[RowSource, list[Shar
 
 
 def _open_files(model: Any, path: Path, reading: dict[str, Any]) -> tuple[RowSource, list[Shard]]:
-    """Return the rows of a data set, and shards of them."""
+    """Return a source for the rows of a data set, and the shards of these rows."""
     if path.suffix in MATRIX_SUFFIXES and "labels" not in reading:
         features: Callable[[], Any] = partial(read_matrix, path)
         return FeatureFiles(path, features), divide_rows(count_rows(features()), BATCH_SIZE)

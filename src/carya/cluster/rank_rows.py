@@ -62,7 +62,7 @@ class Rankings(NamedTuple):
     indptr, labels, scores : ndarray
         Row offsets, label numbers and scores.
     seconds : float
-        The duration of the ranking.
+        The duration of the ranking, in seconds.
     """
 
     indptr: NDArray[np.int64]
@@ -72,7 +72,7 @@ class Rankings(NamedTuple):
 
 
 class RankRows:
-    """Function that ranks labels for a shard; the model is loaded when the first shard is ranked.
+    """Callable that ranks labels for a shard; the model is loaded when the first shard is ranked.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class RankRows:
     options : dict
         Arguments of the model's `predict`.
     batch_size : int
-        The number of rows per call of `predict`.
+        The number of rows per call to `predict`.
     threads : int
     """
 

@@ -84,7 +84,7 @@ class RayEngine:
         Parameters
         ----------
         function : callable
-            Must be picklable; Carya's own exceptions are raised in the calling process.
+            A picklable function. Carya exceptions that it raises are re-raised in the calling process.
         items : sequence of picklable objects
         """
         if not items:
@@ -173,7 +173,7 @@ def _import_ray(module: str = "ray") -> Any:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raise InputError if nothing accepts connections at ``host:port``; Ray itself would try for many minutes."""
+    """Raise InputError if nothing accepts connections at ``host:port``; Ray would retry for many minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
         return  # such as "auto"; Ray reports other invalid addresses immediately
@@ -191,7 +191,7 @@ def _run(task: Task, threads: int) -> None:
 
 
 class _Boxed:
-    """An object that Ray Data stores unchanged; it would convert lists, tuples and arrays to its own types."""
+    """Wrapper for objects such as lists and arrays, which Ray Data would otherwise convert to its own types."""
 
     def __init__(self, content: Any) -> None:
         self.content = content
@@ -207,7 +207,8 @@ class _Outcome(NamedTuple):
 class _Worker:
     """Actor that calls a function for one item at a time.
 
-    Errors are returned as results, because Ray would retry the call, and log and wrap the exception.
+    Errors are returned as results because, if a call raised an exception, Ray would retry it, and log and wrap the
+    exception.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

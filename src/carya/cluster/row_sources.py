@@ -48,7 +48,7 @@ class TextFiles:
     path : path
         The absolute path of the file or folder.
     open_rows : callable
-        Returns an iterable over all rows; must be picklable.
+        A picklable function that returns an iterable over all rows.
     """
 
     def __init__(self, path: Path, open_rows: Callable[[], Any]) -> None:
@@ -77,7 +77,7 @@ class FeatureFiles:
     path : path
         The absolute path of the file or folder.
     read_features : callable
-        Returns the features: a matrix, or a (sparse, dense) pair; must be picklable.
+        A picklable function that returns the features: a matrix, or a (sparse, dense) pair.
     """
 
     def __init__(self, path: Path, read_features: Callable[[], Any]) -> None:
@@ -105,7 +105,7 @@ class GivenRows:
 
 
 def divide_rows(n_rows: int, batch_size: int, rows: Any = None) -> list[Shard]:
-    """Divide rows into at most 1,000 shards of complete batches; `rows` are the rows if they are not in files."""
+    """Divide rows into at most 1,000 shards of complete batches; `rows` contains the rows if they are not in files."""
     n_batches = -(-n_rows // batch_size)
     size = batch_size * max(1, -(-n_batches // _MAX_SHARDS))
     if rows is not None and not isinstance(rows, list):
@@ -117,7 +117,7 @@ def divide_rows(n_rows: int, batch_size: int, rows: Any = None) -> list[Shard]:
 
 
 def count_rows(rows: Any) -> int:
-    """Return the number of texts in a list, or of rows of features: a matrix, or a (sparse, dense) pair."""
+    """Return the number of texts in a list, or the number of rows in a matrix or a (sparse, dense) pair."""
     if isinstance(rows, tuple):
         return count_rows(rows[0])
     return len(rows) if isinstance(rows, list) else int(rows.shape[0])

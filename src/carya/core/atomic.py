@@ -16,11 +16,11 @@ from typing import IO, Any, BinaryIO
 
 from carya import _core
 
-#: Attempts to replace a folder that other processes replace at the same time.
+#: Maximum number of attempts to replace a folder while other processes are replacing it.
 _MAX_ATTEMPTS = 100
-#: Errors of an exchange of two folders on a file system that does not support it.
+#: Errors that occur if the file system cannot exchange two folders.
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP)
-#: Errors if another process has created, moved or removed the folder in the meantime.
+#: Errors that occur if another process has created, moved or removed the folder in the meantime.
 _CONCURRENT_CHANGE = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -51,7 +51,7 @@ def temporary_folder(path: Path) -> Iterator[Path]:
     """Create a hidden folder next to `path` and remove it at the end, unless it has been renamed to `path`.
 
     The temporary folders of processes that were killed are removed as well. A process holds a lock on its folder, so
-    that the folders of running processes are kept.
+    the folders of running processes are kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path)
@@ -64,10 +64,10 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Rename a folder to `path`; an existing folder is replaced.
+    """Rename a folder to `path`, replacing an existing folder.
 
-    The old folder remains complete at its path until the new folder is there. Where the file system cannot exchange
-    two folders, the old folder is at :func:`replaced_folder` for a moment, where readers find it.
+    The old folder remains at its path, complete, until the new folder takes its place. If the file system cannot
+    exchange two folders, the old folder is moved to :func:`replaced_folder` for a moment; readers look for it there.
     """
     flush_folder(new)
     for attempt in range(1, _MAX_ATTEMPTS + 1):
@@ -88,13 +88,13 @@ def replaced_folder(path: Path) -> Path:
 
 
 def flush_to_disk(file: IO[Any]) -> None:
-    """Flush all buffered data of a file to disk."""
+    """Flush the buffered data of a file to disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush all files and subfolders of a folder to disk, so that a later rename cannot precede them."""
+    """Flush all files and subfolders of a folder to disk, so that a later rename cannot reach the disk first."""
     for parent, _, files in os.walk(folder, topdown=False):
         for name in files:
             with (Path(parent) / name).open("rb") as file:
@@ -103,7 +103,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _flush_entries(folder: Path) -> None:
-    """Flush the names of the files in a folder to disk."""
+    """Flush the directory entries of a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -123,7 +123,7 @@ def _replace(new: Path, path: Path) -> None:
         return
     if error not in _NO_EXCHANGE:
         raise OSError(error, os.strerror(error), str(path))
-    with _locked(path.parent):  # of two processes, the second must not remove what the first has moved aside
+    with _locked(path.parent):  # a second process must not remove the folder that the first has moved aside
         _move_aside_and_rename(new, path)
 
 
@@ -141,7 +141,7 @@ def _move_aside_and_rename(new: Path, path: Path) -> None:
 
 
 def _remove_replaced(path: Path) -> None:
-    """Remove the replaced folder; it is first renamed, because readers must not open an incomplete folder."""
+    """Remove the replaced folder, after renaming it so that readers cannot open an incomplete folder."""
     with contextlib.suppress(OSError):
         removed = temporary_sibling(path)
         replaced_folder(path).rename(removed)

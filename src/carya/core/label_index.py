@@ -44,7 +44,7 @@ class LabelIndex:
         return self.find_name(label) if number is None else number
 
     def find_all(self, labels: Sequence[str]) -> NDArray[np.int32]:
-        """Return the index of each label as `find` does, with -1 for unknown labels; faster for many labels."""
+        """Return the index of each label, or -1 if it is unknown; faster than `find` for many labels."""
         numbers = self._hashed_ids.find_all(labels)
         if self._names is not self._ids:
             missing = np.flatnonzero(numbers < 0)
@@ -64,7 +64,7 @@ class LabelIndex:
         return np.sort(self._by_id.with_prefix(prefix))
 
     def search(self, prefix: str) -> NDArray[np.int32]:
-        """Return the indices of the labels whose name or id starts with a prefix, name matches first; ignore case."""
+        """Return the indices of labels whose name or id starts with a prefix, ignoring case; name matches are first."""
         folded = prefix.casefold()
         by_name = self._by_folded_name.with_prefix(folded)
         if self._names is self._ids:

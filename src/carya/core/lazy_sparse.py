@@ -1,4 +1,4 @@
-"""SciPy's sparse matrices, imported on first use because the import takes longer than loading a model and ranking."""
+"""SciPy's sparse matrices, imported on first use because the import takes longer than loading and using a model."""
 
 from __future__ import annotations
 

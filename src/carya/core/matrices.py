@@ -20,7 +20,7 @@ from carya.errors import InputError
 
 
 def make_read_only(instance: object, *names: str) -> None:
-    """Replace arrays of a frozen dataclass by read-only views, because kernels rely on their validated contents."""
+    """Replace arrays of a frozen dataclass with read-only views, because kernels rely on their validated contents."""
     for name in names:
         view = getattr(instance, name).view()
         view.setflags(write=False)
@@ -65,7 +65,7 @@ class Csr:
 
     @classmethod
     def of_triple(cls, arrays: tuple[Any, Any, Any], cols: int, name: str = "matrix") -> Self:
-        """Create a matrix from an (indptr, indices, values) triple returned by a kernel, which is not validated."""
+        """Create a matrix, without validation, from an (indptr, indices, values) triple returned by a kernel."""
         native = _core.Csr(*arrays, cols, name, _core.Validation.none)
         return cls(*arrays, cols, native)
 
@@ -76,7 +76,7 @@ class Csr:
 
     @classmethod
     def of_scipy(cls, matrix: sp.csr_array, name: str = "matrix") -> Self:
-        """Convert a SciPy matrix; arrays with the right type are shared, not copied."""
+        """Convert a SciPy matrix; arrays that already have the right dtype are shared, not copied."""
         return cls.of(
             matrix.indptr.astype(np.int64, copy=False),
             matrix.indices.astype(np.int32, copy=False),
@@ -96,7 +96,8 @@ class Csr:
     def to_scipy(self) -> sp.csr_array:
         """Return the matrix as a SciPy array that shares its data.
 
-        SciPy uses one type for column indices and row offsets. The offsets are converted, because there are fewer.
+        SciPy uses one type for column indices and row offsets. The offsets are converted because there are
+        fewer of them.
         """
         indptr = self.indptr if self.indptr[-1] > MAX_INT else self.indptr.astype(np.int32)
         return sp.csr_array((self.values, self.indices, indptr), shape=(self.rows, self.cols))

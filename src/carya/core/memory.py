@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from carya import _core
 from carya.errors import ParameterError
 
-if TYPE_CHECKING:  # importing NumPy takes longer than printing a help text
+if TYPE_CHECKING:  # importing NumPy takes longer than printing the help text
     from numpy.typing import DTypeLike, NDArray
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -21,7 +21,7 @@ SIZE_TEXT = "a size such as '8GB' or '512MiB'"
 
 
 def parse_size(text: str) -> int:
-    """Return the number of bytes in a size.
+    """Parse a size and return the number of bytes.
 
     >>> parse_size("8GB"), parse_size("1.5 GiB")
     (8000000000, 1610612736)
@@ -34,7 +34,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: float) -> str:
-    """Return a size in words.
+    """Format a number of bytes as a human-readable size.
 
     >>> format_size(8e9), format_size(35e6)
     ('8.0 GB', '35 MB')
@@ -47,7 +47,7 @@ def limit_memory(limit: str | None) -> Iterator[None]:
     """Keep the resident memory of the process below a limit.
 
     Large arrays of the native core, and arrays from :func:`empty`, are stored in temporary files, so that they can be
-    moved to disk. The results are the same as without a limit. Nested limits have no effect.
+    paged out to disk. The results are the same as without a limit. Nested limits have no effect.
 
     Parameters
     ----------
@@ -62,7 +62,8 @@ def limit_memory(limit: str | None) -> Iterator[None]:
         _core.set_memory_limit(parse_size(limit), folder)
     except RuntimeError as error:
         raise ParameterError(
-            f"memory={limit!r} requires a temporary folder on a disk: {error} Set the environment variable TMPDIR."
+            f"memory={limit!r} requires a temporary folder on a disk: {error} Set the environment variable TMPDIR to "
+            "such a folder."
         ) from None
     try:
         yield
@@ -76,9 +77,9 @@ def is_limited() -> bool:
 
 
 def scale(amount: float) -> float:
-    """Return the amount of work, or of anything else that is in memory at the same time, that suits the limit.
+    """Reduce an amount of work, or of anything else held in memory at the same time, to fit the memory limit.
 
-    Below a limit of 16 GB, the amount decreases with the limit.
+    Limits below 16 GB reduce the amount proportionally; without a limit, it is returned unchanged.
     """
     return amount * min(1.0, (_core.memory_limit() or _UNSCALED_LIMIT) / _UNSCALED_LIMIT)
 
@@ -91,14 +92,14 @@ def check_required(required: float, items: dict[str, float]) -> None:
     required : float
         The required memory in bytes, in addition to the memory in use.
     items : dict of str to float
-        What it is used for, for the error message.
+        The bytes required for each purpose, for the error message.
     """
     limit, used = _core.memory_limit(), _core.resident_bytes()
     if limit == 0 or used + required <= limit:
         return
     parts = [f"{format_size(used)} already in use", *(f"{format_size(items[name])} for {name}" for name in items)]
     raise ParameterError(
-        f"memory must be at least {format_size(used + required)} for this training, got {format_size(limit)}: "
+        f"memory must be at least {format_size(used + required)} for this training run, got {format_size(limit)}: "
         f"{', '.join(parts)}. Increase memory, reduce n_jobs, or read the data from files."
     )
 
@@ -109,7 +110,7 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
     dtype = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64))
-    # SciPy copies arrays that are views of arrays with more elements, so use the right type where there is one.
+    # SciPy copies arrays that are views of arrays with more elements, so use a typed allocator if there is one.
     allocators: dict[str, Callable[[int], NDArray[Any]]] = {
         "int32": _core.allocate_int32,
         "int64": _core.allocate_int64,
@@ -121,7 +122,7 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def to_limited(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy of an array that respects the memory limit; without a limit, the array itself."""
+    """Copy an array to memory that can be paged out to disk; without a memory limit, return the array itself."""
     if not is_limited():
         return array
     copy = empty(array.shape, array.dtype)

@@ -131,7 +131,7 @@ class Parameterized(metaclass=ParameterizedType):
     def resolve_names(cls, parameters: Mapping[str, Any], *, nested: bool = False) -> dict[str, Any]:
         """Replace aliases with parameter names; raise UnknownParameterError for unknown names.
 
-        If `nested`, names can have the form ``part__name``, of which only the part is resolved.
+        If `nested`, names can have the form ``part__name``; then only ``part`` is resolved.
         """
         known = cls.parameter_names()
         resolved: dict[str, Any] = {}

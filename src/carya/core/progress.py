@@ -64,7 +64,7 @@ class ProgressBars(Progress):
     console : rich.console.Console, optional
         The terminal to write to; standard error by default.
     clock : callable
-        Returns the time in seconds.
+        A function that returns the time in seconds.
     """
 
     def __init__(self, console: Any = None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -131,7 +131,7 @@ class ProgressLog(Progress):
     interval : float
         Seconds between lines.
     clock : callable
-        Returns the time in seconds.
+        A function that returns the time in seconds.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Validate user input: convert it to matrices that the kernels accept; errors name the invalid argument.
+"""Validate user input and convert it to matrices that the kernels accept. Errors name the invalid argument.
 
 The functions accept ``csr_matrix``, ``csr_array`` and other SciPy formats, arrays, nested lists, frames, tensors, and
 (sparse, dense) pairs, and return validated float32 matrices. They never modify their input.
@@ -33,7 +33,7 @@ QueryArrays = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]
 #: Above this value, the squared norm of a row may overflow float32.
 _MAX_FEATURE = 1e15
 _NO_INDICES = np.zeros(0, np.int32)
-#: The dense features of a query without dense features.
+#: The dense features of a query that has none.
 NO_VALUES = np.zeros(0, np.float32)
 
 
@@ -54,7 +54,9 @@ def check_features(X: FeaturesLike, name: str = "X") -> Features:
         raise InputError(f"{name} must not be a list of matrices. Pass a (sparse, dense) pair as a tuple.")
     if isinstance(X, tuple):
         if len(X) != 2 or not sp.issparse(X[0]) or sp.issparse(X[1]):
-            raise InputError(f"{name} is a tuple, but not a pair of a sparse matrix and a dense array, in this order.")
+            raise InputError(
+                f"{name} must be a pair of a sparse matrix and a dense array, in this order, if it is a tuple."
+            )
         sparse = _check_sparse(X[0], f"The sparse block of {name}")
         return Features.of(sparse, _check_dense(X[1], f"The dense block of {name}"), name)
     if sp.issparse(X):
@@ -207,7 +209,7 @@ def check_sparse_rows(
 
 
 def check_no_dense(widths: tuple[int, int], name: str) -> None:
-    """Raise InputError if the model requires dense features, because the argument has none."""
+    """Raise InputError if the model requires dense features, which the named argument does not have."""
     if widths[1]:
         raise InputError(f"The model was trained with {widths[1]} dense features, but {name} has none.")
 

@@ -144,7 +144,7 @@ def _to_example(example: Any, number: int) -> Example:
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """Feature and label matrices with the same rows.
+    """Feature and label matrices for the same rows.
 
     Attributes
     ----------

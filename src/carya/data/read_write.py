@@ -52,20 +52,21 @@ def open_data(
     part : {"train", "test", "dev"}
         The part of a folder to read; ignored for files.
     format : str, optional
-        The name of the format, such as ``"jsonl"``; a key of ``carya.data.formats.registry.FORMATS``. By default it is
-        detected from the suffix or the content.
+        The name of the format, such as ``"jsonl"``; a key of ``carya.data.formats.registry.FORMATS``. By default, it
+        is detected from the suffix or the content.
     labels : path, optional
         A file with one line of labels per line of `path`, or a label matrix.
     text_column : str, optional
-        The column or key of the text, ``text`` by default, or several, separated by commas, whose texts are joined by
-        spaces.
+        The name of the text column or key, ``text`` by default, or several names separated by commas; their texts are
+        joined with spaces.
     label_column : str or None
-        The column or key of the labels, ``labels`` by default; None to read texts without labels.
+        The name of the label column or key, ``labels`` by default; None to read texts without labels.
     label_separator : str, optional
         The separator between labels in a string. Default: ``;`` in CSV and TSV, a tab in label files; in other tables,
         strings are not split unless a separator is given.
     zero_based : bool, optional
-        Whether the features of an svmlight file are numbered from 0, not 1. By default, they are if feature 0 occurs.
+        Whether the features of an svmlight file are numbered from 0 instead of 1. By default, features are assumed to
+        be numbered from 0 if feature 0 occurs.
     vocabulary : Vocabulary or path, optional
         The known labels, for data that does not list them.
     defaults : mapping, optional

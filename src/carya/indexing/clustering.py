@@ -10,7 +10,7 @@ from carya.core.progress import Report
 from carya.core.rules import Choice, Either, Integer, check
 from carya.trees.label_tree import LabelTree
 
-#: An upper bound that no tree reaches; unbalanced trees stop growing at `max_leaf_size`.
+#: A number of levels that no tree reaches; unbalanced trees stop growing at `max_leaf_size`.
 _MAX_LEVELS = 64
 #: A split is complete when less than this fraction of the labels changes sides in an iteration.
 _MIN_MOVED = 0.01

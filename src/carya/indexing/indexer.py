@@ -17,7 +17,7 @@ from carya.indexing import clustering, representations
 from carya.indexing.representations import GRAPH_DIMENSIONS, SPECTRAL_DIMENSIONS
 from carya.trees.label_tree import LabelTree
 
-#: Label representations of the same data, by the settings on which they depend.
+#: Label representations of the same data, keyed by the settings on which they depend.
 RepresentationCache = dict[object, _core.LabelGroup]
 #: The names of the label representations.
 REPRESENTATIONS = ("pifa", "pii", "pifa+lf", "pifa-concat-lf", "lf", "graph", "pifa-concat-graph", "spectral")

@@ -21,7 +21,7 @@ _MAX_ROWS = 128
 
 
 def pii(labels: Csr) -> Features:
-    """Compute positive instance indices (PII): the rows in which each label occurs, with unit norm.
+    """Compute positive instance indices (PII): the rows in which each label occurs, scaled to unit norm.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def pii(labels: Csr) -> Features:
 def pifa(
     features: Features, labels: Csr, *, keep: int | None = None, threads: int = 1, report: Report = None
 ) -> Features:
-    """Compute positive instance feature aggregation (PIFA): the feature sums of each label's rows, with unit norm.
+    """Compute positive instance feature aggregation (PIFA): the sum of each label's rows, scaled to unit norm.
 
     Parameters
     ----------

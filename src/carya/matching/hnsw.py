@@ -123,7 +123,7 @@ class HnswGraph:
 
 
 def check_bytes(data: NDArray[np.uint8], *, items: int, dimensions: int) -> None:
-    """Raise ModelFormatError unless the bytes are a graph of the given size in which every link points to an item.
+    """Raise ModelFormatError unless the bytes form a graph of the given size in which every link points to an item.
 
     >>> check_bytes(HnswGraph.build(np.eye(4, dtype=np.float32)).data, items=4, dimensions=4)
     >>> check_bytes(np.zeros(200, np.uint8), items=4, dimensions=4)

@@ -3,8 +3,9 @@
 Neighbors are label centroids (Slice, Jain et al. 2019) or training rows (AnnexML, Tagami 2017).
 
 Sparse features are searched with an inverted index, which lists the items that contain each feature; a weight layer has
-the same structure, so beam search can use it as an index. This search is exact, and faster than an HNSW graph of
-projections (docs/design-notes.md). Dense features are searched with an HNSW graph, or exactly if there are few items.
+the same structure, so beam search can use it as an index. This search is exact, and it is faster than searching an HNSW
+graph of projections (docs/design-notes.md). Dense features are searched with an HNSW graph, or exactly if there are few
+items.
 """
 
 from __future__ import annotations

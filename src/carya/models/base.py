@@ -117,7 +117,7 @@ class BaseModel(Fitted[StateT]):
     def set_label_ids(self, ids: Sequence[str] | None) -> None:
         """Set the label names, in column order; None removes them."""
         if ids is not None and len(ids) != self.n_labels_:
-            raise InputError(f"The model has {self.n_labels_} labels, but {len(ids)} names.")
+            raise InputError(f"The model has {self.n_labels_} labels, but {len(ids)} label names.")
         self._label_ids = ids if ids is None or isinstance(ids, StringArray) else StringArray.of(ids)
         self._label_index = None if self._label_ids is None else LabelIndex(self._label_ids)
 
@@ -134,8 +134,8 @@ class BaseModel(Fitted[StateT]):
     ) -> Any:
         """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
-        Ties are broken in favor of the lower label number. Trees compare log scores, which can differ even if the
-        scores are close to 0 or 1 and rounded to the same value. Rows without features are assigned no labels.
+        Ties are broken in favor of the lower label number. Trees compare log scores, which can differ even if
+        scores close to 0 or 1 are rounded to the same value. Rows without features are assigned no labels.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class BaseModel(Fitted[StateT]):
             transform unless they were trained with matcher negatives.
         labels : array_like of int or str, optional
             Restrict the ranking to these labels, given by number or name. Trees score all of them, regardless of the
-            beam width; to rank within the same labels many times, :meth:`subset` is faster.
+            beam width; :meth:`subset` is faster if the same labels are ranked many times.
         as_frame : bool
             Return a pandas DataFrame with the columns row, rank, label and score instead of a matrix.
         """
@@ -412,7 +412,7 @@ class BaseModel(Fitted[StateT]):
         raise NotImplementedError
 
     def _copy_with_transform(self, state: StateT, transform: str | Sequence[str]) -> Self:
-        """Return the same model with a different transform, which is not validated yet."""
+        """Return a copy of the model with a different transform; the transform has not been validated yet."""
         raise InputError(
             f"The transform of {type(self).__name__} models cannot be changed, because their rankers were trained on "
             "scores computed with it."
@@ -528,7 +528,7 @@ def _as_row(query: QueryArrays, widths: tuple[int, int]) -> Features:
 
 
 def select_tree(kind: str, trees: Sequence[Any], number: int | None, *, is_single: bool) -> Any:
-    """Return the tree whose score is explained; raise InputError if the model has none or `number` is invalid.
+    """Return the tree whose score is to be explained; raise InputError if the model has none or `number` is invalid.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ ADVICE = (
     ("fast, small", "shorter training or smaller models, with a precision up to one point lower"),
     (
         "accurate",
-        "the highest precision without a GPU, in milliseconds per row; with a GPU, use xr-transformer",
+        "the highest precision without a GPU; ranking takes milliseconds per row; with a GPU, use xr-transformer",
     ),
     ("slice, annexml", "few rows per label, or dense embeddings"),
     ("parabel, bonsai, dismec, plt, xr-linear", "published systems, for comparison"),
@@ -50,7 +50,7 @@ _BEAM_WIDTH = round(10 / BEAM_SHARE)  # gives each tree of an ensemble a beam wi
 #: All presets, by name.
 PRESETS: dict[str, Preset] = {
     "parabel": Preset(
-        "Prabhu et al. 2018: three balanced binary trees over PIFA, squared hinge among siblings",
+        "Prabhu et al. 2018: three balanced binary trees built from PIFA, squared hinge loss among siblings",
         {"branching": 2, "max_leaf_size": 100, "beam_width": _BEAM_WIDTH, **_HINGE},
         trees=3,
     ),
@@ -128,7 +128,8 @@ def preset(name: str, **changes: Any) -> Any:
         One of ``carya.models.presets.PRESETS``: parabel, bonsai, dismec, plt, xr-linear, slice, annexml, fast, small,
         accurate.
     changes
-        Parameters of the trees (of the nearest-neighbor model for ``slice`` and ``annexml``) that override the preset.
+        Parameters of the trees, or of the nearest-neighbor model for ``slice`` and ``annexml``, that override the
+        preset.
 
     Examples
     --------

@@ -71,8 +71,8 @@ def load_model(path: str | os.PathLike[str], model_class: type | None = None) ->
     model = storage.load_as(path, convert, lazy=storage.LAZY_ARRAYS)
     if model_class is not None and not isinstance(model, model_class):
         raise ModelFormatError(
-            f"{path} contains a model of the class {type(model).__name__}, not {model_class.__name__}. Use carya.load "
-            "to load models of any class."
+            f"{path} contains a model of class {type(model).__name__}, not {model_class.__name__}. Use carya.load to "
+            "load models of any class."
         )
     return model
 

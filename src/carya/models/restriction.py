@@ -35,7 +35,7 @@ def check_label_subset(labels: ArrayLike, n_labels: int, name: str = "labels") -
 def score_labels(
     score: PairScorer, queries: Features, labels: NDArray[np.int32], n_labels: int, *, top_k: int, min_score: float
 ) -> Rankings:
-    """Score all of the labels for every query and return the best; a query without features has no labels."""
+    """Score all of the labels for every query and return the best; queries without features are assigned no labels."""
     rankings = []
     step = max(1, _MAX_PAIRS // labels.size)
     for first in range(0, max(queries.rows, 1), step):
@@ -82,7 +82,7 @@ def best_of_rows(
 
 
 def concatenate(rankings: list[Rankings]) -> Rankings:
-    """Return the rankings of consecutive blocks of queries as one."""
+    """Concatenate the rankings of consecutive blocks of queries."""
     if len(rankings) == 1:
         return rankings[0]
     lengths = np.concatenate([np.diff(indptr) for indptr, _, _ in rankings])

@@ -1,1 +1,1 @@
-"""Estimate the time, memory, model size and latency of a training before it starts."""
+"""Estimate the time, memory, model size and latency of a training run before it starts."""

@@ -1,4 +1,4 @@
-"""The cost model: what each stage of training takes, from the sizes of the data and the rates of a pilot training.
+"""Cost model: estimate the cost of each training stage from the sizes of the data and the rates of a pilot run.
 
 Notation: n rows with f features and k labels each; L labels; d features; T threads. The tree has K₀ = 1, K₁, …, K_D = L
 nodes per level, and level t has c_t = K_t / K_t-1 children per parent. q(K) is the mean number of clusters, out of K,
@@ -16,19 +16,20 @@ train layer D             as above, with the union of q(K_D-1) and b clusters pe
 save                      bytes of the model                                                   constant
 ========================  ===================================================================  =====================
 
-A row of the training data is visited once for each cluster in its shortlist, and each visit reads its f features for
-all children of the cluster, in blocks of 16. The union of the q clusters of a row's own labels and the b clusters of
-its beam has about (q⁴ + b⁴)^¼ elements: the larger of the two, unless they are about equal.
+A training row is visited once for each cluster in its shortlist, and each visit reads its f features for all children
+of the cluster, in blocks of 16. The union of the q clusters of a row's own labels and the b clusters in its beam has
+about (q⁴ + b⁴)^¼ elements, which is close to the larger of the two numbers unless they are about equal.
 
-The number of weights of a label is measured in the pilot on clusters of their real size. The weights of inner nodes
-grow with a power of the number of their positives, which the pilot measures too, up to d. Layers with more clusters
-need longer cluster numbers. The rows of the upper parents exceed the cache, which makes the solver slower.
+The pilot run measures the number of weights per label on full-size clusters. The number of weights of an inner node
+grows with a power of the number of its positives, up to d; the pilot run also measures the exponent. Layers with more
+clusters need longer cluster numbers. The rows of parents near the root do not fit in the cache, which slows down the
+solver.
 
-Search visits b parents per level. A feature of the query takes a constant time per level, in addition to a time for
-every 16 children, and these times grow with the logarithm of the layer's size once it exceeds the cache.
+Search visits b parents per level. Each feature of the query takes a constant time per level and an additional time per
+16 children; these times grow with the logarithm of the layer's size once the layer exceeds the cache.
 
-Memory is the sum of the data structures that exist at the same time; `_Memory` lists them. The largest stage determines
-the peak.
+The memory of a stage is the total size of the data structures that exist at the same time; `_Memory` lists them. The
+largest stage determines the peak.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ STAGES = (
 
 _LANES = 16
 _MAX_LABEL_ROWS = 128
-# CPU nanoseconds per entry of X and Y that is read, per candidate that is sorted, and per byte that is saved.
+# CPU nanoseconds per entry of X and Y to read, per candidate to sort, and per byte to save.
 _READ_NS, _SORT_NS, _SAVE_NS = 15.0, 150.0, 2.0
 # Search: nanoseconds per feature and layer, and per feature and 16 children; only their ratio matters.
 _FEATURE_NS, _CHILDREN_NS = 18.0, 4.0
@@ -71,7 +72,7 @@ _PROCESS_BYTES = 60e6  # Python, NumPy, SciPy and Carya
 
 @dataclass(frozen=True)
 class Level:
-    """A layer of the tree that is to be trained.
+    """A layer of the tree to be trained.
 
     Attributes
     ----------
@@ -141,7 +142,7 @@ def union_size(own: float, beam: float, n_clusters: float) -> float:
 
 
 def shortlist_size(model: XRLinear, level: int, tree: Sequence[int], own: float) -> tuple[float, bool]:
-    """Return the number of parents at which a row is used to train a level, and whether a matcher selects them."""
+    """Return the number of parents whose children are trained on a row, and whether a matcher selects them."""
     if level == 1:
         return 1.0, False
     depth = len(tree) - 1
@@ -154,7 +155,7 @@ def shortlist_size(model: XRLinear, level: int, tree: Sequence[int], own: float)
 
 
 def train_levels(sizes: DataSizes, model: XRLinear, rates: Rates) -> list[Level]:
-    """Return the layers that training solves, from the root down."""
+    """Return the layers to be trained, from the root down."""
     tree = tree_sizes(model, sizes.labels)
     row_work = sizes.features_per_row + sizes.dense_features
     levels = []
@@ -172,7 +173,7 @@ def train_levels(sizes: DataSizes, model: XRLinear, rates: Rates) -> list[Level]
 
 
 def layer_search_us(level: Level, sizes: DataSizes, rates: Rates, beam_width: int, *, is_last: bool) -> float:
-    """Return the CPU microseconds of one query in one layer."""
+    """Return the CPU time of one query in one layer, in microseconds."""
     if is_last:
         return rates.leaf_search_us * _cache_factor(level.bytes) / _cache_factor(rates.leaf_bytes)
     visited = min(beam_width, level.parents) * level.nodes / level.parents
@@ -186,12 +187,12 @@ def _cache_factor(n_bytes: float) -> float:
 
 
 def _local_factor(relative_rows: float) -> float:
-    """Return how much slower the solver is if the rows of a parent take more memory than those of the pilot."""
+    """Return the factor by which the solver is slower if a parent has more rows than in the pilot run."""
     return min(1 + _LOCAL_GROWTH * max(math.log2(max(relative_rows, 1e-9)), 0.0), _MAX_LOCAL_FACTOR)
 
 
 def query_us(levels: Sequence[Level], sizes: DataSizes, rates: Rates, beam_width: int) -> float:
-    """Return the CPU microseconds of a single query."""
+    """Return the CPU time of a single query, in microseconds."""
     layers = sum(layer_search_us(level, sizes, rates, beam_width, is_last=level is levels[-1]) for level in levels)
     return rates.query_us + layers
 
@@ -210,7 +211,7 @@ def stage_costs(
     Parameters
     ----------
     trees : int
-        The number of trees of an ensemble, which are trained together.
+        The number of trees in an ensemble, all of which are trained together.
     """
     levels = train_levels(sizes, model, rates)
     inner, last = levels[:-1], levels[-1]
@@ -253,7 +254,7 @@ def stage_costs(
         "train inner layers": memory.prepared + memory.local_rows(inner) if inner else memory.prepared,
         "match": memory.prepared + memory.matching * bool(matched),
         "train last layer": memory.prepared + memory.shortlist + memory.last_layer,
-        "save": memory.prepared + memory.shortlist + (2.1 * last.bytes + saved) * trees,  # freed memory is kept
+        "save": memory.prepared + memory.shortlist + (2.1 * last.bytes + saved) * trees,  # freed memory is retained
     }
     costs = [
         StageCost(
@@ -270,7 +271,8 @@ class _Memory:
     def __init__(self, sizes: DataSizes, rates: Rates, levels: Sequence[Level], threads: int, trees: int) -> None:
         self._sizes, self._levels, self._threads, self._trees = sizes, levels, threads, trees
         own = [rates.clusters_per_row(sizes, level.nodes) for level in levels[:-1]]
-        # X and Y in CSR format: 4 bytes per index and per value, and 12 bytes of offsets per row; Y also with ones.
+        # X and Y in CSR format: 4 bytes per index and per value, and 12 bytes of offsets per row. Y is also stored with
+        # ones as values.
         self.data = (
             _PROCESS_BYTES
             + 8 * sizes.feature_entries
@@ -287,7 +289,7 @@ class _Memory:
             self.data + (targets + sum(level.bytes for level in levels[:-1])) * trees + retained * (len(levels) > 1)
         )
         per_row = levels[-1].rows_per_parent * levels[-1].parents / sizes.rows
-        # The shortlist by row and by parent; while matching, the order of the candidates as well.
+        # The shortlist by row and by parent; during matching, also the order of the candidates.
         self.shortlist = 16 * sizes.rows * per_row * trees if len(levels) > 1 else 0.0
         self.matching = 40 * sizes.rows * per_row
 
@@ -307,7 +309,7 @@ class _Memory:
 
     @property
     def last_layer(self) -> float:
-        """The solver's copies of rows, the trained weights by parent, and the packed weights."""
+        """The size of the solver's copies of rows, the trained weights by parent, and the packed weights."""
         last, sizes = self._levels[-1], self._sizes
         n_local = min(self._threads, last.parents)
         features = min(sizes.features, last.rows_per_parent * sizes.features_per_row)

@@ -1,9 +1,9 @@
-"""Pilot training: measure on this machine, with a sample of the data, what the units of work in a training cost.
+"""Pilot run: measure the cost of each unit of training work on this machine, with a sample of the data.
 
-The linear rankers of siblings are independent of all other nodes. A pilot therefore trains a few clusters of their real
-size, on as many rows as in the complete training, instead of a small model. Labels are drawn uniformly, with all of
-their rows, and grouped by the real clustering; the negatives of a group are the rows that are most similar to it, like
-those that a matcher selects. Only CPU time is measured, so other processes hardly affect a plan.
+The linear rankers of siblings are independent of all other nodes. Therefore, a pilot run does not train a small model
+but a few full-size clusters, on as many rows as in the full training run. Labels are drawn uniformly, with all of their
+rows, and grouped by the actual clustering algorithm; the negatives of a group are the rows that are most similar to it,
+like those that a matcher selects. Only CPU time is measured, so other processes hardly affect a plan.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Work of each of the two solver problems: nonzeros x labels, about one nanosecond each.
+#: Maximum work of each of the two solver problems: nonzeros x labels, which take about one nanosecond each.
 _MAX_WORK = 6e8
 _MAX_GROUPS = 100
-_MAX_ENTRIES = 6e6  # nonzeros of the sampled rows
-_TREE_ROWS = 400  # rows of which all labels are clustered to estimate the clusters per row
+_MAX_ENTRIES = 6e6  # maximum number of nonzeros in the sampled rows
+_TREE_ROWS = 400  # number of rows whose labels are clustered to estimate the number of clusters per row
 _TREE_LABELS = 4000
-_MAX_LABEL_ROWS = 128  # rows per label that are aggregated, as in `representations.pifa_group`
+_MAX_LABEL_ROWS = 128  # maximum number of rows aggregated per label, as in `representations.pifa_group`
 _SAMPLE_BIAS = 0.85  # a tree of few labels separates the labels of a row more often than a tree of all labels
 _QUERIES = 500
-_DEPTH = 2  # layers of the pilot model
+_DEPTH = 2  # number of layers in the pilot model
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class SolverRate:
     Attributes
     ----------
     ns : float
-        CPU nanoseconds per unit of work: a nonzero of a training row, for one node.
+        CPU nanoseconds per unit of work, which is one nonzero of a training row for one node.
     rows : float
         The number of rows on which each node was trained.
     positives : float
         The number of these rows that are positive examples.
     weights_per_node, bytes_per_weight : float
     weights_per_run : float
-        The mean number of weights of a feature in a cluster; the model stores the number of the cluster once for them.
+        The mean number of weights of a feature in a cluster; the model stores the cluster number once for all of them.
     chunks : int
         The number of clusters.
     growth : float
-        Without a limit to the number of features, the number of weights per node would be proportional to this power of
+        Without a limit on the number of features, the number of weights per node would be proportional to this power of
         the number of positives.
     """
 
@@ -78,14 +78,15 @@ class SolverRate:
         """Return the number of weights of a node with this number of positives."""
         if self.growth == 0 or n_features <= 0:
             return self.weights_per_node
-        # The same feature is needed by many rows: d (1 - exp(-w / d)) of d features have a weight.
+        # Many rows need the same features, so only d (1 - exp(-w / d)) of the d features have a weight.
         used = min(self.weights_per_node / n_features, 0.99)
         unlimited = -n_features * math.log1p(-used) * math.pow(positives / self.positives, self.growth)
         return -n_features * math.expm1(-unlimited / n_features)
 
     def bytes_at(self, chunks: int) -> float:
         """Return the bytes per weight in a layer with this number of clusters."""
-        # Numbers have one, two or four bytes, but features of many clusters have bit sets, so the mean grows gradually.
+        # Cluster numbers take one, two or four bytes, but features in many clusters use bit sets, so the mean grows
+        # gradually.
         longer_numbers = max(math.log2(max(chunks, 1)) / 8 - 1, 0.0)
         return self.bytes_per_weight + longer_numbers / self.weights_per_run
 
@@ -99,23 +100,23 @@ class Rates:
     represent_ns : float
         CPU nanoseconds per feature of a row that is added to a label representation.
     entries_per_label : float
-        Features of a label representation.
+        The number of features per label representation.
     tree_ns : float
         CPU nanoseconds per entry of a label representation and bisection.
     capped_share : float
-        The share of the label entries that remains when at most 128 rows per label are aggregated.
+        The fraction of the label entries that remains when at most 128 rows per label are aggregated.
     clusters : tuple of (float, float)
-        Numbers of clusters K, and the mean number of these that contain labels of a row, in ascending order.
+        Pairs of a number of clusters K and the mean number of these that contain labels of a row, in ascending order.
     inner, leaf : SolverRate
         Costs of the layers of clusters, and of the last layer.
     inner_search_us, leaf_search_us : float
         CPU microseconds per query and layer in a batch.
     query_us : float
-        CPU microseconds per single query in addition to the layers.
+        CPU microseconds per single query, in addition to the time for the layers.
     inner_nodes, leaf_bytes : float
         The number of nodes of the pilot's first layer, and the size of its last layer.
     seconds : float
-        CPU seconds for measuring all of this.
+        The CPU time of the pilot run.
     """
 
     represent_ns: float
@@ -135,8 +136,8 @@ class Rates:
     def clusters_per_row(self, sizes: DataSizes, n_clusters: float) -> float:
         """Return the mean number of clusters, out of `n_clusters`, that contain labels of a row.
 
-        Between the measured numbers of clusters, it grows linearly with log K; beyond them, ever more slowly towards
-        the number of labels per row.
+        Between the measured numbers of clusters, it grows linearly with log K; beyond them, it approaches the number of
+        labels per row.
         """
         most = max(sizes.labels_per_row, 1.0)
         points = [(1.0, 1.0), *self.clusters]
@@ -151,7 +152,7 @@ class Rates:
 
 
 def measure_rates(sample: DataSample, model: XRLinear, *, group_size: int, rows_per_group: float, seed: int) -> Rates:
-    """Run a pilot training.
+    """Measure the rates of this machine in a pilot run.
 
     Parameters
     ----------
@@ -175,7 +176,7 @@ class _Pilot:
         self._row_work = sizes.features_per_row + sizes.dense_features
         self._group_size = group_size
         self._rows_per_group = min(rows_per_group, max(_MAX_WORK / (self._row_work * group_size), 50.0))
-        self._share = self._rows_per_group / rows_per_group  # of the rows that a group has in the complete training
+        self._share = self._rows_per_group / rows_per_group  # of a group's rows in the full training run
         n_groups = _MAX_WORK / (self._rows_per_group * self._row_work * group_size)
         self._n_groups = int(min(max(n_groups, 2), _MAX_GROUPS, max(sizes.labels // group_size, 1)))
 
@@ -318,7 +319,7 @@ class _Pilot:
             ns=1e9 * seconds / max(work, 1),
             rows=max(rows, 1.0),
             positives=max(positives, 1e-3),
-            # If the sample has only a share of a label's rows, the label has fewer weights.
+            # If the sample contains only some of a label's rows, the label has fewer weights.
             weights_per_node=n_weights / layer.n_nodes / (1.0 if growth else self._share**0.5),
             bytes_per_weight=layer.weights.n_bytes / n_weights,
             weights_per_run=n_weights / max(n_runs, 1),
@@ -360,7 +361,7 @@ class _Pilot:
         )
 
     def _search(self, features: Features, inner: Layer, leaf: Layer) -> tuple[float, float, float]:
-        """Return the CPU microseconds per query for both layers in a batch, and the rest of a single query."""
+        """Return the CPU microseconds per query of each layer in a batch, and the overhead of a single query."""
         beam_width = self._model.beam_width
         queries = features.take(np.arange(0, features.rows, math.ceil(features.rows / _QUERIES)))
         searchers = [BeamSearcher([inner]), BeamSearcher([inner, leaf])]
@@ -374,10 +375,10 @@ class _Pilot:
             (sparse.indices[begin:end], sparse.values[begin:end], queries.dense[row])
             for row, (begin, end) in enumerate(zip(sparse.indptr[:-1], sparse.indptr[1:], strict=True))
         ]
-        # Only once: a single query usually finds little of what it needs in the cache.
+        # Measured only once, because a single query usually finds little of its data in the cache.
         single = _timed(lambda: [searchers[1].rank(*row, 10, beam_width) for row in rows])[1]
         inner_us, both_us, single_us = (1e6 * seconds / queries.rows for seconds in (*times, single))
-        # A pilot with fewer clusters than the beam visits fewer of them.
+        # If the pilot model has fewer clusters than the beam width, it visits fewer clusters than the full model.
         visited = min(beam_width, inner.n_nodes)
         n_clusters = self._sample.sizes.labels / self._group_size
         leaf_us = max(both_us - inner_us, 0.0) * max(min(beam_width, n_clusters) / visited, 1.0)
@@ -385,7 +386,7 @@ class _Pilot:
 
 
 def lanes(n_nodes: float) -> int:
-    """Return the number of siblings for which the solver computes: blocks of 16, in which one node takes as long as 16.
+    """Round a number of siblings up to a multiple of 16, because the solver takes as long for one node as for 16.
 
     >>> lanes(1), lanes(16), lanes(95)
     (16, 16, 96)

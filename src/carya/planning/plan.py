@@ -1,4 +1,4 @@
-"""Plan a training: estimate its time, memory, model size and latency, on one machine or on a cluster."""
+"""Plan a training run: estimate its time, memory, model size and latency, on one machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ClusterPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The estimated costs of a training.
+    """The estimated costs of a training run.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Plan:
         The latency of a single query on one thread, in microseconds.
     cluster : ClusterPlan or None
     rates : Rates
-        The results of the pilot training.
+        The results of the pilot run.
     warnings : tuple of str
     """
 
@@ -119,15 +119,15 @@ def plan(
 ) -> Plan:
     """Estimate the training time, peak memory, model size and latency of a model, without training it.
 
-    A pilot training measures the costs on this machine: it trains a few clusters of their real size on a sample of the
-    data, which takes a few seconds. The formulas are in ``carya/planning/cost_model.py``.
+    A pilot run measures the costs on this machine: it trains a few full-size clusters on a sample of the data, which
+    takes a few seconds. The formulas are in ``carya/planning/cost_model.py``.
 
     Parameters
     ----------
     data : Matrices or Corpus
         The training data, as returned by :func:`carya.data.open_data`.
     model : XRLinear or Ensemble, optional
-        The unfitted model, XRLinear() by default; an ensemble must consist of equal trees.
+        The unfitted model, XRLinear() by default; the trees of an ensemble must have the same parameters.
     vectorizer : Tfidf, optional
         For texts: the unfitted vectorizer; by default, the one that `carya train` uses.
     nodes, cpus : int, optional
@@ -203,8 +203,8 @@ def _single_tree(model: Any) -> tuple[XRLinear, int]:
         tree, _ = _single_tree(model.members)
         return tree, model.n_trees or 1
     raise ParameterError(
-        f"plan supports XRLinear and ensembles of equal trees, got {type(model).__name__}. Plan the trees of the model "
-        "on their own."
+        "plan supports XRLinear and ensembles of trees with the same parameters, got "
+        f"{type(model).__name__}. Plan the trees of the model separately."
     )
 
 
@@ -231,7 +231,7 @@ def _with_vectorizing(costs: list[StageCost], sample: DataSample, threads: int) 
     if not sample.text_bytes:
         return costs
     cpu = sample.vectorize_seconds
-    # Counting keeps the term numbers of all texts: about as large as the features.
+    # Counting keeps the term numbers of all texts in memory, which take about as much space as the features.
     memory = costs[0].memory_bytes + 8 * sample.sizes.feature_entries + 100 * sample.sizes.features
     return [StageCost("vectorize texts", cpu, cpu / threads, memory), *costs[1:]]
 
@@ -245,7 +245,7 @@ def _plan_cluster(
     nodes: int,
     cpus: int,
 ) -> ClusterPlan:
-    """Schedule the tasks of a training as the engine does: every stage waits for the previous one."""
+    """Schedule the tasks of a training run as the engine does: every stage waits for the previous one."""
     by_stage = {cost.stage: cost for cost in costs}
     on_driver = sum(
         by_stage[stage].seconds
@@ -289,7 +289,7 @@ def _warnings(planned: Plan, memory: int | None) -> list[str]:
     if planned.cluster is None:
         if memory is not None and planned.peak_bytes > memory:
             messages.append(
-                f"Training needs about {format_size(planned.peak_bytes)} of memory, but {format_size(memory)} are "
+                f"Training needs about {format_size(planned.peak_bytes)} of memory, but {format_size(memory)} is "
                 "available. Use fewer features per row, a higher threshold, or a machine with more memory."
             )
         return messages
@@ -297,6 +297,6 @@ def _warnings(planned: Plan, memory: int | None) -> list[str]:
         for name, needed in (("worker", planned.cluster.worker_bytes), ("driver", planned.cluster.driver_bytes)):
             if needed > memory:
                 messages.append(
-                    f"A {name} needs about {format_size(needed)} of memory, but {format_size(memory)} are available."
+                    f"A {name} needs about {format_size(needed)} of memory, but {format_size(memory)} is available."
                 )
     return messages

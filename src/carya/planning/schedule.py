@@ -1,4 +1,4 @@
-"""List scheduling: how long independent tasks take on a number of workers."""
+"""List scheduling: compute how long independent tasks take on several workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def makespan(durations: Iterable[float], workers: int) -> float:
-    """Return when the last task ends if each task starts, in order, on the first worker that is free.
+    """Return the time at which the last task ends if tasks start in order, each on the first free worker.
 
     This is how Ray runs the tasks of an engine, which submits the largest first.
 

@@ -19,7 +19,7 @@ from carya.errors import InputError
 if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Example, Matrices
 
-#: Maximum number of texts of which a sample consists. They are vectorized to estimate the number of features.
+#: Maximum number of texts in a sample. They are vectorized to estimate the number of features.
 MAX_TEXTS = 20_000
 
 
@@ -62,7 +62,7 @@ class DataSizes:
 
 @dataclass(frozen=True, eq=False)
 class DataSample:
-    """Rows and labels from which a pilot training draws its problems.
+    """Rows and labels from which a pilot run draws its problems.
 
     Attributes
     ----------
@@ -73,9 +73,9 @@ class DataSample:
     Y : csr_array, rows x labels
         The labels of these rows; each label has all of its rows, or none.
     vectorize_seconds : float
-        CPU time for converting all texts to features; 0 for features.
+        CPU time for converting all texts to features; 0 if the data contains features.
     text_bytes : float
-        The size of all texts; 0 for features.
+        The size of all texts; 0 if the data contains features.
     """
 
     sizes: DataSizes
@@ -86,7 +86,7 @@ class DataSample:
 
     @classmethod
     def of_matrices(cls, matrices: Matrices) -> DataSample:
-        """Return matrices as a sample of themselves. Memory-mapped matrices are not read."""
+        """Return a sample that contains all rows of the matrices. Memory-mapped matrices are not read."""
         X, Y = matrices.X, sp.csr_array(matrices.Y)
         if X.shape[0] == 0 or Y.nnz == 0:
             raise InputError(f"{matrices.source} has no labeled rows. A plan requires at least one.")
@@ -104,7 +104,7 @@ class DataSample:
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, vectorizer: Any) -> DataSample:
-        """Read all texts once and vectorize a sample of them; the sample has all texts of some of the labels."""
+        """Read all texts once and vectorize a sample of them; the sample contains all texts of some of the labels."""
         import time
 
         collected = _LabelSample(MAX_TEXTS)
@@ -128,21 +128,21 @@ class DataSample:
         return cls(sizes, X, collected.label_matrix(), seconds / share, float(collected.n_bytes))
 
     def draw_labels(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return labels that have rows, drawn uniformly and in ascending order."""
+        """Draw labels that have rows, uniformly, and return them in ascending order."""
         with_rows = np.flatnonzero(np.bincount(self.Y.indices, minlength=self.Y.shape[1]))
         return np.sort(rng.choice(with_rows, min(count, with_rows.size), replace=False))
 
     def take(self, rows: NDArray[np.int64]) -> Features:
-        """Return the features of rows, which must be ascending."""
+        """Return the features of the given rows, which must be in ascending order."""
         return validation.check_features(self.X[rows])
 
     def labels_of(self, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Csr:
-        """Return the given labels of rows as a matrix with one column per given label."""
+        """Return the label matrix of the given rows, with one column per given label."""
         return select_columns(self.Y, labels, rows)
 
 
 def select_columns(Y: Any, labels: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> Csr:
-    """Return the columns of `labels`, which are ascending, of all rows or of some rows; all values are 1."""
+    """Return the columns of the given labels, in ascending order, for all rows or the given rows; all values are 1."""
     selected = sp.csr_array(Y if rows is None else Y[rows])
     column = np.full(Y.shape[1], -1, np.int64)
     column[labels] = np.arange(labels.size)
@@ -168,7 +168,7 @@ class _LabelSample:
         self.n_rows = self.n_labeled = self.n_bytes = 0
 
     def add(self, example: Example) -> None:
-        """Count an example, and keep it if it has one of the labels."""
+        """Count an example, and keep it if it has one of the sampled labels."""
         self.n_rows += 1
         self.n_labeled += bool(example.labels)
         self.n_bytes += _n_bytes(example.text)
@@ -203,7 +203,7 @@ def _n_bytes(text: str) -> int:
 
 
 def _extrapolate_features(X: Any, rows: int) -> int:
-    """Return the number of features of all rows by Heaps' law: it grows with a power of the number of rows."""
+    """Estimate the number of features in all rows by Heaps' law: it grows with a power of the number of rows."""
     if rows <= X.shape[0]:
         return int(X.shape[1])
     half = X[: X.shape[0] // 2]

@@ -97,7 +97,7 @@ class Forest:
 def _read(
     node: dict[str, Any], tree: int, leaf: int, nodes: list[tuple[int, np.float32, int, int]], leaves: Any
 ) -> int:
-    """Collect the cuts and leaves of a subtree; return the number that follows its last leaf."""
+    """Collect the cuts and leaves of a subtree; return the number after that of its last leaf."""
     if "split_feature" not in node:
         if leaf >= MAX_LEAVES:
             raise InputError(f"Trees must have at most {MAX_LEAVES} leaves, got a tree with more.")

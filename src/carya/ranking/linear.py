@@ -27,7 +27,7 @@ PER_LAYER_SETTINGS = ("C", "tol", "max_iter", "threshold", "max_weights")
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The trained rankers of consecutive parents of a layer.
+    """The trained rankers for the children of consecutive parents in a layer.
 
     Attributes
     ----------
@@ -224,7 +224,7 @@ class LinearSolver:
         report: Report,
     ) -> list[list[Solution]]:
         """Solve problems in parts, each of which is moved to disk as soon as it is solved."""
-        # The parts of checkpoints must not depend on the limit.
+        # With checkpoints, the division into parts must not depend on the memory limit.
         limits = {"max_work": memory.scale(MAX_WORK)} if checkpoints is None else {}
         parts = divide(problems, features, **limits)
         total, done = sum(part.work for part in parts), 0.0
@@ -258,7 +258,7 @@ class LinearSolver:
         return solved
 
     def problem_key(self, problem: LayerProblem, data_key: str) -> str:
-        """Return the hash of everything on which the solutions of all parts of a problem depend."""
+        """Return the hash of the inputs that all parts of a problem share."""
         return fingerprint([data_key, repr(self), problem.seed, problem.level, problem.targets])
 
     def solve_part(
@@ -278,7 +278,7 @@ class LinearSolver:
         return solution
 
     def pack(self, problem: LayerProblem, solutions: Sequence[Solution], n_features: int, *, threads: int) -> Layer:
-        """Return the layer with the weights of the solutions of all parts of a problem."""
+        """Combine the solutions of all parts of a problem into a layer."""
         parts = [solution.weights for solution in solutions]
         return Layer(
             weights=Weights.pack_chunks(parts, problem.chunks, n_features, self.weight_dtype, threads=threads),
@@ -302,7 +302,7 @@ def layer_name(level: int) -> str:
 
 
 def part_key(part: ProblemPart, problem: LayerProblem, problem_key: str) -> str:
-    """Return the hash of everything on which the solution of a part depends."""
+    """Return the hash of all inputs that determine the solution of a part."""
     selected = part.select(problem)
     return fingerprint([problem_key, selected.first_parent, selected.shortlist, selected.order, selected.chunks])
 

@@ -29,7 +29,7 @@ _blas_lock = threading.Lock()
 def _one_blas_thread() -> Iterator[None]:
     """Make BLAS single-threaded, because the rounding of its products depends on the number of threads.
 
-    The number of threads is a setting of the process, so only one thread at a time changes it.
+    The number of threads is a process-wide setting, so only one thread at a time may change it.
     """
     from threadpoolctl import threadpool_limits
 

@@ -1,4 +1,4 @@
-"""Input of rerankers: features of (query, label) pairs, grouped by query."""
+"""Input to rerankers: features of (query, label) pairs, grouped by query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interface of rerankers, and the registry of reranker classes for loading saved models. See docs/rankers.md."""
+"""Interface for rerankers, and the registry of reranker classes for loading saved models. See docs/rankers.md."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from carya.ranking.pairs import Pairs
 
 @runtime_checkable
 class Ranker(Protocol):
-    """Interface of rerankers, which rank the candidates of a query by the features of the (query, label) pairs.
+    """Interface for rerankers, which rank the candidates of a query by the features of the (query, label) pairs.
 
     Any object with a name and these four methods is a ranker; no base class is required. :class:`carya.Reranked` and
     :class:`carya.TextReranker` train a copy, so the object passed to them remains unfitted.
 
     A ranker can have additional attributes. If `needs_texts` is True, it reads ``pairs.texts``, which only
     :class:`carya.TextReranker` provides. If `has_files` is True, ``save_files(folder)`` writes files that are saved
-    with the model, and `from_saved` gets this folder as a third argument.
+    with the model, and `from_saved` receives this folder as a third argument.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def ranker_class(name: str) -> type[Ranker]:
 def restore_ranker(
     name: str, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]], folder: Path | None = None
 ) -> Ranker:
-    """Restore a saved ranker; `folder` contains the files of rankers with additional files."""
+    """Restore a saved ranker; `folder` contains the additional files of rankers that have any."""
     cls = ranker_class(name)
     if hasattr(cls, "save_files"):
         return cls.from_saved(parameters, arrays, folder)  # type: ignore[call-arg]

@@ -26,7 +26,7 @@ from carya.serve.routes.table import ROUTES
 from carya.serve.settings import ServerSettings
 from carya.serve.state import ServerState
 
-_CHECK_SECONDS = 5.0  # time between checks of a worker that does not check for new models
+_CHECK_SECONDS = 5.0  # time between file checks in a worker that does not check for new models
 
 
 def create_app(

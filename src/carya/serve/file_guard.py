@@ -1,4 +1,4 @@
-"""Detect that the array file of a served model is overwritten in place.
+"""Detect when the array file of a served model is overwritten in place.
 
 The file is memory-mapped, so its new contents would be used for ranking without verification. Models that are saved by
 Carya are never overwritten: a new folder replaces the old one, whose files remain unchanged as long as they are in use.
@@ -37,9 +37,9 @@ class ArrayFileGuard:
     Create the guard before loading the model, so that no change is missed.
 
     With a lease (`man 2 fcntl`), a process that opens the file for writing waits until the requests that use the model
-    are complete; the model is not used from then on. Without a lease, a change is detected before and after a request,
-    but a request that is being processed at that moment can crash or hang. Leases require Linux, a local file system,
-    and a file that belongs to the user of the server.
+    are complete; afterwards, the model is no longer used. Without a lease, a change is detected before and after a
+    request, but a request that is being processed at that moment can crash or hang. Leases require Linux, a local file
+    system, and a file owned by the user who runs the server.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _take_lease(descriptor: int, path: Path) -> bool:
     if sys.platform != "linux":
         return False
     try:
-        # The signal is not used, because leases are checked before each request. By default, this one is ignored.
+        # The signal is not used, because leases are checked before each request. SIGURG is ignored by default.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except BlockingIOError:

@@ -14,8 +14,8 @@ from carya.errors import InputError
 BACKLOG = 1024
 
 _SO_ATTACH_FILTER = 26
-# A classic BPF program that drops segments with the SYN flag, by which clients open connections, and keeps all others:
-# load the byte with the flags; if it contains SYN, continue, otherwise skip one instruction; drop; keep.
+# A classic BPF program that drops segments with the SYN flag, which clients send to open connections, and keeps all
+# others: load the byte with the flags; if it contains SYN, continue, otherwise skip one instruction; drop; keep.
 _DROP_SYN = b"".join(
     struct.pack("=HBBI", *instruction)
     for instruction in ((0x30, 0, 0, 13), (0x45, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))

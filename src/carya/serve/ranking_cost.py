@@ -15,8 +15,8 @@ from carya.text.base import BaseTextRanker
 
 _SHORT_TERMS, _LONG_TERMS = 10, 200  # number of terms in the texts that are measured
 _RUNS = 3  # the fastest of several runs is used, because the first one loads pages of the model
-# Requests that were estimated to be short but took longer than this increase further estimates for some time. Since the
-# cause can also be a busy machine, the correction is limited, and fades.
+# Requests that were estimated to be short but took longer than this increase later estimates for some time. Since the
+# cause can also be a busy machine, the correction is limited and decays.
 _SLOW_SECONDS = 0.05
 _MAX_CORRECTION = 100.0
 _HALF_LIFE = 10.0  # seconds
@@ -70,7 +70,7 @@ class RankingCost:
         return seconds * self._current_correction()
 
     def observe(self, seconds: float, texts: Sequence[str], beam_width: int | None = None) -> None:
-        """Increase further estimates if ranking texts took much longer than estimated."""
+        """Increase later estimates if ranking texts took much longer than estimated."""
         if seconds < _SLOW_SECONDS:
             return
         estimate = self.estimate(texts, beam_width)

@@ -197,7 +197,7 @@ class ModelRegistry:
             Contains the addresses of the parts of a split model.
         with_leases : bool
             Whether processes that overwrite the files of a model wait until requests that use it are complete. This
-            requires that `check_files` is called regularly.
+            requires that `check_files` be called regularly.
         """
         if not folders:
             raise InputError("No models to serve. At least one is required.")
@@ -209,7 +209,7 @@ class ModelRegistry:
             signature = _file_signature(path)
             registry._slots[name] = _Slot(path, signature, registry._load(name, path))
         if registry._settings.parts is not None and len(registry._routed_models()) != 1:
-            raise InputError("Addresses of parts require exactly one split model: the folder top of carya split.")
+            raise InputError("Part addresses require exactly one split model: the top folder written by carya split.")
         return registry
 
     def check_files(self) -> None:
@@ -220,7 +220,7 @@ class ModelRegistry:
     def check_available(self) -> None:
         """Raise an error if a file has been overwritten or a part of a split model is not available.
 
-        Raises ServiceUnavailableError or PartUnavailableError. May wait for other servers.
+        Raises ServiceUnavailableError or PartUnavailableError. The check may wait for other servers.
         """
         for slot in self._slots.values():
             slot.model.check_unmodified()
@@ -260,8 +260,8 @@ class ModelRegistry:
             raise NotFoundError(f"Unknown model {(name or '')[:_MAX_ECHO]!r}. Available models: {models}.")
         if isinstance(slot.model, ServedPart):
             raise NotFoundError(
-                f"{slot.model.name!r} is a part of a split model and ranks no texts. Send texts to a server with the "
-                "top of the model."
+                f"{slot.model.name!r} is a part of a split model and cannot rank texts. Send texts to a server that "
+                "serves the top of the model."
             )
         return slot.model
 
@@ -353,7 +353,7 @@ class ModelRegistry:
 def _connect_parts(routed: RoutedModel, folder: Path, settings: ServerSettings) -> None:
     """Connect the parts of a split model.
 
-    The servers of the parts may start later; the readiness check reports whether they are available.
+    The servers that serve the parts may start later; the readiness check reports whether they are available.
     """
     if settings.parts is not None:
         routed.connect(settings.parts, timeout=settings.part_timeout, token=settings.part_token, check=False)
@@ -362,7 +362,7 @@ def _connect_parts(routed: RoutedModel, folder: Path, settings: ServerSettings) 
     if not all(part.is_dir() for part in local):
         raise InputError(
             f"{folder} is the top of a split model with {len(local)} parts, which are not in the same folder. Pass the "
-            "URLs of the servers with the parts: --part URL, once per part."
+            "URLs of the servers that serve the parts: --part URL, once per part."
         )
     routed.connect(local)
 

@@ -11,14 +11,14 @@ from carya.serve.http.metrics import ServerMetrics
 from carya.serve.registry import ModelRegistry, ReloadFailure, ServedVersion
 from carya.serve.settings import ServerSettings
 
-_CLOSE_SECONDS = 5.0  # time for a model that is being loaded when the server stops
+_CLOSE_SECONDS = 5.0  # maximum time to finish loading a model when the server stops
 
 
 class ModelReloader:
     """Loader of new model versions; failures are logged, never raised.
 
     A model is loaded in its own daemon thread, because opening a file can block forever (for example, on a network
-    file system that does not respond). Such a thread must delay neither other models nor the end of the process.
+    file system that does not respond). Such a thread must delay neither other models nor the exit of the process.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class ModelReloader:
             if name in self._running:
                 continue  # still being loaded; the failure has already been logged
             done = self._running[name] = self._start(name, force=force)
-            # asyncio.wait_for would ignore a cancellation at the moment when the model has been loaded (Python 3.11).
+            # asyncio.wait_for would ignore a cancellation that arrives just as the model is loaded (Python 3.11).
             await asyncio.wait({done}, timeout=self._timeout)
             if not done.done():
                 reason = f"The model was not loaded within {self._timeout:g} seconds. Loading continues."

@@ -190,7 +190,7 @@ class ServerSettings(Parameterized):
     part_timeout: float = parameter(
         5.0,
         Real(0, open_low=True),
-        "seconds after which a request to a part of a split model has failed and is sent to another replica",
+        "seconds after which a request to a part of a split model fails and is sent to another replica",
         group="timeouts",
     )
 
@@ -212,11 +212,15 @@ class ServerSettings(Parameterized):
     parts: tuple[str, ...] | None = parameter(
         None,
         PartAddresses(),
-        "URLs of the parts of a split model, with replicas separated by commas; None means the folders next to the top",
+        "URLs of the parts of a split model, with replicas separated by commas; None means the part folders next to "
+        "the top folder",
         group="parts",
     )
     part_token: str | None = parameter(
-        None, PartToken(), "bearer token for the servers of the parts; None means no authentication", group="parts"
+        None,
+        PartToken(),
+        "bearer token for the servers that serve the parts; None means no authentication",
+        group="parts",
     )
     language: str = parameter(
         "en", LanguageCode(), "language of the texts and label names, as reported by Annif's API", group="annif"

@@ -39,7 +39,7 @@ __all__ = ["BaseTextRanker", "LabeledState", "RankedLabels", "Suggestion", "chec
 
 #: Advice for texts without known terms.
 UNKNOWN_TEXT_ADVICE = (
-    "Train on texts of the same language and domain, or with analyzer='char_wb', which also matches parts of words."
+    "Train on texts in the same language and domain, or with analyzer='char_wb', which also matches parts of words."
 )
 
 
@@ -129,7 +129,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return self._rank(self._check_fitted(), texts, options)
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return a copy of the model with another transform and shared weights. The copy is not calibrated.
+        """Return a copy of the model with a different transform and shared weights. The copy is not calibrated.
 
         Raises InputError for models whose combination of rankers was learned from the scores.
 
@@ -444,7 +444,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         raise NotImplementedError
 
     def _text_tree(self, number: int | None) -> TextTree:
-        """Return the tree whose score is explained."""
+        """Return the tree whose score is to be explained."""
         kind, trees = self.model_kind_, self.text_trees_
         if not trees:
             raise InputError(

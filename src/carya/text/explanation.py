@@ -137,7 +137,7 @@ class TextExplanation:
 
 
 def locate_contributions(vectorizer: Tfidf, text: str) -> list[Term]:
-    """Return the occurrences of known terms; character n-grams within words get the name and span of the word.
+    """Return the occurrences of known terms; character n-grams within words are given the name and span of the word.
 
     Hashed terms can share a feature, whose name then lists all of them. N-grams keep their names if there are no word
     features, or if they occur in a script without spaces, where word boundaries are unknown.

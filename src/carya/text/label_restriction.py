@@ -135,7 +135,7 @@ def _score_all(
 def _extend_ranking(ranker: TextModel, text: str, candidates: set[int], options: RankOptions) -> RankedLabels:
     """Extend the ranking until it contains enough candidates, for models that cannot score arbitrary labels.
 
-    Texts are ranked one at a time, because the complete rankings of all texts may not fit into memory.
+    Texts are ranked one at a time, because the complete rankings of all texts may not fit in memory.
     """
     n_labels = len(ranker.labels_)
     needed = min(options.top_k, len(candidates))

@@ -130,8 +130,8 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         labels : list of list of str, or labels in another form
             One list, set or array of labels per text, one label per text, or a matrix of shape (texts, labels) with
             ones where a text has a label. Labels are strings or class numbers; class i and column i of a matrix become
-            the label ``str(i)``. A text without labels is a negative example for every label. Can be omitted for a
-            Corpus.
+            the label ``str(i)``. A text without labels is a negative example for every label. `labels` can be omitted
+            for a Corpus.
         names : mapping of str to str, optional
             Human-readable names of the labels.
         label_texts : mapping of str to str, optional
@@ -331,7 +331,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return a copy of the ranker with another transform and shared weights. The copy is not calibrated.
+        """Return a copy of the ranker with a different transform and shared weights. The copy is not calibrated.
 
         Parameters
         ----------

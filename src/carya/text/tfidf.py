@@ -108,7 +108,7 @@ class Term(NamedTuple):
 
 
 class _FittedState(NamedTuple):
-    """The fitted native vectorizer, and the segmenter and stems that its texts require."""
+    """The fitted native vectorizer, and the segmenter and stemmer that its texts require."""
 
     vectorizer: _core.Vectorizer
     segmenter: IcuSegmenter | None
@@ -220,7 +220,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
     n_buckets: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
-        "hash terms to this number of features instead of learning a vocabulary",
+        "hash terms into this number of features instead of learning a vocabulary",
         group="text features",
     )
     binary: bool = parameter(False, Choice(True, False), "use binary term frequencies", group="text features")

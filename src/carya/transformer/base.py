@@ -61,8 +61,8 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         P@1, P@3 and P@5 of each ranker, and of their combination (``mixture``), on the validation texts. Available only
         if `fit` used validation texts.
     history_ : list of dict
-        For each epoch of the last training run: the stage, the epoch, the mean loss, the number of tokens and the time
-        in seconds.
+        For each epoch of the last training run: the stage, the epoch number, the mean loss, the number of tokens and
+        the time in seconds.
     """
 
     kind: ClassVar[str]
@@ -136,7 +136,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         texts : list, tuple, iterator, array or column of str, table, or Corpus
             A table or a Corpus also contains labels; see :meth:`carya.TextRanker.fit`.
         labels : list of list of str, or labels in another form, as for :meth:`carya.TextRanker.fit`
-            Class i and column i of a matrix become the label ``str(i)``. Can be omitted for a Corpus.
+            Class i, or column i of a matrix, becomes the label ``str(i)``. Can be omitted for a Corpus.
         validation_data : pair (texts, labels), or array of int, optional
             Separate texts with their labels, or the indices of the training texts to hold out. Validation texts
             determine the number of epochs and the combination of the rankers. By default, a random fraction of the
@@ -146,8 +146,8 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             Human-readable names of the labels.
         label_texts : mapping of str to str, optional
             Descriptions of the labels, such as their names. The encoder is also trained on each description as a text
-            with this label only, and labels rank higher if their description is similar to the text. This improves the
-            ranking of rare labels.
+            that has only this label, and labels rank higher if their descriptions are similar to the text. Descriptions
+            improve the ranking of rare labels.
         features : sparse matrix or array of shape (n_texts, n_features), or a pair (sparse, dense) of them, optional
             Features of the texts in addition to TF-IDF features or, with ``use_tfidf=False``, instead of them. Rows
             should have approximately unit norm. All methods that rank texts then also require the features of these
@@ -480,7 +480,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         top_k: int = 20,
         features: FeaturesLike | None = None,
     ) -> Self:
-        """Learn to convert scores to probabilities from texts that were not used for training.
+        """Learn a map from scores to probabilities, using texts that were not used for training.
 
         Parameters
         ----------
@@ -576,7 +576,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def needs_features(self) -> bool:
-        """Whether ranking requires features, as it does if the model was trained with features."""
+        """Whether ranking requires features, which is the case if the model was trained with features."""
         return any(self._check_fitted().feature_widths)
 
     @property
@@ -600,7 +600,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def has_files(self) -> bool:
-        """Whether a saved model has additional files; always true, because of the encoder."""
+        """Whether a saved model has additional files; always true, because the encoder is saved separately."""
         return True
 
     def save_files(self, folder: Path) -> None:
@@ -608,7 +608,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         self._check_fitted().encoder.save(folder / ENCODER_FOLDER)
 
     def use_one_thread(self) -> None:
-        """Make the model, including PyTorch in this process, single-threaded and silent."""
+        """Make the model silent, and limit the model and PyTorch to one thread in this process."""
         import torch
 
         super().use_one_thread()

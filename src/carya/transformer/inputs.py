@@ -55,7 +55,7 @@ class LabelTexts:
 
     @classmethod
     def of(cls, texts: Mapping[str, str] | None, ids: Sequence[str]) -> LabelTexts | None:
-        """Create an instance from the non-empty texts of known labels; return None if there are none."""
+        """Create an instance from the non-empty texts of known labels; return None if there are no such texts."""
         by_id = {} if texts is None else texts
         selected = [(number, by_id[label]) for number, label in enumerate(ids) if by_id.get(label, "").strip()]
         if not selected:
@@ -103,7 +103,9 @@ class TrainingTexts:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """A training run in `fit`: the first may hold out texts for validation, and the second uses all texts.
+    """A training run in `fit`.
+
+    The first run may hold out texts for validation; the second, if any, uses all texts.
 
     Attributes
     ----------
@@ -131,7 +133,7 @@ class TrainingRun:
 
 
 def check_own_features(features: FeaturesLike | None, n_texts: int, widths: tuple[int, int] | None) -> Features | None:
-    """Validate user-supplied features of the texts; `widths` are the numbers of columns in training."""
+    """Validate user-supplied features of the texts; `widths` are the numbers of columns used in training."""
     if features is None:
         if widths is not None and any(widths):
             raise InputError(

@@ -97,7 +97,7 @@ def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTran
         width = encoder.width
         widths = {"linear": (n_columns, n_dense), "concatenated": (n_columns, n_dense + width)}
         if any(ranker.widths_ != widths.get(name, (0, width)) for name, ranker in models.items()):
-            raise InputError("The rankers, the terms and the encoder have different numbers of features.")
+            raise InputError("The rankers, the vectorizer and the encoder have inconsistent numbers of features.")
     rankers = CombinedRankers(models, weights, mixture)
     return settings, FittedTransformer(encoder, rankers, labels, vectorizer, (n_sparse, n_dense), calibration)
 

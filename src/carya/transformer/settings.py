@@ -68,7 +68,7 @@ class TransformerSettings(Parameterized):
         group="transformer",
     )
     pooled_layers: int = parameter(
-        1, Integer(1), "number of last encoder layers whose embeddings are concatenated", group="transformer"
+        1, Integer(1), "number of final encoder layers whose embeddings are concatenated", group="transformer"
     )
     max_length: int = parameter(
         128, Integer(8), "maximum number of tokens per text; longer texts are truncated", group="transformer"
@@ -104,8 +104,8 @@ class TransformerSettings(Parameterized):
     matcher_representation: str = parameter(
         "pifa",
         Choice("pifa", "pii", "lf", "pifa+lf", "pifa-concat-lf", "graph", "spectral"),
-        "label representation for the tree that the encoder is trained on, as in XRLinear's representation; "
-        "representations with lf require label_texts or label_features",
+        "label representation for the tree that the encoder is trained on; the values are those of XRLinear's "
+        "representation, and values with lf require label_texts or label_features",
         group="transformer",
     )
     matcher_branching: int = parameter(
@@ -126,7 +126,7 @@ class TransformerSettings(Parameterized):
     head_mode: str = parameter(
         "auto",
         Choice("auto", "all", "shortlist"),
-        "nodes that a text is compared with during training: all (all nodes of the level), shortlist (the children of "
+        "nodes scored for each text during training: all (all nodes of the level), shortlist (the children of "
         "head_beam_width clusters), or auto (all if the weights of the level fit into memory)",
         group="transformer",
     )
@@ -161,7 +161,7 @@ class TransformerSettings(Parameterized):
     label_text_repeats: int = parameter(
         2,
         Integer(0),
-        "number of times per epoch that each label text is used as a training text with only its label",
+        "number of times per epoch that each label text is used as a training text that has only this label",
         group="transformer",
     )
     label_text_weight: float = parameter(
@@ -232,7 +232,7 @@ class TransformerSettings(Parameterized):
         0.5,
         Real(0, open_low=True),
         "norm of the embeddings when they are concatenated with TF-IDF features of norm 1; the default is below 1 "
-        "because the embeddings of training texts fit their labels better than the embeddings of new texts",
+        "because the embeddings of training texts fit their labels better than those of new texts do",
         group="transformer",
     )
     n_neighbors: int = parameter(
@@ -280,7 +280,7 @@ class TransformerSettings(Parameterized):
     compile: bool | None = parameter(
         None,
         Choice(None, True, False),
-        "compile the training steps on a GPU; None means only at levels with more than 50 million tokens",
+        "compile the training steps on a GPU; None compiles them only at levels with more than 50 million tokens",
         group="transformer",
     )
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads for the rankers; -1 means all cores")
@@ -320,7 +320,7 @@ class TransformerSettings(Parameterized):
         return matcher or self.make_ranker().needs_label_features
 
     def parameters_to_save(self) -> dict[str, Any]:
-        """Return the parameters to save, without machine settings and without the parts, which are saved separately."""
+        """Return the parameters to save, except the machine settings and the separately saved parts."""
         return self._without(*_PARTS, *_MACHINE_SETTINGS)
 
     def fine_tuning_parameters(self) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class XRTransformer(TransformerRanker):
 
 
 def checkpoints_of_rankers(settings: TransformerSettings, run: TrainingRun) -> dict[str, Any]:
-    """Return the parameters of linear rankers that are trained with an engine: the folder for their tasks."""
+    """Return the checkpoint folder as a parameter if an engine trains the linear rankers; otherwise, no parameters."""
     if run.engine is None or settings.checkpoint_dir is None:
         return {}
     return {"checkpoint_dir": str(Path(settings.checkpoint_dir) / "rankers")}
@@ -99,7 +99,7 @@ def linear_data(settings: TransformerSettings, run: TrainingRun) -> TrainingData
 def concatenated_data(settings: TransformerSettings, run: TrainingRun, matcher: Matcher) -> TrainingData:
     """Return the training data for the linear ranker that uses features and embeddings.
 
-    Label features with the same columns as the features get the embeddings of the label texts as additional columns.
+    If the label features have the same columns as the features, the embeddings of the label texts are appended.
     """
     weight = settings.embedding_weight
     data = linear_data(settings, run)
@@ -112,7 +112,7 @@ def concatenated_data(settings: TransformerSettings, run: TrainingRun, matcher: 
 
 
 def build_matcher_tree(settings: TransformerSettings, run: TrainingRun) -> LabelTree:
-    """Return the tree on which the encoder is trained: the user-supplied tree, or clusters of labels."""
+    """Return the tree on which the encoder is trained: the user-supplied tree, or a tree of label clusters."""
     n_labels = run.data.labels.cols
     if settings.tree is not None:
         if settings.tree.n_labels != n_labels:

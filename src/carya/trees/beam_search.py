@@ -29,8 +29,8 @@ def to_matrix(rankings: Rankings, n_labels: int) -> Csr:
 class BeamSearcher:
     """Beam search for the best-scoring labels or nodes of the last layer.
 
-    Results do not depend on the number of threads, ties are broken in favor of the lower node, and the GIL is released
-    during a search.
+    Results do not depend on the number of threads, ties are broken in favor of the node with the lower number, and the
+    GIL is released during a search.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ class BeamSearcher:
     above, below : sequence of Transform
         The transforms of the layers above and below, if `layers` are only some of the layers of a tree. Such a search
         starts at the nodes above its first layer, or ends before the labels. The methods whose names end in ``_below``
-        or ``_beams`` exchange path scores, by which nodes are compared during a search: scores, or their logarithms.
+        or ``_beams`` take or return path scores, by which nodes are compared during a search: scores or their
+        logarithms.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class BeamSearcher:
         threads: int,
         report: Report = None,
     ) -> Rankings:
-        """Return the `top_k` best labels for each query; none for queries without features."""
+        """Return the `top_k` best labels for each query, and no labels for queries without features."""
         return self.native.predict(queries.native, top_k, beam_width, min_score, threads, report)
 
     def shortlist(self, queries: Features, *, beam_width: int, threads: int, report: Report = None) -> Csr:
@@ -120,7 +121,7 @@ class BeamSearcher:
     ) -> NDArray[np.float32]:
         """Return the path score of every candidate pair.
 
-        `starts` must contain the node above the first layer for each candidate; None means the root of the tree.
+        `starts` must contain each candidate's ancestor above the first layer; None means the root of the tree.
         """
         return self.native.score_pairs_below(
             queries.native, None if starts is None else starts.native, candidates.native, threads
@@ -132,7 +133,7 @@ class BeamSearcher:
         return self.native.merge_rankings(matrices, top_k, min_score)
 
     def final_scores(self, path_scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the score for each path score."""
+        """Convert path scores to scores."""
         return self.native.final_scores(path_scores)
 
 

@@ -52,11 +52,11 @@ class LabelTree:
             except ValueError:  # a ragged list
                 array = np.zeros(0)
             if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
-                raise InputError(f"The parents of level {level} must be a non-empty list of integers.")
+                raise InputError(f"The parents of the nodes at level {level} must be a non-empty list of integers.")
             if array.min() < 0 or array.max() >= above:
                 raise InputError(
-                    f"The parents of level {level} must be between 0 and {above - 1}, "
-                    f"got values from {array.min()} to {array.max()}."
+                    f"The parents of the nodes at level {level} must be between 0 and {above - 1}, got values from "
+                    f"{array.min()} to {array.max()}."
                 )
             childless = np.flatnonzero(np.bincount(array, minlength=above) == 0)
             if childless.size:
@@ -137,8 +137,8 @@ class LabelTree:
     def from_paths(cls, paths: Sequence[str], separator: str = "/") -> Self:
         """Build a tree from a taxonomy, given as the path of each label: the clusters that contain it, outermost first.
 
-        Labels may have different depths. Shorter paths are padded: at each deeper level, the labels that end in a
-        cluster share one extra cluster.
+        Labels may have different depths. Shorter paths are padded: at each deeper level, the labels whose paths end in
+        the same cluster share one extra cluster.
 
         >>> LabelTree.from_paths(["animal/cat", "animal/dog", "animal/dog", "plant"])
         LabelTree(1 → 2 → 3 → 4 labels)
@@ -218,7 +218,7 @@ class LabelTree:
         return node
 
     def subset(self, labels: NDArray[np.int32]) -> tuple[Self, list[NDArray[np.int32]]]:
-        """Return the tree restricted to some labels, and the nodes that it keeps at each level 1 … D.
+        """Return the tree restricted to some labels, and the nodes kept at each level 1 … D.
 
         Nodes are renumbered in their original order; clusters with a single remaining child are kept.
 
@@ -271,7 +271,7 @@ def _or_empty(array: NDArray[np.int32] | None) -> NDArray[np.int32]:
 def _check_leaf_labels(leaf_labels: ArrayLike, parents: NDArray[np.int32]) -> NDArray[np.int32]:
     array = np.asarray(leaf_labels)
     if array.shape != parents.shape or array.dtype.kind not in "iu":
-        raise InputError(f"leaf_labels must be {parents.size} integers, one per node at the last level.")
+        raise InputError(f"leaf_labels must contain {parents.size} integers, one per node at the last level.")
     if array[0] != 0 or not np.isin(np.diff(array.astype(np.int64)), (0, 1)).all():
         raise InputError("leaf_labels must be in ascending order, starting at 0, without gaps.")
     array = array.astype(np.int32)

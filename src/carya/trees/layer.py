@@ -90,7 +90,7 @@ class Weights:
         *,
         threads: int = 1,
     ) -> Self:
-        """Pack trained weights, which are given in parts that contain the chunks in order."""
+        """Pack trained weights, given as parts that contain the chunks in order."""
         packed = _core.pack_chunks(parts, chunks, n_features, getattr(_core.WeightDtype, dtype), threads)
         return cls._of_packed(packed, dtype, n_features)
 
@@ -205,7 +205,7 @@ class Layer:
         return sp.csc_array(sp.vstack(blocks, format="csc")[:, self.positions])
 
     def with_weight_dtype(self, weight_dtype: str, *, threads: int = 1) -> Layer:
-        """Return a copy of the ranker that stores its weights in a different data type."""
+        """Return a copy of the layer that stores its weights in a different data type."""
         check("weight_dtype", weight_dtype, WEIGHT_DTYPE)
         if weight_dtype == self.weights.dtype:
             return self
@@ -244,7 +244,7 @@ class Layer:
         )
 
     def chunk_weight_counts(self) -> NDArray[np.int64]:
-        """Return the number of weights of the children of each parent."""
+        """Return, for each parent, the number of weights of its children."""
         try:
             return self.native.chunk_weight_counts()
         except ValueError as error:

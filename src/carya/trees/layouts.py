@@ -1,4 +1,4 @@
-"""Choose the memory layout of a layer's weights that is fastest to search.
+"""Choose the memory layout of a layer's weights that makes searches fastest.
 
 Models are saved in the ``packed`` layout, which is searched directly in the memory-mapped file. The other layouts
 (section 3.1 of the paper) are built when a model is loaded. Which layout is fastest depends on the number of features

@@ -74,7 +74,7 @@ def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: i
         skipped: list[SkippedStanza] = []
         data = read_dataset(what, index=index, min_rows=min_rows, skipped=skipped, progress=progress)
         if not data.train or not data.test:
-            raise InputError(f"Too few packages in the index have {what}. Decrease --min-rows, or use other lists.")
+            raise InputError(f"Too few packages in the index have {what}. Decrease --min-rows, or use different lists.")
         summary = {
             "what": what,
             "suites": index.suites,

@@ -68,7 +68,7 @@ class DataOptions:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def with_model(self, model: Any) -> DataOptions:
-        """Return a copy of these options that uses the options of the model's training data as defaults."""
+        """Return a copy of these options, with the options stored in the model as defaults."""
         return replace(self, defaults=model.data_options_)
 
     def to_store(self, data: Corpus | Matrices | None = None) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class DataOptions:
         return data
 
     def contains_features(self) -> bool:
-        """Return whether the data is in a format for features, which is determined without reading all of it."""
+        """Return whether the data is in a format for features, without reading all of the data."""
         from carya.data.formats.registry import FORMATS
 
         form = FORMATS.get(self.detected_format)
@@ -178,7 +178,7 @@ def data_options(
     format_flag : str
         The option for the format.
     stored : bool
-        Whether the command has a model that stores the options of its training data.
+        Whether the command uses a model, which stores the options for reading its training data.
     writes_part : bool
         Whether the command writes the part, in which case the source can be a file.
     features : bool
@@ -206,8 +206,7 @@ def data_options(
         _option(
             "--text-column",
             metavar="NAMES",
-            help="Column or key of the text; several columns, as in title,abstract, are joined. "
-            f"{_default('text', stored)}",
+            help=f"Text column or key; several columns, as in title,abstract, are joined. {_default('text', stored)}",
         ),
     ]
     if features:
@@ -216,15 +215,14 @@ def data_options(
                 "--zero-based/--one-based",
                 "zero_based",
                 default=None,
-                help=f"Number of the first feature in svmlight files. {_default('0 if feature 0 occurs', stored)}",
+                help="Whether features in svmlight files are numbered from 0 or from 1. "
+                f"{_default('from 0 if feature 0 occurs', stored)}",
             )
         )
     if labels:
         decorators += [
             _option("--labels", type=PATH, metavar="FILE", help="Label file: one line per text, or a matrix."),
-            _option(
-                "--label-column", metavar="NAME", help=f"Column or key of the labels. {_default('labels', stored)}"
-            ),
+            _option("--label-column", metavar="NAME", help=f"Label column or key. {_default('labels', stored)}"),
             _option(
                 "--label-separator",
                 metavar="TEXT",

@@ -100,14 +100,14 @@ def _read_lines(path: Path) -> Iterator[str]:
 
 
 def _read_columns(path: Path, least: int, most: int) -> Iterator[tuple[str, ...]]:
-    """Yield the columns of each line that is not empty."""
+    """Yield the columns of each nonblank line."""
     for number, line in enumerate(_read_lines(path), 1):
         if not line.strip():
             continue
         columns = tuple(line.split("\t"))
         if not least <= len(columns) <= most or not columns[0]:
             expected = f"{least}" if least == most else f"{least} or {most}"
-            raise InputError(f"{path}, line {number}: expected {expected} tab-separated columns, got {line!r}.")
+            raise InputError(f"{path}, line {number}: Expected {expected} tab-separated columns, got {line!r}.")
         yield columns
 
 

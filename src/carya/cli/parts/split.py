@@ -38,8 +38,8 @@ from carya.errors import SaveError
 def split(model: Path, target: Path, n_parts: int, n_jobs: int, force: bool, as_json: bool) -> None:
     """Split a model into parts for several machines.
 
-    TARGET/top contains the vocabulary, the label names and all levels of the tree except for the last one, and
-    TARGET/part-0, part-1, … contain the rankers of the labels. The results of the split model are identical to those of
+    TARGET/top contains the vocabulary, the label names and all levels of the tree except the last one, and
+    TARGET/part-0, part-1, … contain the label rankers. The results of the split model are identical to those of
     MODEL. Only one part at a time is held in memory.
     """
     from carya.models.routed.split import split_model

@@ -1,4 +1,4 @@
-"""Rank labels on a Ray cluster, for commands with the option --ray."""
+"""Rank labels on a Ray cluster, for commands with the --ray option."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def rank_on_cluster(
     options : dict
         The arguments of the model's `predict`.
     batch_size : int
-        The number of rows per call of `predict`.
+        The number of rows per call to `predict`.
     """
     engine = _engine(address)
     are_files = _is_on_disk(data)
@@ -162,7 +162,7 @@ def _is_on_disk(data: DataOptions) -> bool:
 
 
 def _files(data: DataOptions, model: Any, path: Path, dense: Path | None) -> RowSource:
-    """Return the texts or features of a data set, which every worker reads for itself."""
+    """Return the texts or features of a data set, which each worker reads separately."""
     # Worker processes run in other folders, and mapping proxies cannot be pickled.
     absolute = dataclasses.replace(
         data,

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 BATCH_SIZE = 2048  # texts processed at a time
 _PATH_STARTS = ("/", "./", "../", "~/")
-#: Suffixes of files that are not data sets but might be passed as one.
+#: Suffixes of files that are not data sets but might be passed as such.
 _OTHER_SUFFIXES = (".txt", ".json", ".md", ".pdf", ".html", ".xml", ".docx", ".xlsx", ".gz", ".xz", ".zst", ".zip")
 
 

@@ -25,7 +25,7 @@ def check_not_input(out: str | Path, source: str | Path) -> None:
 
 
 def check_matrix_output(out: Path, suffix: str) -> None:
-    """Raise SaveError if a matrix cannot be written to a path: wrong suffix, or a folder."""
+    """Raise SaveError if a path is a folder or does not have the suffix of a matrix file."""
     if out.suffix != suffix:
         raise SaveError(f"{out} must end with {suffix}, the suffix of the matrix format.")
     if out.is_dir():

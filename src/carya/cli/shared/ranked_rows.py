@@ -1,4 +1,4 @@
-"""Rows of the output of `carya predict`: ranked labels with their scores, and their formats."""
+"""Output rows of `carya predict`: ranked labels with their scores, and the output formats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RankedLabel(NamedTuple):
     ----------
     label : str or int
     name : str or None
-        None if it is the label itself.
+        None if the name is the label itself.
     score : float
     probability : float or None
     """
@@ -105,7 +105,7 @@ def _probabilities(calibration: Any, suggestions: list[Any]) -> list[float] | li
 
 
 def ranked_rows(model: Any, S: Any, first: int = 1) -> Iterator[RankedRow]:
-    """Yield the rows of a prediction from a model for features; `first` is the number of the first row."""
+    """Yield the rows of a prediction from a feature model; `first` is the number of the first row."""
     from carya.core.strings import NumberStrings
 
     scores = S.data.tolist()
@@ -124,7 +124,7 @@ def header(form: str) -> str:
 
 
 def format_rows(rows: Iterable[RankedRow], form: str) -> str:
-    """Return the output lines of some rows, without the header."""
+    """Return the output lines for rows, without the header."""
     if form == "jsonl":
         return "".join(json.dumps(_to_object(row), ensure_ascii=False) + "\n" for row in rows)
     separator, quote = _separator(form), _table_quote(form)

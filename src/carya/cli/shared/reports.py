@@ -61,7 +61,7 @@ def check_table_path(path: Path) -> None:
 def write_label_report(path: Path, rows: EvaluatedRows, S: Any, k: int, counts: NDArray[np.int64] | None) -> int:
     """Write the support, precision, recall and F1 at k for each label; return the number of labels.
 
-    Labels that are neither relevant nor suggested for any row are left out. The most frequent labels come first.
+    Labels that are neither relevant nor suggested for any row are omitted. The most frequent labels come first.
     """
     from carya import metrics
     from carya.data.formats.columns import TAB, check_one_line

@@ -1,4 +1,4 @@
-"""Text for terminals."""
+"""Escape text for terminals."""
 
 from __future__ import annotations
 

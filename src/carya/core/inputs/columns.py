@@ -1,7 +1,7 @@
 """Columns and tables from other libraries: pandas, polars, pyarrow, datasets and PyTorch.
 
-Libraries are recognized by the types of objects and are never imported here: an object can exist only if its library
-has already been imported.
+Libraries are recognized by the types of their objects and are never imported here: an object can exist only if its
+library has already been imported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from carya.errors import InputError
 
 _BATCH = 4096  # number of items converted at a time
-_MAX_NAMES = 10  # number of columns that an error message lists
+_MAX_NAMES = 10  # maximum number of columns listed in an error message
 _TABLES = {
     "pandas": {"DataFrame"},
     "polars": {"DataFrame", "LazyFrame"},
@@ -83,7 +83,7 @@ def table_column(table: Any, name: str) -> Any:
     else:
         names = table.collect_schema().names() if is_lazy else table.columns
     if isinstance(names, Mapping):
-        raise InputError(f"Expected one data set, got {describe(table)}. Pass a part, such as data['train'].")
+        raise InputError(f"Expected one data set, got {describe(table)}. Pass one split, such as data['train'].")
     columns = [] if names is None else list(names)
     if names is not None and columns.count(name) != 1:
         shown = ", ".join(map(repr, columns[:_MAX_NAMES])) + ", …" * (len(columns) > _MAX_NAMES)
@@ -136,7 +136,7 @@ def tensor_to_numpy(tensor: Any, name: str) -> NDArray[Any]:
 
 
 def _find(value: object, classes: Mapping[str, Collection[str]]) -> str | None:
-    """Return the library of the first of the given classes that a value is an instance of."""
+    """Return the library of the class in `classes` that a value is an instance of, or None."""
     if isinstance(value, (list, np.ndarray)):
         return None
     for cls in type(value).__mro__:

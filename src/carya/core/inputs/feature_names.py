@@ -1,4 +1,4 @@
-"""Column names of data frames: recorded in training and checked in prediction."""
+"""Column names of data frames: recorded during training and checked during prediction."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from carya.errors import InputError
 
 
 def feature_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
-    """Return the column names of a data frame; None for other input or names that are not strings.
+    """Return the column names of a data frame; None for other inputs or if no column name is a string.
 
-    As in scikit-learn, a mixture of strings and other names is rejected.
+    As in scikit-learn, a mixture of string and non-string names is rejected.
     """
     if not is_table(X):
         return None
@@ -24,8 +24,8 @@ def feature_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
     if not all(is_text):
         other = names[is_text.index(False)]
         raise InputError(
-            f"{name} has string column names and others that are not strings, such as {other!r}. Convert all column "
-            "names to strings."
+            f"{name} has both string column names and non-string ones, such as {other!r}. Convert all column names to "
+            "strings."
         )
     return tuple(names)
 

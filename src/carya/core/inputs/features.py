@@ -27,7 +27,7 @@ def coerce_matrix(X: Any, name: str) -> Any:
     Frames of sparse columns (pandas) and sparse tensors become sparse matrices. A column of numbers becomes a vector,
     and a column of vectors becomes a matrix with one row per item.
     """
-    if isinstance(X, np.ndarray) or sp.issparse(X):  # checked first, because the checks below take as long as a search
+    if isinstance(X, np.ndarray) or sp.issparse(X):  # checked first, because the checks below take as long as a query
         return X
     if is_table(X):
         return _table_to_matrix(X, name)
@@ -69,7 +69,7 @@ def _pandas_to_matrix(frame: Any, name: str) -> Any:
             )
     if kinds and all(hasattr(dtype, "fill_value") for dtype in frame.dtypes):  # pandas.SparseDtype
         if any(dtype.fill_value != 0 for dtype in frame.dtypes):
-            raise InputError(f"{name} is a sparse frame whose fill value is not 0. Use a frame with fill value 0.")
+            raise InputError(f"{name} is a sparse frame whose fill value is not 0. Use a fill value of 0.")
         return sp.csr_array(frame.sparse.to_coo())
     return frame.to_numpy(dtype=np.float64, na_value=np.nan) if kinds else np.zeros(frame.shape)
 

@@ -24,7 +24,7 @@ _ACCEPTED = (
     "contain one label or one list of labels per row, where labels are strings or integers, or be a matrix with one "
     "column per label"
 )
-#: If there are more class numbers than this, a sufficient fraction of them must be used.
+#: Above this limit, class numbers are accepted only if at least the fraction _MIN_SHARE of all numbers is used.
 _MAX_SPARSE_CLASSES = 1_000_000
 _MIN_SHARE = 1 / 1000
 
@@ -64,7 +64,7 @@ def coerce_labels(
     label_names : sequence of str, optional
         The labels of the columns, in order, such as ``classes_`` of a MultiLabelBinarizer.
     nested_is_matrix : bool
-        Whether a list of lists of numbers is a matrix instead of lists of class numbers.
+        Whether to interpret a list of lists of numbers as a matrix instead of as lists of class numbers.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def match_labels(
     nested_is_matrix: bool = False,
     keep_unknown: bool = False,
 ) -> CoercedLabels:
-    """Convert labels to a matrix with the columns of a fitted model; integers match labels with the same digits.
+    """Convert labels to a matrix with the columns of a fitted model; an integer matches the label ``str(integer)``.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def match_labels(
     known : sequence of str
         The labels of the model, in column order.
     keep_unknown : bool
-        Append columns for labels that are not known; by default, they are ignored.
+        Whether to append columns for unknown labels; by default, unknown labels are ignored.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def check_label_names(label_names: Any) -> list[str]:
 
 
 def _matrix_of(labels: Any, name: str, nested_is_matrix: bool) -> Any:
-    """Return labels that are a matrix as a sparse matrix or an array; None if they are lists of labels."""
+    """Return labels in matrix form as a sparse matrix or an array; None if they are lists of labels."""
     if isinstance(labels, Csr) or sp.issparse(labels):
         return labels
     if is_table(labels) or (is_tensor(labels) and labels.ndim != 1):
@@ -236,9 +236,9 @@ class _RowReader:
     name : str
         The name of the argument in error messages.
     known : sequence of str or None
-        The known labels; None if the labels determine the columns.
+        The known labels; None if the columns are derived from the labels that are read.
     unknown : {"add", "ignore", "error"}
-        What to do with labels that are not known.
+        How to treat unknown labels.
     """
 
     def __init__(self, name: str, known: Sequence[str] | None, *, unknown: str) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 from carya.core.inputs.columns import describe, is_column, is_table, iterate_column, library_of, table_column
 from carya.errors import InputError
 
-#: Anything that :func:`coerce_texts` accepts, and :class:`carya.data.Corpus`.
+#: Anything that :func:`coerce_texts` accepts, or a :class:`carya.data.Corpus`.
 TextsLike = Any
 
-#: The columns of a table that contain the texts and the labels, as in files.
+#: The names of the columns that contain the texts and the labels in tables and files.
 TEXT_COLUMN = "text"
 LABEL_COLUMN = "labels"
 

@@ -1,4 +1,4 @@
-"""Archives and proxies from apt's configuration files."""
+"""Read archives and proxies from apt's configuration files."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def parse_apt_conf(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_text(path: Path) -> str:
-    """Return the contents of a file; an empty string if access is denied, as is usual for files with passwords."""
+    """Return the contents of a file, or an empty string if access is denied, as is usual for files with passwords."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except PermissionError:

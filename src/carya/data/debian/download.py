@@ -49,11 +49,11 @@ def download(folder: Path, *, apt: Path = APT_CONFIGURATION, progress: Progress 
     >>> download(Path("/tmp"), apt=Path("/nonexistent"))
     Traceback (most recent call last):
         ...
-    carya.errors.InputError: /nonexistent configures no archive from which package lists can be downloaded over HTTP(S).
+    carya.errors.InputError: No archive with an HTTP or HTTPS address is configured in /nonexistent.
     """
     sources = read_sources(apt)
     if not sources:
-        raise InputError(f"{apt} configures no archive from which package lists can be downloaded over HTTP(S).")
+        raise InputError(f"No archive with an HTTP or HTTPS address is configured in {apt}.")
     fetcher = _Fetcher(read_proxies(apt))
     warnings: list[str] = []
     n_lists = 0

@@ -227,7 +227,7 @@ def _parse_package(stanza: dict[str, str], installed_only: bool) -> _PackageEntr
 
 
 def _parse_dependencies(*fields: str) -> tuple[str, ...]:
-    """Return the package names in dependency fields, without versions, architectures and later alternatives."""
+    """Return the package names in dependency fields, without versions, architectures or later alternatives."""
     matches = (_PACKAGE_NAME.match(clause) for field in fields for clause in field.split(","))
     return tuple(dict.fromkeys(match[1] for match in matches if match))
 

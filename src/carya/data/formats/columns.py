@@ -12,14 +12,14 @@ from carya.errors import InputError
 #: The column or key that contains the ids of texts; no format requires it.
 ID_COLUMN = "id"
 
-#: Separates fields in formats without quotes.
+#: Separates fields in formats without quoting.
 TAB = "\t"
 
 _MAX_REPR = 60
 
 
 class OptionError(InputError):
-    """Raised if the data does not match an option of `open_data`, so a different value might work."""
+    """Raised if the data does not match an option of `open_data`; a different value of the option might work."""
 
     def __init__(self, message: str, option: str) -> None:
         super().__init__(message)
@@ -36,9 +36,9 @@ class Columns:
     Attributes
     ----------
     text : str
-        The column of the text, or several columns, separated by commas.
+        The name of the text column, or several names separated by commas.
     labels : str or None
-        The column of the labels; None to read texts without labels.
+        The name of the label column; None to read texts without labels.
     separator : str or None
         The separator between labels in a string.
     """

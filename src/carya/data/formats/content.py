@@ -15,7 +15,7 @@ from carya.data.io.utf16 import UTF16_MARKS
 from carya.errors import InputError
 
 _MAX_LINES = 20
-_DECISIVE_ROWS = 3  # number of rows needed to distinguish a sparse matrix from texts with similar numbers
+_DECISIVE_ROWS = 3  # number of rows needed to distinguish a sparse matrix from texts that contain numbers
 
 _PAIR = r"\d+:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _SPARSE_ROW = re.compile(rf"\s*{_PAIR}(?:\s+{_PAIR})*\s*", re.ASCII)
@@ -30,7 +30,7 @@ _IDS_AND_TEXT = re.compile(r"\d+(?::[\d.eE+-]+)?(?:,\d+(?::[\d.eE+-]+)?)*\t.*\S.
 
 
 def first_lines(path: PathLike) -> list[str]:
-    """Return the first lines of a file, or of the available standard input; return an empty list if it is not text."""
+    """Return the first available lines of a file or standard input; return an empty list if it is not text."""
     if is_stdio(path):
         content = peek_standard_input()
         encoding = "utf-16" if content[:2] in UTF16_MARKS else "utf-8-sig"
@@ -71,7 +71,7 @@ def sparse_format(rows: Sequence[str]) -> str | None:
 
 
 def is_label_matrix(path: PathLike) -> bool:
-    """Return whether a file contains a matrix, not lines of labels."""
+    """Return whether a file contains a matrix rather than lines of labels."""
     if is_stdio(path):
         return False
     if Path(path).suffix in MATRIX_SUFFIXES:
@@ -81,7 +81,7 @@ def is_label_matrix(path: PathLike) -> bool:
 
 
 def text_lines(path: PathLike) -> Iterator[str]:
-    """Yield the lines of a text file; raise InputError before yielding any line if it is a sparse matrix."""
+    """Yield the lines of a text file; raise InputError before yielding any line if the file is a sparse matrix."""
     lines = read_lines(path)
     begin: list[str] = []
     for line in lines:

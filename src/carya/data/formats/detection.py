@@ -33,7 +33,7 @@ def detect_format(
     ----------
     path : path
     part : str
-        The part of a folder.
+        The part of the data set to read, if the path is a folder.
     labels : path or None
         The second file that the user passed.
     needs_labels : bool
@@ -42,7 +42,7 @@ def detect_format(
         The format to assume if the suffix and the first lines of a file do not determine it. If labels are not
         required, any line can be a text, so the default is used only if it is a format for features.
     text_column : str
-        The column of the text, which is used to recognize the header of a table on standard input.
+        The name of the text column, which is used to recognize the header of a table on standard input.
     """
     if not is_stdio(path) and Path(path).is_dir():
         return _detect_folder_format(Path(path), part)

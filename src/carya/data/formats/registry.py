@@ -66,7 +66,7 @@ class Format:
 
     @property
     def is_table(self) -> bool:
-        """Whether the format has a column of labels."""
+        """Whether the format has a label column."""
         return "label_column" in self.options
 
     @property
@@ -118,7 +118,7 @@ FORMATS: dict[str, Format] = {
         write_options=_SEPARATOR,
     ),
     "tsv": Format(
-        "tab-separated columns with a header, without quotes",
+        "tab-separated columns with a header, without quoting",
         "texts",
         "tables.delimited",
         "read_tsv",

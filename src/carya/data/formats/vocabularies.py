@@ -37,7 +37,7 @@ def read_vocabulary(path: PathLike, *, language: str = "en") -> Vocabulary:
         column ``uri`` and columns ``label_en``, ``label_fi`` …; ``.ttl``, ``.nt``, ``.rdf`` or ``.xml``, the concepts
         of a SKOS vocabulary that are not deprecated, sorted by URI.
     language : str
-        The language of the names in CSV and SKOS. A label without a name in this language is named by its id.
+        The language of the names in CSV and SKOS. If a label has no name in this language, its id is used as its name.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool =
     path : path
     vocabulary : Vocabulary
     brackets : bool
-        Put all ids in angle brackets; if False, only ids that themselves begin and end with angle brackets.
+        Put all ids in angle brackets; if False, do so only for ids that themselves begin and end with angle brackets.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool =
                     raise InputError(f"{location}: {text!r} is empty, or begins or ends with a space.")
             if uncompressed_name(path).endswith(".txt"):
                 if label_id != name:
-                    raise InputError(f"{location}: A .txt file cannot store names besides ids. Use .tsv.")
+                    raise InputError(f"{location}: A .txt file cannot store names in addition to ids. Use .tsv.")
                 write(check_one_line(label_id, location) + "\n")
             else:
                 field = f"<{label_id}>" if brackets or _has_brackets(label_id) else label_id
@@ -190,7 +190,7 @@ def _check_entities(content: bytes) -> None:
         if is_parameter or value is None or "&" in value or len(value) > _MAX_ENTITY_LENGTH:
             raise InputError(
                 f"The XML entity {name!r} is external, refers to other entities, or has more than "
-                f"{_MAX_ENTITY_LENGTH} characters. Replace it by its text."
+                f"{_MAX_ENTITY_LENGTH} characters. Replace it with its text."
             )
 
     def stop(*_: object) -> None:  # all declarations precede the first element
@@ -199,7 +199,7 @@ def _check_entities(content: bytes) -> None:
     parser = expat.ParserCreate()
     parser.EntityDeclHandler = check
     parser.StartElementHandler = stop
-    with contextlib.suppress(StopIteration, expat.ExpatError):  # rdflib reports errors of the document
+    with contextlib.suppress(StopIteration, expat.ExpatError):  # rdflib reports errors in the document
         parser.Parse(content, True)
 
 

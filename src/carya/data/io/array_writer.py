@@ -56,4 +56,4 @@ class ArrayWriter:
         return np.lib.format.magic(1, 0) + len(padded).to_bytes(2, "little") + padded.encode("latin1")
 
 
-_HEADER_SIZE = 128 - 10  # with the magic string and the length, a multiple of 64 bytes, as the format requires
+_HEADER_SIZE = 128 - 10  # with the magic string and length, the total is a multiple of 64 bytes, as required

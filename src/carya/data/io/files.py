@@ -39,7 +39,7 @@ MATRIX_SUFFIXES = (".npz", ".npy")
 _BUFFER_SIZE = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STDIN, _STDOUT = 0, 1
-_MAX_LINE_BYTES = 1 << 27  # a longer line is a damaged file or a compression bomb; it would have to fit into memory
+_MAX_LINE_BYTES = 1 << 27  # a line must fit into memory; longer lines indicate a damaged file or a compression bomb
 _GZIP_LEVEL = 6  # as in the gzip command; Python's default (9) takes twice as long and saves only 1% of the bytes
 
 
@@ -144,7 +144,7 @@ def read_blocks(path: PathLike, size: int = 1 << 19) -> Iterator[bytes]:
 
 def _line_too_long(path: PathLike, line: int) -> InputError:
     return InputError(
-        f"{display_name(path)}, line {line}: The line has more than {_MAX_LINE_BYTES >> 20} MiB, the maximum. Check "
+        f"{display_name(path)}, line {line}: The line exceeds the limit of {_MAX_LINE_BYTES >> 20} MiB. Check "
         "that the file has one example per line, or split the text."
     )
 

@@ -33,7 +33,7 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
     """
     file = Path(path)
     try:
-        # Given a path, NumPy does not close damaged files.
+        # If NumPy is given a path, it does not close damaged files.
         match file.suffix:
             case ".npz":
                 return _read_large_csr(file) if memory.is_limited() else _read_npz(file)
@@ -108,7 +108,7 @@ def map_matrix(path: str | os.PathLike[str]) -> Any:
                 n_rows, n_columns = np.lib.format.read_array(shape, allow_pickle=False).tolist()
         if is_csr and all(array is not None for array in members.values()):
             return sp.csr_array((members["data"], members["indices"], members["indptr"]), shape=(n_rows, n_columns))
-    except Exception:  # damaged and unknown files; the complete reader reports their errors
+    except Exception:  # damaged and unknown files; read_matrix reports their errors
         return read_matrix(path)
     return read_matrix(path)
 
@@ -138,7 +138,7 @@ def read_labels(path: str | os.PathLike[str]) -> Csr:
 def _read_binary_csr(file: Path) -> Csr | None:
     """Read a CSR matrix of ones without SciPy, because importing SciPy takes longer than reading the file.
 
-    Returns None for any other file, including damaged files, whose errors the complete reader reports.
+    Returns None for any other file, including damaged files, whose errors `read_matrix` reports.
     """
     if file.suffix != ".npz":
         return None

@@ -16,7 +16,7 @@ _CHUNK_SIZE = 1 << 16
 
 
 class Utf16Reader(io.RawIOBase):
-    """A stream that provides the same text in UTF-8.
+    """A stream that converts UTF-16 text to UTF-8.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Generate small data sets in memory: texts about topics, with labels whose words are known.
+"""Generate small data sets in memory: texts about topics, with known words for each label.
 
 Every label belongs to a topic. A row has a few labels, mostly from one topic. Its words are drawn from those labels,
 from their topic, and at random. Label frequencies follow a power law, as in real data: a few labels are common, most

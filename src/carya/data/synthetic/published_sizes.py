@@ -48,8 +48,8 @@ class DatasetSize:
 
 
 # The numbers of rows, features, labels and labels per row are from the table of data statistics in the paper; the other
-# values are not in the paper. Features per row are rounded. The power laws are chosen, not measured: few labels are
-# common, and even the rarest should have a row or two. The signal is chosen so that P@1 of XR-Linear, at scales of a
+# values are not in the paper. Features per row are rounded. The power laws are chosen, not measured, so that few
+# labels are common and even the rarest have a row or two. The signal is chosen so that P@1 of XR-Linear, at scales of a
 # few percent, is close to the value in the paper.
 PUBLISHED_SIZES: dict[str, DatasetSize] = {
     size.name: size

@@ -1,6 +1,6 @@
 """A generative topic model that draws data sets of any size in blocks of rows.
 
-Every label owns an interval of the line from 0 to 1 whose length is the label's frequency. Topics divide the line into
+Every label has an interval on the line from 0 to 1 whose length is the label's frequency. Topics divide the line into
 sixteenths, and each of these into sixteenths again, so a common label covers a broad topic, and rare labels share a
 narrow one. A row is a point on the line; its labels are drawn from that point and from the topics around it. The
 frequency of a label is therefore proportional to the length of its interval, and labels that occur together are close

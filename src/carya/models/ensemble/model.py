@@ -41,8 +41,9 @@ from carya.ranking.tasks.engine import Engine
 from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
-# The fractions of its beam width that a tree in an ensemble uses for search, if scores are averaged, and for training.
-# Other trees find the labels that it misses, so this saves time without reducing the precision on held-out rows.
+# The fractions of its beam width that a tree in an ensemble uses for searching (if scores are averaged) and for
+# training. Other trees find the labels that it misses, so this saves time without reducing the precision on held-out
+# rows.
 BEAM_SHARE = 1 / 2
 _TRAINING_BEAM_SHARE = 3 / 4
 _DEFAULT_TREES = 3
@@ -112,7 +113,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     weights: Any = parameter(
         None,
         MemberWeights(),
-        "weights of the members; learned means weights chosen on held-out rows, None means equal weights",
+        "weights of the members; learned chooses them on held-out rows, and None means equal weights",
     )
     validation_fraction: float = parameter(
         0.1, Real(0, 0.9, open_low=True), "fraction of the rows held out to learn the weights"
@@ -362,7 +363,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return validation.check_positive_int(widths[0], "beam_width")
 
     def _beam_widths(self, members: Sequence[Any], options: RankOptions) -> list[int | None]:
-        """Return the beam width of each member: the requested one, its own, or half of its own if averaged.
+        """Return the beam width of each member: the requested one, its own, or half of its own if scores are averaged.
 
         Other combinations require the full beam width, because a label that a tree misses is treated as irrelevant.
         """

@@ -56,7 +56,7 @@ def best_weights(
 
 
 def _candidate_weights(members: int) -> list[NDArray[np.float32]]:
-    """Return weights that are multiples of 1/10 and sum to 1, equal weights first; a subset for many members."""
+    """Return candidate weights, equal weights first: for up to 4 members, all multiples of 1/10 that sum to 1."""
     equal = np.full(members, 1 / members, np.float32)
     if members > 4:
         tilted = [np.where(np.arange(members) == member, 3.0, 1.0).astype(np.float32) for member in range(members)]

@@ -86,7 +86,9 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         Either(Real(0, open_low=True), Choice(None)),
         "with over=rows: the weight of a vote is exp(-sharpness · (1 - cosine)); None means the cosine itself",
     )
-    max_candidates: int = parameter(200, Integer(1), "with over=rows: maximum number of labels to rank, by votes")
+    max_candidates: int = parameter(
+        200, Integer(1), "with over=rows: maximum number of labels to rank; those with the most votes are kept"
+    )
     representation: str = parameter(
         "pifa",
         Choice("pifa", "lf"),
@@ -137,7 +139,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     tol: float = parameter(
         0.005,
         Real(0),
-        "stopping tolerance: relative gain of the objective per pass below which a label is considered solved",
+        "stopping tolerance: a label has converged when a pass improves its objective by at most this fraction",
     )
     max_iter: int = parameter(20, Integer(1), "maximum number of passes over the rows of a label")
     threshold: float = parameter(0.1, Real(0), "weights of sparse features below this threshold are dropped")

@@ -72,7 +72,7 @@ def unpack(saved: SavedModel) -> TrainedNeighbors:
             graph = HnswGraph.of_bytes(saved.arrays["graph"], items=n_items, dimensions=index.widths[1])
         own_arrays = sum(not name.startswith(("index/", "ranker/")) for name in saved.arrays)
         if own_arrays != 2 * over_rows + (graph is not None):
-            raise InputError("There are unknown arrays.")
+            raise InputError("The model contains unknown arrays.")
         return TrainedNeighbors(
             index=index.layers[0],
             ranker=ranker,
@@ -118,5 +118,5 @@ def _unpack_labels(saved: SavedModel, rows: int, n_labels: int) -> Csr:
     if indptr.dtype != np.int64 or indices.dtype != np.int32 or indptr.shape != (rows + 1,) or indices.ndim != 1:
         raise InputError("The labels of the rows have the wrong data type or shape.")
     if n_labels > max(_MAX_UNUSED_LABELS, _MAX_LABELS_PER_ENTRY * indices.size):
-        raise InputError(f"The model cannot have {n_labels} labels, because its rows have only {indices.size}.")
+        raise InputError(f"The model cannot have {n_labels} labels: its rows have only {indices.size} in total.")
     return Csr.of(indptr, indices, np.ones(indices.size, np.float32), n_labels, "labels")

@@ -25,7 +25,7 @@ from carya.trees.beam_search import BeamSearcher, to_matrix
 from carya.trees.layer import Layer
 from carya.trees.transforms import Transform
 
-#: Below this number of items, all dense vectors are compared exactly.
+#: Below this number of items, dense vectors are searched exactly instead of with a graph.
 MIN_GRAPH_ITEMS = 10_000
 _DEFAULT_WEIGHTS: dict[str, float | str] = {"labels": "learned", "rows": 0.5}
 #: Similarity weights to try on held-out rows, and the weights used if there are too few rows to hold out.
@@ -178,7 +178,10 @@ class NeighborTrainer:
         return best
 
     def _shortlist(self, neighbors: NeighborSearcher, features: Features, labels: Csr, report: Report) -> Csr:
-        """Return, as (labels, rows), the rows for which each label is suggested or correct; no row votes for itself."""
+        """Return a (labels, rows) matrix of the rows for which each label is suggested or correct.
+
+        No row votes for itself.
+        """
         suggestions = []
         over_rows = self.over == "rows"
         for first, block in row_blocks(features):

@@ -116,7 +116,7 @@ class CandidateFeatures:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        # Used for copies and for scikit-learn's worker processes, which create the cached searches again.
+        # Used for copies and for scikit-learn's worker processes, which recreate the cached searchers.
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @property
@@ -136,7 +136,7 @@ class CandidateFeatures:
 
     @cached_property
     def _inner_searchers(self) -> list[list[BeamSearcher]]:
-        """For each tree, one search per inner level, which stops at that level."""
+        """For each tree, one searcher per inner level, which stops at that level."""
         return [
             [BeamSearcher(member.layers_[:level]) for level in range(1, len(member.layers_))] for member in self.members
         ]

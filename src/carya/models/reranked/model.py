@@ -1,4 +1,4 @@
-"""Reranking: trees and nearest neighbors find candidates, and a reranker orders them by many more features."""
+"""Reranking: trees and nearest neighbors find candidates, and a reranker orders them using many more features."""
 
 from __future__ import annotations
 
@@ -173,12 +173,12 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         label_graph, shortlist, tree : optional
             For the base models; see :meth:`XRLinear.fit` and :meth:`Ensemble.fit`.
         groups : array_like of int, shape (n,), optional
-            Rows of the same group, such as parts of one document, are held out together; otherwise, the reranker would
+            Rows in the same group, such as parts of one document, are held out together; otherwise, the reranker would
             be trained with neighbors that a new query does not have. By default, runs of up to 20 adjacent rows are
-            held out together, because rows of one source are often adjacent.
+            held out together, because rows from one source are often adjacent.
         name_columns : int, optional
             Number of sparse columns at the end of X that are compared only with label_features, such as character
-            n-grams, which find a name within a longer word. Trees and neighbors use only the other columns.
+            n-grams, which match names within longer words. Trees and neighbors use only the other columns.
         engine : RayEngine, optional
             The engine that trains the trees; see :meth:`XRLinear.fit`.
         """
@@ -390,7 +390,7 @@ def _check_name_columns(name_columns: object, width: int, comparable: bool) -> i
         return 0
     count = validation.check_positive_int(name_columns, "name_columns")
     if count >= width:
-        raise InputError(f"name_columns must be less than the {width} sparse columns of X, got {count}.")
+        raise InputError(f"name_columns must be less than the number of sparse columns of X ({width}), got {count}.")
     if not comparable:
         raise InputError("name_columns requires label_features with the same columns as X.")
     return count
@@ -402,7 +402,7 @@ def _relevance(candidates: Candidates, labels: Csr) -> NDArray[np.float32]:
 
 
 def _with_full_beam(members: Any) -> Any:
-    """Return a copy of the tree that is trained with its full beam width, which is also used for searching."""
+    """Return a copy of a tree with its full beam width as the training beam width, because searches use it as well."""
     if not isinstance(members, XRLinear) or members.training_beam_width is not None:
         return members
     return members.clone(training_beam_width=members.beam_width)

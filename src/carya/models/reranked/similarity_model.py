@@ -1,7 +1,7 @@
-"""Create models whose label weights are given vectors, so that scores are inner products.
+"""Create models that use given vectors as label weights, so that scores are inner products.
 
-The beam search is used with given weights instead of trained ones: with training rows as vectors, it finds the nearest
-rows; with label centroids, it finds the nearest labels. The search is exact.
+With training rows as vectors, the beam search finds the nearest rows; with label centroids, it finds the nearest
+labels. The search is exact.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""XR-Linear models that are split into parts: the top of the tree, and the labels of some clusters per part."""
+"""Split XR-Linear models: the top of the tree, and several parts that contain the labels of some clusters each."""

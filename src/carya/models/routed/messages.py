@@ -26,12 +26,12 @@ _DTYPES = {"int32": "<i4", "int64": "<i8", "float32": "<f4"}
 
 @dataclass(frozen=True, eq=False)
 class PartRequest:
-    """Queries to one part of a split model.
+    """Queries for one part of a split model.
 
     Attributes
     ----------
     split : str
-        The id of the split, so that a part of another model is never used.
+        The id of the split, which prevents the use of a part of another model.
     part : int
         The number of the part.
     queries : Features
@@ -153,7 +153,7 @@ def _decode(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header = json.loads(message[_SIZE_BYTES:offset])
         for name, dtype, shape in header["arrays"]:
             if not all(type(length) is int and length >= 0 for length in shape) or not isinstance(name, str):
-                raise ValueError(f"an array has the shape {shape!r}")
+                raise ValueError(f"an array has an invalid name or shape ({shape!r})")
             count = math.prod(shape)
             array = np.frombuffer(message, _DTYPES[dtype], count, offset)  # raises ValueError if bytes are missing
             arrays[name] = array.astype(dtype).reshape(shape)  # a copy, because the message may not be aligned

@@ -1,4 +1,4 @@
-"""A split XR-Linear model: searches the top of the tree and sends the clusters of the beam to the parts."""
+"""Split XR-Linear models, which search the top of the tree and send the clusters in the beam to the parts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from carya.models.training_data import TrainingData
 from carya.trees.beam_search import BeamSearcher, Rankings
 from carya.trees.layouts import choose_layout
 
-_MAX_BLOCK_BYTES = 2 << 20  # size of the queries in a request to a part; a single query can be larger
+_MAX_BLOCK_BYTES = 2 << 20  # target size of the queries in a request to a part; a single query can be larger
 
-#: An address of a part: a folder, URLs of replicas separated by commas, or a list of URLs.
+#: The address of a part: a folder, URLs of replicas separated by commas, or a list of URLs.
 PartAddress = str | os.PathLike[str] | Sequence[str] | Part
 
 
@@ -56,7 +56,7 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
     """The top of a split XR-Linear model.
 
     It is created by :func:`carya.split_model` and loaded by :func:`carya.load_routed`. The results are identical to
-    those of the complete model. Explanations, subsets and other transforms require the complete model.
+    those of the complete model. Explanations, subsets and different transforms require the complete model.
 
     Examples
     --------
@@ -78,20 +78,20 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
     def connect(
         self, parts: Sequence[PartAddress], *, timeout: float = 5.0, token: str | None = None, check: bool = True
     ) -> Self:
-        """Use the given parts, one per part number.
+        """Connect the model to its parts.
 
         Parameters
         ----------
         parts : sequence of str, path or list of str
-            For each part, its folder, which is memory-mapped in this process, or the URLs of the servers with this
-            part, as a list or separated by commas.
+            For each part, in order: its folder, which is memory-mapped in this process, or the URLs of the servers for
+            this part, as a list or separated by commas.
         timeout : float
-            The number of seconds after which a request to a server has failed and is sent to the next server of the
-            same part.
+            The number of seconds after which a request to a server is considered failed and is sent to the next server
+            for the same part.
         token : str, optional
             The bearer token for the servers.
         check : bool
-            Whether to check that all parts are available; raises PartUnavailableError or InputError otherwise.
+            Whether to check that all parts are available; see :meth:`check_parts`.
         """
         state = self._check_fitted()
         split = state.top.split
@@ -132,12 +132,12 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features; a split model cannot be trained."""
+        """Whether `fit` fails without label_features; always false, because a split model cannot be trained."""
         return False
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features; a split model cannot be trained."""
+        """Whether `fit` accepts label_features; always false, because a split model cannot be trained."""
         return False
 
     def fit_data(self, data: TrainingData) -> Self:
@@ -184,7 +184,7 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
         if not state.parts:
             raise InputError(
                 f"The {state.top.split.n_parts} parts of the model are not connected. Use carya.load_routed, or "
-                "connect with the folders or URLs of the parts."
+                "pass the folders or URLs of the parts to connect."
             )
         return state
 
@@ -278,7 +278,10 @@ def _open_part(number: int, address: PartAddress, timeout: float, token: str | N
 
 
 def _wait_for_all(waits: Sequence[Callable[[], PartResponse]]) -> list[PartResponse]:
-    """Return all responses, or raise the first error after all parts have responded, so that connections are reused."""
+    """Return all responses, or raise the first error.
+
+    Errors are raised only after all parts have responded, so that connections can be reused.
+    """
     responses, errors = [], []
     for wait in waits:
         try:
@@ -295,7 +298,7 @@ def _bytes_per_row(queries: Features) -> NDArray[np.int64]:
 
 
 def _blocks(sizes: NDArray[np.int64]) -> Iterator[slice]:
-    """Yield slices of consecutive rows with at most _MAX_BLOCK_BYTES bytes, or one row."""
+    """Yield slices of consecutive rows with about _MAX_BLOCK_BYTES bytes, or of a single row if it is larger."""
     block = (np.cumsum(sizes) - sizes) // _MAX_BLOCK_BYTES
     begins = np.flatnonzero(np.diff(block, prepend=-1)).tolist() if sizes.size else [0]
     for begin, end in zip(begins, [*begins[1:], sizes.size], strict=True):
@@ -343,7 +346,7 @@ def _empty(rows: int) -> Rankings:
 
 
 def _leaves_of(top: TopTree, labels: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the nodes at the last level for a list of labels, and the index of the label of each node."""
+    """Return the nodes at the last level for a list of labels, and the index in this list of each node's label."""
     if top.leaf_labels is None:
         return labels.astype(np.int64), np.arange(labels.size)
     begins, ends = (np.searchsorted(top.leaf_labels, labels, side) for side in ("left", "right"))

@@ -20,7 +20,7 @@ class Part(Protocol):
     """A part of a split model, in this process or on another machine."""
 
     def start(self, request: PartRequest) -> Callable[[], PartResponse]:
-        """Start to process a request; return a function that waits for the response."""
+        """Start processing a request; return a function that waits for the response."""
         ...
 
     def check(self, split: str, number: int) -> None:

@@ -1,6 +1,6 @@
 """Parts of a split model on other machines, reached over HTTP.
 
-Connections are kept open and reused. If a replica does not respond, the request is sent to the next one, and the
+Connections are kept open and reused. If a replica does not respond, the request is sent to the next one, and the failed
 replica is tried last for a while.
 """
 
@@ -18,26 +18,26 @@ from urllib.parse import urlsplit
 from carya.errors import InputError, PartUnavailableError
 from carya.models.routed.messages import PartRequest, PartResponse
 
-#: The routes of a server with parts.
+#: The routes of a server for parts.
 RANK_PATH, DESCRIBE_PATH = "/v1/part/rank", "/v1/part"
 #: The media type of requests and responses.
 MEDIA_TYPE = "application/octet-stream"
 
-_REST_SECONDS = 2.0  # time for which a failed replica is tried last
-_MAX_IDLE = 64  # idle connections per replica
+_REST_SECONDS = 2.0  # how long a failed replica is tried last
+_MAX_IDLE = 64  # maximum number of idle connections per replica
 _MAX_ECHO = 200
 _STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
 class Replica:
-    """A server with a part, and its idle connections. Thread-safe.
+    """A server for a part, and the idle connections to it. Thread-safe.
 
     Parameters
     ----------
     url : str
         The base URL of the server.
     timeout : float
-        The number of seconds after which a request has failed.
+        The number of seconds after which a request is considered failed.
     token : str, optional
         The bearer token to send.
     """
@@ -118,7 +118,7 @@ class RemotePart:
     urls : sequence of str
         The base URLs of the replicas.
     timeout : float
-        The number of seconds after which a request to a replica has failed.
+        The number of seconds after which a request to a replica is considered failed.
     token : str, optional
         The bearer token to send.
     """
@@ -184,7 +184,7 @@ class RemotePart:
         raise PartUnavailableError(self.name, problems)
 
     def _in_order(self) -> Iterator[Replica]:
-        """Return the replicas in turn; replicas that failed recently are last."""
+        """Return all replicas, starting with the next one in turn; replicas that failed recently are last."""
         turn = next(self._turns) % len(self.replicas)
         replicas = self.replicas[turn:] + self.replicas[:turn]
         now = time.monotonic()
@@ -215,7 +215,7 @@ def _close_all(connections: deque[http.client.HTTPConnection]) -> None:
 
 
 class _ReplicaError(Exception):
-    """A replica responded, but not with the result."""
+    """Raised when a replica responds without a valid result."""
 
 
 def _problem(status: int, body: bytes) -> str:

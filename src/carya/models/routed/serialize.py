@@ -33,7 +33,7 @@ class SplitInfo(NamedTuple):
     id : str
         The id of the split, which the top and all parts share.
     first_clusters : ndarray of int64, shape (parts + 1,)
-        The first cluster of each part, and the number of clusters.
+        The first cluster of each part, followed by the number of clusters.
     """
 
     id: str
@@ -47,7 +47,7 @@ class SplitInfo(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TopTree:
-    """All of a split tree except for the weights of its last layer.
+    """A split tree without the weights of its last layer.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class TreePart:
     labels : ndarray of int32
         The number of each label in the complete model, in ascending order.
     leaf_labels : ndarray of int32 or None
-        The index in `labels` of each node, if a label has several nodes.
+        The index in `labels` of each node's label, if a label has several nodes.
     """
 
     split: str
@@ -164,7 +164,7 @@ def unpack_top(saved: SavedModel) -> TopTree:
 
 
 def pack_part(part: TreePart, widths: tuple[int, int]) -> SavedModel:
-    """Return the contents of the folder of a part."""
+    """Return the contents of a part's folder."""
     layer = part.layer
     shape = {
         "split": part.split,
@@ -207,13 +207,13 @@ def unpack_part(saved: SavedModel) -> TreePart:
         starts, data, scales = (arrays[f"weights.{name}"] for name in ("starts", "data", "scales"))
         n_weights, n_used = int(shape["weights"]), int(shape["features_used"])
         if not 0 <= n_used <= widths[0] or not 0 <= n_weights <= data.size:
-            raise InputError(f"The part cannot have {n_weights} weights of {n_used} features.")
+            raise InputError(f"The part cannot have {n_weights} weights for {n_used} features.")
         dense, biases = arrays["dense"], arrays["offsets"]
         if starts.ndim != 2 or dense.shape != (order.size, widths[1]) or not np.isfinite(biases).all():
             raise InputError("The weights have the wrong shape, or a bias is not finite.")
         n_labels = order.size if leaf_labels is None else int(leaf_labels[-1]) + 1
         if labels.dtype != np.int32 or labels.shape != (n_labels,) or (np.diff(labels) < 1).any() or labels[0] < 0:
-            raise InputError("The labels must be ascending, with one number per label.")
+            raise InputError("The label numbers must be in ascending order, one per label.")
         if len(arrays) != 7 + (leaf_labels is not None):
             raise InputError("The part contains unknown arrays.")
         layer = Layer(

@@ -42,7 +42,7 @@ class PartSummary:
     bytes : int
         The size on disk.
     clusters, labels : int
-        The number of clusters and of labels; 0 for the top, whose clusters have no rankers of labels.
+        The numbers of clusters and labels; 0 for the top, which contains no label rankers.
     """
 
     path: Path
@@ -54,9 +54,9 @@ class PartSummary:
 def split_model(
     path: str | os.PathLike[str], output: str | os.PathLike[str], *, n_parts: int, n_jobs: int = -1
 ) -> list[PartSummary]:
-    """Split a saved XR-Linear model, or a text ranker with one, into a top and several parts.
+    """Split a saved XR-Linear model, or a text ranker that contains one, into a top and several parts.
 
-    The folder ``top`` contains everything except for the rankers of the labels, which are in the folders ``part-0``,
+    The folder ``top`` contains everything except for the label rankers, which are in the folders ``part-0``,
     ``part-1``, …. Each part contains consecutive clusters, chosen so that all parts have about the same size. The
     complete model is memory-mapped; only one part at a time is held in memory. `output` appears complete or not at all.
 
@@ -113,10 +113,10 @@ def split_model(
                 storage.save(folder, pack_part(part, trained.widths))
                 size = storage.size_on_disk(folder)
                 summaries.append(PartSummary(target / folder.name, size, part.n_clusters, part.labels.size))
-                del part  # before the next one is created
+                del part  # freed before the next part is created
             storage.save(temporary / TOP, _top_of(saved, tree_model, pack_top(trained, tree_model.parameters, split)))
             summaries.append(PartSummary(target / TOP, storage.size_on_disk(temporary / TOP)))
-            _check_output(target)  # again, because writing a large model takes a while
+            _check_output(target)  # checked again, because writing a large model takes a while
             replace_folder(temporary, target)
             return summaries
     except SaveError:
@@ -126,7 +126,7 @@ def split_model(
 
 
 def _check_output(target: Path) -> None:
-    """Raise SaveError if the output folder contains anything but a previous split."""
+    """Raise SaveError if the output folder contains anything other than a previous split."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise SaveError(f"{target} exists and is not a folder. Choose a different path.")
     if not target.is_dir():
@@ -199,7 +199,7 @@ def _cluster_bytes(layer: Layer) -> NDArray[np.int64]:
 
 
 def _balance(sizes: NDArray[np.int64], n_parts: int) -> NDArray[np.int64]:
-    """Return the first cluster of each part, and the number of clusters; no part is empty.
+    """Return the first cluster of each part, followed by the number of clusters; no part is empty.
 
     >>> _balance(np.array([1, 1, 1, 9, 1, 1]), 3).tolist()
     [0, 3, 4, 6]

@@ -1,7 +1,7 @@
 """Explain the score of a label: the exact contribution of every feature at every level of the tree.
 
 At a level, the raw score is h = bias + Σ x·w, so each feature contributes x·w to it. The transform maps h to the
-level's score s(h), and the scores of the levels are multiplied along the path. In log space they are added, and the
+level's score s(h), and the scores of the levels are multiplied along the path. In log space, they are added, and the
 nonlinearity is distributed by the mean slope of log s between the bias and h, which is the limit of averaging over all
 orders of adding features (Aumann–Shapley values, also known as integrated gradients). The contributions of all
 features at all levels and the score of a query without features therefore add up exactly to the score.
@@ -69,7 +69,7 @@ class Explanation:
     log_scale : bool
         Whether base and contributions add up to the logarithm of the score instead of the score itself.
     is_additive : bool
-        False only if the transforms of the levels are of different kinds. Then no scale is additive along a path, all
+        False only if the levels use different kinds of transforms. In this case, no scale is additive along a path, all
         contributions are 0, and only `raw_contributions` are meaningful.
     """
 

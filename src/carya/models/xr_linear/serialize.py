@@ -36,7 +36,7 @@ def pack(trained: TrainedTree, parameters: dict[str, Any]) -> SavedModel:
     if trained.tree.leaf_labels is not None:
         arrays["leaf_labels"] = trained.tree.leaf_labels
     for level, (layer, parents) in enumerate(zip(trained.layers, trained.tree.parents, strict=True), 1):
-        layer.verify()  # damaged weights must not get valid checksums
+        layer.verify()  # damaged weights must not be saved with valid checksums
         arrays |= {
             f"{level}.parents": parents,
             f"{level}.weights.starts": layer.weights.starts,
@@ -75,7 +75,7 @@ def _layer(saved: SavedModel, tree: LabelTree, level: int, widths: tuple[int, in
     if dtype not in WEIGHT_DTYPES:
         raise InputError(f"Layer {level} has the unknown weight type {dtype!r}.")
     if not 0 <= int(used) <= widths[0] or not 0 <= int(count) <= parts["data"].size:
-        raise InputError(f"Layer {level} cannot have {count} weights of {used} features.")
+        raise InputError(f"Layer {level} cannot have {count} weights for {used} features.")
     if parts["starts"].ndim != 2 or dense.shape != (order.size, widths[1]):
         raise InputError(f"Layer {level} has weights with the wrong shape.")
     if not np.isfinite(biases).all():

@@ -1,8 +1,8 @@
 """Train XR-Linear models (algorithm 2 in the paper): every layer is the matcher for the next one.
 
-The training of a tree is a generator: it yields the layer problems to be solved next, receives the trained
-layers, and returns the trained tree. Several trees can therefore be trained side by side (:func:`train_trees`), and the
-problems that are ready at the same time form one pool of tasks.
+The training of a tree is implemented as a generator, which yields the layer problems to be solved next, receives the
+trained layers, and returns the trained tree. Several trees can therefore be trained side by side (:func:`train_trees`),
+and the problems that are ready at the same time form one pool of tasks.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _TreeTraining:
     def steps(self, cache: RepresentationCache | None) -> TrainingSteps[TrainedTree]:
         """Build the tree and train its layers.
 
-        With several clusters per label, a matcher is trained first on the tree without its last level, labels get
+        With several clusters per label, a matcher is trained first on the tree without its last level, labels are given
         additional leaves in the clusters that the matcher assigns to their rows, and all layers are then trained on the
         extended tree.
         """
@@ -314,7 +314,7 @@ def _parts_of_layer(layer: Layer) -> list[object]:
 
 
 def _check_overlap(model: XRLinear) -> None:
-    """Raise ParameterError if the matcher's scores are not confidences, which overlapping clusters require."""
+    """Raise ParameterError if the matcher's scores are not between 0 and 1, as overlapping clusters require."""
     if model.clusters_per_label == 1:
         return
     inner = expand_per_layer(model.effective_transform, 2, "transform")[0]

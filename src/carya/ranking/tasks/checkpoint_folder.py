@@ -1,4 +1,4 @@
-"""Folder with the results of completed training steps, which are not computed again when training is resumed."""
+"""Folder with the results of completed training steps, which are not recomputed when training is resumed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _HASH_BYTES = 16
 class CheckpointFolder:
     """Results of training steps, identified by the hash of their inputs.
 
-    Every result is a sealed folder: it is written to a temporary folder, flushed to disk and renamed, so a training run
-    that is killed leaves complete results or none. A result is used only if all of its inputs are the same, so a
-    resumed training run produces the same model as one that was never interrupted.
+    Every result is written to a temporary folder, flushed to disk and renamed, so a training run that is killed leaves
+    only complete results. A result is used only if all of its inputs are the same, so a resumed training run produces
+    the same model as one that was never interrupted.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class CheckpointFolder:
         try:
             saved = storage.load(folder)
         except ModelFormatError as error:
-            raise ModelFormatError(f"{error} Delete {folder} to compute this step again.") from None
+            raise ModelFormatError(f"{error} Delete {folder} to recompute this step.") from None
         if saved.kind != _KIND:
             raise ModelFormatError(f"{folder} is not a checkpoint. Pass another folder for the checkpoints.")
         return saved.arrays

@@ -1,4 +1,4 @@
-"""Interface of engines, which run training tasks in other processes or on other machines."""
+"""Interface for engines, which run training tasks in other processes or on other machines."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from carya.core.matrices import Csr, Features
 if TYPE_CHECKING:
     from carya.ranking.linear import LayerProblem
 
-#: Work per part: (nonzeros of the rows of a parent) x (children), summed over parents. This takes about ten seconds on
-#: two cores. It is constant, because the parts must not depend on the number of threads.
+#: Work per part: (nonzeros of the rows of a parent) x (children), summed over parents. A part takes about ten seconds
+#: on two cores. The limit is constant because the parts must not depend on the number of threads.
 MAX_WORK = 2 * 10**10
-_ROW_WORK = 8  # work of a row in addition to its nonzeros
+_ROW_WORK = 8  # work per row in addition to its nonzeros
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._unread_since: float | None = None
         self._client_key = ""
         self._is_draining = False
-        self._unread_bytes = 0  # size of the write buffer when writing was paused; counts as buffered
+        self._unread_bytes = 0  # size of the write buffer when writing was paused; counts toward max_buffered_bytes
 
     def connection_made(self, transport: Any) -> None:
         """Reject the connection if the limit is exceeded; otherwise, start checking it for timeouts."""

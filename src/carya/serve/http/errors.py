@@ -13,7 +13,7 @@
     ├── ConflictError 409              the request is for a part of another split
     ├── ContentTooLargeError 413       too many bytes, texts or characters
     ├── UnsupportedMediaTypeError 415  the content type of the body is not supported
-    ├── MisdirectedRequestError 421    the host name is not one of the names of the server
+    ├── MisdirectedRequestError 421    the server does not serve the requested host name
     ├── TooManyRequestsError 429       the server is overloaded; Retry-After specifies when to try again
     ├── HeadersTooLargeError 431       the request line and headers are too long
     ├── InternalServerError 500        an unexpected exception occurred; only the log contains the details
@@ -135,7 +135,7 @@ class UnsupportedMediaTypeError(HttpError):
 
 
 class MisdirectedRequestError(HttpError):
-    """421: the host name is not one of the names of the server."""
+    """421: the server does not serve the requested host name."""
 
     status = 421
 

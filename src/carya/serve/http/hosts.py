@@ -1,4 +1,4 @@
-"""Check the Host header, so that web pages cannot reach a local server under a name of their own (DNS rebinding)."""
+"""Check the Host header, so that web pages cannot reach a local server through their own domain (DNS rebinding)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def client_key(address: str | None) -> str:
 
 
 class SharedLimit:
-    """Limit on a resource, of which one client can use a share.
+    """Limit on a resource that all clients share, with a lower limit per client.
 
     Parameters
     ----------

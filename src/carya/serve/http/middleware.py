@@ -79,8 +79,8 @@ class RequestContext:
         self._receive = receive
         self._send = send
         self._is_counted = False
-        self._buffered_bytes = 0  # received and not yet sent bytes, which count toward max_buffered_bytes
-        self._reserved_bytes = 0  # the part of them that is reserved for the response
+        self._buffered_bytes = 0  # bytes received, or reserved for the response; count toward max_buffered_bytes
+        self._reserved_bytes = 0  # the part of the buffered bytes that is reserved for the response
         self._is_body_complete = False
         self._body_deadline: float | None = None
         self._headers: list[tuple[bytes, bytes]] = []
@@ -178,9 +178,9 @@ class RequestContext:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": more_body})
 
     def _resize_reservation(self, size: int) -> None:
-        """Reserve a number of bytes for the response instead of those reserved so far.
+        """Reserve a number of bytes for the response, replacing the previous reservation.
 
-        A response that exceeds a limit by itself is allowed if no other buffers count toward this limit; otherwise, it
+        A response that exceeds a limit on its own is allowed if no other buffers count toward this limit; otherwise, it
         could never be sent.
         """
         buffers = self._middleware.limits.buffered_bytes
@@ -211,9 +211,9 @@ class RequestContext:
         await error.response()(self._scope, self._receive, self.send)
 
     async def _drain_body(self) -> bool:
-        """Receive and discard the rest of the body for a short time; return whether it was complete."""
+        """Receive and discard the rest of the body for a short time; return whether all of it was received."""
         if not self.received_bytes and (b"expect", b"100-continue") in self._scope["headers"]:
-            return False  # the client sends the body only after 100 Continue, which receiving would send
+            return False  # the client sends the body only after 100 Continue, which a call to receive would send
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while not self._is_body_complete:
@@ -287,8 +287,8 @@ class RequestMiddleware:
             check_host(scope["headers"], self._host_names, is_required=scope.get("http_version") != "1.0")
             self._check(headers, route)
             if route is not None and route.request is not None:
-                # The request counts when its body has arrived, so that slow clients do not block others. Rejecting it
-                # now if the limit has been reached saves receiving the body.
+                # The request is counted once its body has arrived, so that slow clients do not block others. If the
+                # limit has already been reached, rejecting the request now avoids receiving the body.
                 self.check_requests(context.client)
             else:
                 if route is None or not route.is_always_answered:

@@ -68,9 +68,10 @@ async def health(state: ServerState, request: Request) -> Response:
 
 
 async def readiness(state: ServerState, request: Request) -> Response:
-    """Report that the server is ready: it starts only after loading its models.
+    """Report that the server is ready.
 
-    Their files must not be overwritten, and the parts of split models must be available.
+    The server starts only after loading its models. It is ready unless a model file has been overwritten or a part of a
+    split model is unavailable.
     """
     await asyncio.to_thread(state.registry.check_available)
     return json_response(HealthStatus("ready"))

@@ -35,7 +35,7 @@ async def read_json(request: Request, kind: type[T]) -> T:
 def check_content_type(request: Request, expected: str) -> None:
     """Raise UnsupportedMediaTypeError unless the request has the expected content type.
 
-    A web page from another host cannot send application/json without the permission of the server.
+    A web page from another origin cannot send application/json without the server's permission.
     """
     header = request.headers.get("content-type")
     if header is None:

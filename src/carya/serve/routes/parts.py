@@ -1,6 +1,6 @@
-"""Handlers for servers with parts of a split model (/v1/part, /v1/part/rank).
+"""Handlers for servers that serve parts of a split model (/v1/part, /v1/part/rank).
 
-Servers with the top of the model use these routes. Requests and responses are encoded by
+Servers that serve the top of the model send requests to these routes. Requests and responses are encoded by
 :mod:`carya.models.routed.messages`.
 """
 

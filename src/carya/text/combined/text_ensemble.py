@@ -86,7 +86,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
     weights: Any = parameter(
         None,
         MemberWeights(),
-        "weights of the members; learned means weights chosen on held-out texts, None means equal weights",
+        "weights of the members; learned chooses them on held-out texts, and None means equal weights",
     )
     validation_fraction: float = parameter(
         0.1, Real(0, 0.9, open_low=True), "fraction of the texts held out to learn the weights"
@@ -201,7 +201,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, len(state.labels)))
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return a copy of the ensemble with another transform in all members and shared weights.
+        """Return a copy of the ensemble with a different transform in all members and shared weights.
 
         The copy is not calibrated. Raises InputError if a member does not support this.
 
@@ -238,7 +238,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         """Return the weighted mean scores of the given (text, label) pairs.
 
         Unlike in :meth:`predict`, every member scores every pair, including labels outside its ranking. Raises
-        InputError if a member cannot score arbitrary labels, or if scores are not combined by their mean.
+        InputError if a member cannot score arbitrary labels, or if scores are not averaged.
         """
         state = self._check_fitted()
         if not self.scores_any_label:

@@ -68,7 +68,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
 
     The reranker receives the text and label name of each (text, label) pair, with the score, rank and frequency of the
     label as features; it can therefore be a :class:`carya.CrossEncoderRanker`. It is trained on held-out texts, so it
-    learns how reliable the scores of the first stage are. Scores are a softmax over the candidates for a text.
+    learns how reliable the scores of the first stage are. The scores are a softmax over the candidates for a text.
 
     Examples
     --------

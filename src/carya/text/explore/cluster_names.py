@@ -16,7 +16,7 @@ from carya.text.labels import LabelSet
 from carya.text.text_tree import TextTree
 from carya.trees.layer import Layer
 
-_N_CANDIDATE_TERMS = 24  # per cluster; more than are shown, because redundant terms are removed
+_N_CANDIDATE_TERMS = 24  # number of candidates per cluster; more than are shown, because redundant terms are removed
 _N_LABELS = 8
 _MAX_UNPACKED = 1 << 22  # maximum number of weights unpacked at a time
 

@@ -15,7 +15,7 @@ _MAX_WORDS = 1 << 20  # limits the memory for words in queries
 
 
 def check_language(language: str) -> None:
-    """Raise ParameterError if there is no stemmer for a language; accept any language if no stemmer is installed."""
+    """Raise ParameterError if there is no stemmer for a language; accept any language if no stemmers are installed."""
     try:
         known = list(import_snowball(language).algorithms())
     except MissingExtraError:  # reported by `check_dependencies`

@@ -76,7 +76,7 @@ class Encoder(nn.Module):
                 weights = {"use_safetensors": True} if saved else {}
                 model = AutoModel.from_pretrained(name, dtype=torch.float32, **options, **weights)
                 tokenizer = AutoTokenizer.from_pretrained(name, **options)
-                tokenizer.init_kwargs.pop("local_files_only", None)  # it would be saved with the tokenizer
+                tokenizer.init_kwargs.pop("local_files_only", None)  # would otherwise be saved with the tokenizer
         except (OSError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0]  # the other lines contain advice about the Hugging Face Hub
             raise InputError(f"encoder {name!r} cannot be loaded: {reason}") from None

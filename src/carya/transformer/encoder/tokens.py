@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from carya.core.progress import Report
 
 _TOKENIZER_BATCH = 1024  # number of texts per tokenizer call
-_TOKENIZER_LOCK = threading.Lock()  # a tokenizer fails if a thread changes its truncation while another one uses it
+_TOKENIZER_LOCK = threading.Lock()  # a tokenizer fails if one thread changes its truncation while another uses it
 
 
 @dataclass(frozen=True, eq=False)

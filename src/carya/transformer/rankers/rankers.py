@@ -246,7 +246,7 @@ class RankerCombiner:
     ----------
     method : {"auto", "learned", "weights"}
         A learned mixture, a weighted sum, or (auto) the one that ranks better in cross-validation. A weighted sum is
-        also used if no ranker finds a correct label, because a mixture cannot be learned in this case.
+        also used if no ranker finds a correct label, because a mixture cannot be learned in that case.
     seed, threads : int
     """
 
@@ -288,7 +288,7 @@ class RankerCombiner:
         try:
             cross_validated = cross_validated_ranking(scores, relevance, log_frequency, seed=self.seed)
             mixture = Mixture.fit(scores, relevance, log_frequency, seed=self.seed)
-        except InputError:  # raised if no candidate is correct, so that no mixture can be learned
+        except InputError:  # raised if no candidate is correct, in which case no mixture can be learned
             return summed, reports
         report = precisions(truth[rows], cross_validated)
         if self.method == "auto":

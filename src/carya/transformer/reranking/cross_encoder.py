@@ -58,7 +58,7 @@ class CrossEncoderRanker(Parameterized):
     )
     max_length: int = parameter(128, Integer(8), "maximum number of tokens per pair; longer texts are truncated")
     loss: str = parameter("listwise", Choice("listwise", "pointwise"), "loss function")
-    epochs: int = parameter(2, Integer(1), "number of passes over the texts")
+    epochs: int = parameter(2, Integer(1), "number of passes over the training texts")
     batch_size: int = parameter(8, Integer(1), "number of texts per step")
     n_negatives: int = parameter(8, Integer(1), "maximum number of irrelevant candidates per text and epoch")
     learning_rate: float = parameter(3e-5, Real(0, open_low=True), "peak learning rate")
@@ -115,7 +115,7 @@ class CrossEncoderRanker(Parameterized):
         require_transformer_packages(cls.__name__)
         ranker = cls.from_saved_parameters(parameters["parameters"])
         if folder is None or arrays:
-            raise InputError("The model of the cross-encoder is missing.")
+            raise InputError("The model files of the cross-encoder are missing.")
         from carya.transformer.reranking.pair_model import PairModel
 
         ranker._model = PairModel.load_saved(folder, max_length=ranker.max_length)

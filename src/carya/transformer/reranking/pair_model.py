@@ -133,7 +133,7 @@ class PairModel:
 
     @torch.no_grad()
     def score(self, texts: PairTexts, queries: NDArray[np.int64], *, batch_size: int) -> NDArray[np.float32]:
-        """Return the output for each pair; `queries` contains the query of each pair.
+        """Return the output for each pair; `queries` contains the query number of each pair.
 
         Pairs of similar length are scored together.
         """

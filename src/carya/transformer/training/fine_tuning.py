@@ -119,9 +119,7 @@ def fine_tune(settings: TransformerSettings, run: TrainingRun, tree: LabelTree, 
     if label_texts is not None and label_tokens is not None and last_level == tree.depth:
         label_embeddings = encoder.encode(label_tokens, max_length=max_length)
         text_ranker = label_text_ranker(settings, label_texts, label_embeddings)
-        label_embeddings -= label_embeddings.mean(
-            axis=0
-        )  # the component shared by all labels does not help to rank them
+        label_embeddings -= label_embeddings.mean(axis=0)  # the component shared by all labels does not help rank them
         weights = label_embeddings * np.float32(settings.label_text_weight)
         heads.add_weights(last_level, label_texts.labels, weights)
     flat = trainer.trains_all_nodes(last_level)

@@ -3,7 +3,7 @@
 A level can be trained on all its nodes at once, which is fast on a GPU as long as the scores of a batch fit into
 memory, or on shortlists. A shortlist is found with a beam search through the levels above. It contains the children of
 the clusters to which the text's labels belong (teacher) and of the clusters that the heads rank highest (matcher). The
-heads of the levels above are trained at the same time, so all heads rank the same embeddings.
+heads of the levels above are trained at the same time, so all heads use the same embeddings.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Heads(nn.Module):
     parents : sequence of arrays
         The tree, in the format of :attr:`carya.LabelTree.parents`.
     width : int
-        The dimension of the embeddings. Embeddings are unit vectors, and heads multiply them by √width, so the
-        values have a magnitude of about 1.
+        The dimension of the embeddings. Embeddings are unit vectors, and heads multiply them by √width, so that
+        the values have a magnitude of about 1.
     dropout : float
     """
 
@@ -170,7 +170,7 @@ class Heads(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the best nodes at a level for each embedding, and their raw scores.
 
-        Without a beam width, all nodes are scored; otherwise, only the nodes that a beam search reaches.
+        Without a beam width, all nodes are scored; otherwise, only the nodes that a beam search reaches are scored.
         """
         inputs = embeddings * self.scale
         if beam_width is None:

@@ -1,4 +1,4 @@
-"""Loss functions for ranking the nodes at a tree level, summed over the nodes that a text is compared with.
+"""Loss functions for ranking the nodes at a tree level, summed over the nodes scored for a text.
 
 Let h be the raw score of a node, and c > 0 the cost of missing it (1 unless training is cost-sensitive):
 

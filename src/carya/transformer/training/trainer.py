@@ -35,7 +35,7 @@ _MAX_TARGETS = 256  # maximum number of targets per text with shortlists
 _MIN_TOKENS_TO_COMPILE = 50_000_000  # for stages with more tokens, compiling saves more time than it takes
 _KS = (1, 3, 5)
 _LOSS_WINDOW = 20  # number of steps over which the loss in the progress bar is averaged
-_LOSS_INTERVAL = 1.0  # seconds between updates of this loss; to read it, the host must wait for the device
+_LOSS_INTERVAL = 1.0  # seconds between updates of this loss; reading it makes the host wait for the device
 _EVALUATION_ROWS = 1024
 
 
@@ -48,7 +48,7 @@ class TrainingHistory:
     stage_epochs : list of int
         The number of epochs in each stage; with early stopping, up to the best epoch.
     epochs : list of dict
-        For each epoch: the stage, the epoch, the mean loss, the number of tokens and the time in seconds; with
+        For each epoch: the stage, the epoch number, the mean loss, the number of tokens and the time in seconds; with
         validation examples, also P@1, P@3 and P@5.
     """
 

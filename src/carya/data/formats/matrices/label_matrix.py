@@ -15,6 +15,6 @@ def read_label_matrix(path: PathLike) -> Csr:
 
         return read_labels(path)
     from carya.core import validation
-    from carya.data.formats.matrices.sparse_text import read_sparse_text  # it imports SciPy
+    from carya.data.formats.matrices.sparse_text import read_sparse_text  # deferred, because it imports SciPy
 
     return validation.check_labels(read_sparse_text(path, "label"), display_name(path))

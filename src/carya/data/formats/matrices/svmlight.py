@@ -34,8 +34,9 @@ def read_svmlight(
     ----------
     path : path
     zero_based : bool, optional
-        Whether features are numbered from 0, not 1. By default, this is assumed if feature 0 occurs, so a file in which
-        it does not occur can be misread; the `read_options` of the result contain the decision.
+        Whether features are numbered from 0 instead of 1. By default, features are assumed to be numbered from 0 only
+        if feature 0 occurs, so a zero-based file without feature 0 is misread. The `read_options` of the result contain
+        the value that was used.
     n_features, n_labels : int, optional
         The numbers of columns. By default, they are derived from the largest numbers that occur, or from the
         vocabulary. Labels are numbered from 0.
@@ -102,7 +103,7 @@ def _n_columns(columns: NDArray[Any], stated: int | None, content: str, name: st
         raise InputError(f"{name}: There are {occurring} {content}, but at most {stated} are expected.")
     if stated is None and occurring > max(_MAX_DERIVED_COLUMNS, _MAX_COLUMNS_PER_ENTRY * columns.size):
         raise InputError(
-            f"{name}: The largest number of the {content} is {occurring - 1}, but there are only {columns.size} "
+            f"{name}: The {content} are numbered up to {occurring - 1}, but there are only {columns.size} "
             f"entries. If this is correct, pass n_{content}={occurring}; otherwise, number the {content} consecutively."
         )
     return occurring if stated is None else stated

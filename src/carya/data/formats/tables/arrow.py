@@ -1,4 +1,4 @@
-"""Arrow and Feather files, and the record batches that they share with Parquet.
+"""Arrow and Feather files, and functions for record batches, which Parquet files also use.
 
 The labels of a row are a list of strings or integers, an integer, or a string with a separator. Integers that Hugging
 Face's `datasets` describes as class labels are converted to class names.
@@ -52,9 +52,9 @@ def read_arrow(
     ----------
     path : path
     text_column : str
-        The column of the text, or several columns, separated by commas, whose texts are joined by spaces.
+        The name of the text column, or several names separated by commas; their texts are joined with spaces.
     label_column : str or None
-        The column of the labels; None to read texts without labels.
+        The name of the label column; None to read texts without labels.
     label_separator : str, optional
         The separator between labels in a column of strings.
     """
@@ -151,7 +151,7 @@ def _damaged(path: PathLike, kind: str) -> InputError:
 
 
 def examples_of_table(table: Table, columns: Columns, name: str, *, first_row: int = 1) -> Iterator[Example]:
-    """Yield the examples in a table; errors name the row, counted from `first_row`."""
+    """Yield the examples in a table; error messages contain the row number, counted from `first_row`."""
     import pyarrow
 
     schema = table.schema

@@ -1,7 +1,7 @@
 """CSV and TSV files with a header: the text in one or more columns, the labels in another.
 
 In CSV, quoted fields can contain any character, and the field separator is detected from the header. TSV has no
-quotes: a field cannot contain a tab or a newline.
+quoting: a field cannot contain a tab or a newline.
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ def read_csv(
     ----------
     path : path
     text_column : str
-        The column of the text, or several columns, separated by commas, whose texts are joined by spaces.
+        The name of the text column, or several names separated by commas; their texts are joined with spaces.
     label_column : str or None
-        The column of the labels; None to read texts without labels.
+        The name of the label column; None to read texts without labels.
     label_separator : str, optional
-        The separator between labels within that column, ``;`` by default. Without it, labels can also be a JSON list.
+        The separator between labels within that column, ``;`` by default. If it is not given, labels can also be a
+        JSON list.
     """
     columns = Columns(text_column, label_column, label_separator)
     lines = read_lines(path, keep_ends=True)
@@ -89,7 +90,7 @@ def read_tsv(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples in a TSV file, like :func:`read_csv`; fields are separated by tabs, without quotes."""
+    """Yield the examples in a TSV file, like :func:`read_csv`; fields are separated by tabs, without quoting."""
     return _read_examples(path, tsv_rows(path), Columns(text_column, label_column, label_separator), TAB)
 
 
@@ -251,8 +252,9 @@ def _read_labels(cell: str, columns: Columns, delimiter: str, location: str) -> 
         for separator in (",", "|"):
             if separator in cell:
                 raise InputError(
-                    f"{location}: Is {short_repr(cell)} one label, or are labels separated by {separator!r}? Pass "
-                    f"label_separator (--label-separator): {separator!r}, or {LABEL_SEPARATOR!r} for one label."
+                    f"{location}: {short_repr(cell)} can be one label, or labels separated by {separator!r}. Pass "
+                    f"label_separator (--label-separator): {LABEL_SEPARATOR!r} for one label, or {separator!r} for "
+                    "several."
                 )
     return split_labels(cell, LABEL_SEPARATOR, location)
 

@@ -75,7 +75,7 @@ def _data_files(folder: Path) -> list[Path]:
     state = _read_json(folder / _STATE)
     if state.get("_indices_data_files"):
         raise InputError(
-            f"{folder}: The rows were selected or shuffled, but not saved in this order. Save the data set again after "
+            f"{folder}: The rows were selected or shuffled, but not saved in this form. Save the data set again after "
             "flatten_indices()."
         )
     files = state.get("_data_files")

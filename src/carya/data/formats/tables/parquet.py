@@ -1,4 +1,4 @@
-"""Parquet files with a column of texts and a column of labels, read and written in batches."""
+"""Parquet files with a text column and a label column, read and written in batches."""
 
 from __future__ import annotations
 

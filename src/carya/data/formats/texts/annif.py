@@ -30,7 +30,7 @@ def read_annif(path: PathLike) -> Iterator[Example]:
 
 
 def looks_like_annif(path: PathLike) -> bool:
-    """Return whether a TSV file begins with an Annif example, not a header; lines without subjects are skipped."""
+    """Return whether a TSV file begins with an Annif example, not with a header; lines without subjects are skipped."""
     for line in filter(str.strip, read_lines(path)):
         fields = line.split(TAB)
         if len(fields) != 2 or fields[1].strip():

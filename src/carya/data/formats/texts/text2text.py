@@ -25,7 +25,7 @@ def read_text2text(path: PathLike, *, vocabulary: Vocabulary | None = None) -> C
     """Open a file of ``0,17<TAB>text`` or ``0:0.5,17:1<TAB>text`` lines.
 
     Labels are numbered from 0. Relevances after colons must be numbers >= 0; labels with a relevance of 0 are ignored,
-    and all others count the same. Blank lines are ignored.
+    and all others are treated equally. Blank lines are ignored.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def open_pair(
     Parameters
     ----------
     texts, labels : path
-        A label matrix is an ``.npz`` or ``.npy`` file, or a text file such as ``trn_X_Y.txt`` of the Extreme
+        A label matrix is an ``.npz`` or ``.npy`` file, or a text file such as ``trn_X_Y.txt`` from the Extreme
         Classification Repository. Its columns are named according to the vocabulary or, without one, numbered from 0.
     label_separator : str, optional
         The separator between the labels of a row; a tab by default.
@@ -196,7 +196,7 @@ def label_names_written(
         The file to write if the names are equal to the ids; otherwise, ``label_names.tsv`` is written.
     """
     if vocabulary is not None and existing is not None and existing != vocabulary:
-        raise InputError(f"{existing.source} lists different labels from {vocabulary.source}. Choose another folder.")
+        raise InputError(f"The labels in {existing.source} and {vocabulary.source} differ. Choose another folder.")
     yield
     if vocabulary is not None and existing is None:
         name = plain_file if vocabulary.ids == vocabulary.names else _NAMED_LABELS

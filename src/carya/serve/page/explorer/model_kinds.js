@@ -18,7 +18,7 @@ const treePosition = (model, tree) => `${model.trees.indexOf(tree) + 1} of ${mod
 export const treeNames = (model) => model.trees.map((tree) => treePosition(model, tree));
 
 /** Return a note about what is unavailable because a model has no tree. */
-export const noTreeNote = (model, consequence) => `${DESCRIPTIONS[model.kind] ?? `This model is of type ${model.kind}.`} It has no label tree, so ${consequence}.`;
+export const noTreeNote = (model, consequence) => `${DESCRIPTIONS[model.kind] ?? `This model's class is ${model.kind}.`} It has no label tree, so ${consequence}.`;
 
 /** Return a note about why scores cannot be explained, or undefined if they can. */
 export function noExplanationNote(model, tree) {
