@@ -16,9 +16,22 @@
 #define CARYA_AVX512_MASKS
 #endif
 
+#ifndef CARYA_BASELINE
+namespace carya::baseline {
+void add_packed_scores(const PackedView& w, const PackedQuery& query, float* sums, std::int64_t capacity);
+}
+#endif
+
 namespace carya::CARYA_ISA {
 
 namespace {
+
+// Formats with four-byte ids or children (more than 65,536 chunks, or more than 32,768 children per chunk) are rare and
+// take as long to compile as all others, so the kernels are compiled for them only once.
+template <class Types>
+constexpr bool is_common() {
+    return Types::kIdBytes <= 2 && Types::kChildBytes <= 2;
+}
 
 // Prefetch distances, in features. Blocks are accessed randomly in memory that is much larger than the caches.
 constexpr std::int64_t kStartsDistance = 16;
@@ -424,7 +437,12 @@ void add_blocks(const PackedView& w, const PackedQuery& query, float* sums, std:
 }  // namespace
 
 void add_packed_scores(const PackedView& w, const PackedQuery& query, float* sums, std::int64_t capacity) {
-    dispatch_format(w.format, [&]<class Types>() { add_blocks<Types>(w, query, sums, capacity); });
+    dispatch_format(w.format, [&]<class Types>() {
+#ifndef CARYA_BASELINE
+        if constexpr (!is_common<Types>()) return baseline::add_packed_scores(w, query, sums, capacity);
+#endif
+        add_blocks<Types>(w, query, sums, capacity);
+    });
 }
 
 }  // namespace carya::CARYA_ISA

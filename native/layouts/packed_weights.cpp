@@ -6,7 +6,7 @@
 #include <string>
 
 #include "block_reader.hpp"
-#include "block_types.hpp"
+#include "packed_blocks.hpp"
 
 namespace carya {
 
@@ -69,13 +69,12 @@ void PackedView::check(std::int64_t chunks, const char* name) const {
 
 namespace {
 
-// Returns a function that appends weights to a matrix.
-template <class Types>
-auto append_to(Csr& out, const PackedView& packed) {
+// Returns a sink that appends weights to a matrix.
+WeightSink append_to(Csr& out, const PackedView& packed) {
     return [&](std::int32_t column, std::int32_t chunk, const std::uint8_t* weight) {
         const float scale = packed.scales.empty() ? 1.0F : packed.scales[chunk];
         out.indices.push_back(column);
-        out.values.push_back(static_cast<float>(load<typename Types::Weight>(weight)) * scale);
+        out.values.push_back(decode_weight(packed.format.dtype, weight) * scale);
     };
 }
 
@@ -83,14 +82,12 @@ Csr unpack_filtered(const PackedView& packed, const ChunkAssignment& assignment,
                     std::int64_t cols) {
     Csr out;
     out.cols = cols;
-    dispatch_format(packed.format, [&]<class Types>() {
-        const auto sink = append_to<Types>(out, packed);
-        BlockReader<Types, decltype(sink)> reader(packed, assignment, filter, sink);
-        for (std::int64_t f = 0; f < packed.features(); ++f) {
-            reader.read(f);
-            out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
-        }
-    });
+    const WeightSink sink = append_to(out, packed);
+    const auto reader = BlockReader::create(packed, assignment, filter, sink);
+    for (std::int64_t f = 0; f < packed.features(); ++f) {
+        reader->read(f);
+        out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
+    }
     return out;
 }
 
@@ -110,11 +107,9 @@ std::vector<std::int64_t> chunk_weight_counts(const PackedView& packed, std::spa
     const ChunkAssignment assignment(packed.format, chunks);
     const PositionFilter filter;
     std::vector<std::int64_t> counts(chunks.size() - 1);
-    dispatch_format(packed.format, [&]<class Types>() {
-        const auto sink = [&](std::int32_t, std::int32_t chunk, const std::uint8_t*) { ++counts[chunk]; };
-        BlockReader<Types, decltype(sink)> reader(packed, assignment, filter, sink);
-        for (std::int64_t f = 0; f < packed.features(); ++f) reader.read(f);
-    });
+    const WeightSink sink = [&](std::int32_t, std::int32_t chunk, const std::uint8_t*) { ++counts[chunk]; };
+    const auto reader = BlockReader::create(packed, assignment, filter, sink);
+    for (std::int64_t f = 0; f < packed.features(); ++f) reader->read(f);
     return counts;
 }
 
@@ -124,19 +119,17 @@ std::vector<float> weights_at(const PackedView& packed, std::span<const std::int
     const PositionFilter filter(assignment, {&position, 1});
     std::vector<float> out;
     out.reserve(features.size());
-    dispatch_format(packed.format, [&]<class Types>() {
-        Csr block;
-        const auto sink = append_to<Types>(block, packed);
-        BlockReader<Types, decltype(sink)> reader(packed, assignment, filter, sink);
-        for (const std::int32_t feature : features) {
-            if (feature < 0 || feature >= packed.features())
-                throw std::invalid_argument("features must be >= 0 and less than the number of features.");
-            block.indices.clear();
-            block.values.clear();
-            reader.read(feature);
-            out.push_back(block.values.empty() ? 0.0F : block.values.front());
-        }
-    });
+    Csr block;
+    const WeightSink sink = append_to(block, packed);
+    const auto reader = BlockReader::create(packed, assignment, filter, sink);
+    for (const std::int32_t feature : features) {
+        if (feature < 0 || feature >= packed.features())
+            throw std::invalid_argument("features must be >= 0 and less than the number of features.");
+        block.indices.clear();
+        block.values.clear();
+        reader->read(feature);
+        out.push_back(block.values.empty() ? 0.0F : block.values.front());
+    }
     return out;
 }
 

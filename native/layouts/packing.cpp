@@ -72,9 +72,14 @@ struct Block {
         if (weights == 0) return 0;
         const std::int64_t head = is_wide() ? WideBlock<Types>::runs_offset(chunks, format.chunk_words)
                                             : (1 + std::int64_t{chunks}) * Types::kIdBytes;
-        return head + node_bytes(format) + std::int64_t{weights} * Types::kWeightBytes;
+        return head + node_bytes(format) + std::int64_t{weights} * weight_bytes(format.dtype);
     }
 };
+
+// Types of the parts of a block other than the weights, whose size is not a constant here. This takes a third of the
+// instantiations that the kernels need, and packing copies weights without interpreting them.
+template <class Id, class Child>
+using IndexTypes = BlockTypes<Id, Child, std::uint8_t>;
 
 // Appends runs to zero-initialized blocks. The runs of a feature must be appended in ascending order of their chunks.
 template <class Types>
@@ -83,7 +88,7 @@ class BlockWriter {
     using Wide = WideBlock<Types>;
 
 public:
-    explicit BlockWriter(const PackedFormat& format) : format_(format) {}
+    explicit BlockWriter(const PackedFormat& format) : format_(format), weight_bytes_(weight_bytes(format.dtype)) {}
 
     void write(Block& block, const Run& run) const {
         if constexpr (!Types::kSingleChunk) {
@@ -104,7 +109,7 @@ private:
         append_nodes(nodes + (has_bitmaps ? block.chunks_written * std::int64_t{format_.bitmap_bytes}
                                           : written * Types::kChildBytes),
                      run, has_bitmaps, Types::kLastChild);
-        append_values(nodes + block.node_bytes(format_) + written * Types::kWeightBytes, run);
+        append_values(nodes + block.node_bytes(format_) + written * weight_bytes_, run);
         if constexpr (!Types::kSingleChunk) ++block.chunks_written;
         block.weights_written += static_cast<std::uint32_t>(run.count);
     }
@@ -139,29 +144,43 @@ private:
     }
 
     std::uint8_t* append_values(std::uint8_t* to, const Run& run) const {
-        const std::int64_t bytes = run.count * Types::kWeightBytes;
+        const std::int64_t bytes = run.count * weight_bytes_;
         for (std::int64_t i = 0; i < bytes; ++i) to[i] = run.values[i];  // faster than calling memcpy for few bytes
         return to + bytes;
     }
 
     const PackedFormat& format_;
+    const std::int64_t weight_bytes_;
 };
 
-// A source of weights to pack: trained weights, chunk by chunk.
-class ChunkSource {
+using RunBody = std::function<void(const Run&)>;
+
+// A source of weights to pack.
+class RunSource {
+public:
+    virtual ~RunSource() = default;
+
+    virtual std::vector<float> scales() const = 0;
+    // Calls body(run) for the runs of all features in [first, last). The runs of a feature are in ascending order of
+    // their chunks.
+    virtual void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format,
+                              const RunBody& body) const = 0;
+};
+
+// Trained weights, chunk by chunk.
+class ChunkSource : public RunSource {
 public:
     ChunkSource(std::span<const ChunkWeightsView> weights, std::span<const std::int64_t> chunks)
         : weights_(weights), chunks_(chunks) {}
 
-    std::vector<float> scales() const {
+    std::vector<float> scales() const override {
         std::vector<float> out;
         for (const ChunkWeightsView& chunk : weights_) out.push_back(chunk.scale);
         return out;
     }
 
-    // Calls body(run) for the runs of all features in [first, last), chunk by chunk.
-    template <class Body>
-    void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format, const Body& body) const {
+    void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format,
+                      const RunBody& body) const override {
         RunReader reader;
         for (std::size_t chunk = 0; chunk < weights_.size(); ++chunk) {
             const ChunkWeightsView& weights = weights_[chunk];
@@ -226,8 +245,8 @@ private:
     std::span<const std::int64_t> chunks_;
 };
 
-// A source of weights to pack: consecutive chunks of a packed layer, feature by feature.
-class PackedSource {
+// Consecutive chunks of a packed layer, feature by feature.
+class PackedSource : public RunSource {
 public:
     // `chunks` contains the chunks of the packed layer, `kept_chunks` those to keep, renumbered from 0.
     PackedSource(const PackedView& packed, std::span<const std::int64_t> chunks, std::int64_t first_chunk,
@@ -238,40 +257,37 @@ public:
           assignment_(packed.format, chunks),
           filter_(assignment_, positions(chunks[first_chunk], kept_chunks.back())) {}
 
-    std::vector<float> scales() const {
+    std::vector<float> scales() const override {
         const auto begin = packed_.scales.begin() + first_chunk_;
         return {begin, begin + static_cast<std::int64_t>(kept_chunks_.size()) - 1};
     }
 
-    // `body` is not a template parameter, because the reading code is already compiled for each of 36 formats.
     void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format,
-                      const std::function<void(const Run&)>& body) const {
-        dispatch_format(packed_.format, [&]<class Types>() {
-            std::vector<std::uint32_t> children;
-            std::vector<std::uint8_t> values;
-            std::int32_t run_chunk = -1;
-            std::uint32_t feature = 0;
-            const auto end_run = [&] {
-                if (!children.empty())
-                    body(Run{feature, run_chunk, std::ssize(children), children.data(), values.data()});
-                children.clear();
-                values.clear();
-            };
-            const auto sink = [&](std::int32_t column, std::int32_t original_chunk, const std::uint8_t* weight) {
-                const auto chunk = static_cast<std::int32_t>(original_chunk - first_chunk_);
-                if (chunk != run_chunk) end_run();
-                run_chunk = chunk;
-                // If the nodes of all chunks are merged, children are numbered by position.
-                children.push_back(static_cast<std::uint32_t>(column - (format.merged ? 0 : kept_chunks_[chunk])));
-                values.insert(values.end(), weight, weight + Types::kWeightBytes);
-            };
-            BlockReader<Types, decltype(sink)> reader(packed_, assignment_, filter_, sink);
-            for (std::int64_t f = first; f < last; ++f) {
-                feature = static_cast<std::uint32_t>(f);
-                reader.read(f);
-                end_run();
-            }
-        });
+                      const RunBody& body) const override {
+        std::vector<std::uint32_t> children;
+        std::vector<std::uint8_t> values;
+        std::int32_t run_chunk = -1;
+        std::uint32_t feature = 0;
+        const auto end_run = [&] {
+            if (!children.empty()) body(Run{feature, run_chunk, std::ssize(children), children.data(), values.data()});
+            children.clear();
+            values.clear();
+        };
+        const int bytes = weight_bytes(format.dtype);
+        const WeightSink sink = [&](std::int32_t column, std::int32_t original_chunk, const std::uint8_t* weight) {
+            const auto chunk = static_cast<std::int32_t>(original_chunk - first_chunk_);
+            if (chunk != run_chunk) end_run();
+            run_chunk = chunk;
+            // If the nodes of all chunks are merged, children are numbered by position.
+            children.push_back(static_cast<std::uint32_t>(column - (format.merged ? 0 : kept_chunks_[chunk])));
+            values.insert(values.end(), weight, weight + bytes);
+        };
+        const auto reader = BlockReader::create(packed_, assignment_, filter_, sink);
+        for (std::int64_t f = first; f < last; ++f) {
+            feature = static_cast<std::uint32_t>(f);
+            reader->read(f);
+            end_run();
+        }
     }
 
 private:
@@ -288,10 +304,9 @@ private:
     const PositionFilter filter_;
 };
 
-template <class Source>
 class Packer {
 public:
-    Packer(const Source& source, std::span<const std::int64_t> chunks, std::int64_t n_features, WeightDtype dtype,
+    Packer(const RunSource& source, std::span<const std::int64_t> chunks, std::int64_t n_features, WeightDtype dtype,
            int threads)
         : source_(source), format_(PackedFormat::of(chunks, dtype)), threads_(threads), blocks_(n_features) {}
 
@@ -375,18 +390,17 @@ private:
         return first_features;
     }
 
-    const Source& source_;
+    const RunSource& source_;
     const PackedFormat format_;
     const int threads_;
     std::vector<Block> blocks_;
 };
 
-template <class Source>
-Packed pack_source(const Source& source, std::span<const std::int64_t> chunks, std::int64_t n_features,
+Packed pack_source(const RunSource& source, std::span<const std::int64_t> chunks, std::int64_t n_features,
                    WeightDtype dtype, int threads) {
-    Packer<Source> packer(source, chunks, n_features, dtype, threads);
+    Packer packer(source, chunks, n_features, dtype, threads);
     Packed out;
-    dispatch_format(packer.format(), [&]<class Types>() { out = packer.template pack<Types>(); });
+    dispatch_index_types(packer.format(), [&]<class Id, class Child>() { out = packer.pack<IndexTypes<Id, Child>>(); });
     return out;
 }
 
