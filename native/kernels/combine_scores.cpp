@@ -22,18 +22,12 @@ void with_hinge_power(float power, const Body& body) {
             return square * square;
         });
     }
-    body([=](Float h) {
-        Float out = hinge(h);
-        for (int l = 0; l < 16; ++l) out[l] = __builtin_powf(out[l], power);
-        return out;
-    });
+    body([=](Float h) { return Vector::map(hinge(h), [power](float x) { return __builtin_powf(x, power); }); });
 }
 
 Float log_sigmoid(Float h) {
-    Float out;
-    for (int l = 0; l < 16; ++l)
-        out[l] = (h[l] < 0.0F ? h[l] : 0.0F) - __builtin_log1pf(__builtin_expf(-__builtin_fabsf(h[l])));
-    return out;
+    return Vector::map(
+        h, [](float x) { return (x < 0.0F ? x : 0.0F) - __builtin_log1pf(__builtin_expf(-__builtin_fabsf(x))); });
 }
 
 // Computes sums = combine(sums * scale + biases), 16 nodes at a time.
@@ -44,13 +38,11 @@ void combine_all(float scale, const float* biases, std::int64_t count, float* su
     const auto update = [&](float* out, Float bias) {
         const Float h = combine(Vector::ref(out) * scale + bias);
         // Replace infinities and NaN with finite values, because NaN would break sorting. NaN ranks last.
-        Vector::ref(out) = Vector::min(h > lowest ? h : lowest, highest);
+        Vector::ref(out) = Vector::min(Vector::select(h > lowest, h, lowest), highest);
     };
     std::int64_t i = 0;
     for (; i + 16 <= count; i += 16) {
-        Float bias;
-        __builtin_memcpy(&bias, biases + i, sizeof bias);
-        update(sums + i, bias);
+        update(sums + i, Vector::load_unaligned(biases + i));
     }
     if (i == count) return;
     Float bias{};

@@ -75,7 +75,7 @@ inline DualStep<N> best_alpha(const RowState<N>& row) {
     if constexpr (loss == Loss::squared_hinge) {
         const Float gradient = row.margin - 1.0F + row.alpha * (row.diagonal + row.single_norm);
         const Float next = L::max(row.alpha - gradient * row.inverse_q, zero);
-        return {next, next > 0.0F ? row.inverse_q : zero, row.diagonal + row.squared_norm};
+        return {next, L::select(next > 0.0F, row.inverse_q, zero), row.diagonal + row.squared_norm};
     } else if constexpr (loss == Loss::hinge) {
         const Float gradient = row.margin - 1.0F + row.alpha * row.single_norm;
         const Float next = L::min(L::max(row.alpha - gradient * row.inverse_q, zero), row.cost);
@@ -94,11 +94,11 @@ inline DualStep<N> best_alpha(const RowState<N>& row) {
         for (int step = 0; step < kMaxNewtonSteps; ++step) {
             const Float s = 1.0F / (1.0F + L::exp(-t));
             const Float value = t + amplitude * s + fixed;
-            high = value > 0.0F ? t : high;
-            low = value > 0.0F ? low : t;
+            high = L::select(value > 0.0F, t, high);
+            low = L::select(value > 0.0F, low, t);
             const Float newton = t - value / (1.0F + amplitude * s * (1.0F - s));
             const Float half = 0.5F * (high - low);
-            const Float next = (newton - t <= half) & (t - newton <= half) ? newton : low + half;
+            const Float next = L::select((newton - t <= half) & (t - newton <= half), newton, low + half);
             const Float moved = L::max(next - t, t - next);
             t = next;
             if (!L::any(moved > 1e-5F * (1.0F + L::max(t, -t)))) break;
@@ -122,10 +122,10 @@ inline void set_costs(RowState<N>& row, const DualProblem& p, std::uint32_t r, t
     } else {
         const float diagonal_positive = loss == Loss::squared_hinge ? 0.5F / p.positive_cost : tiny;
         const float diagonal_negative = loss == Loss::squared_hinge ? 0.5F / p.negative_cost : tiny;
-        row.cost = positive ? L::broadcast(p.positive_cost) : L::broadcast(p.negative_cost);
-        row.diagonal = positive ? L::broadcast(diagonal_positive) : L::broadcast(diagonal_negative);
-        row.inverse_q = positive ? L::broadcast(1.0F / (row.squared_norm + diagonal_positive))
-                                 : L::broadcast(1.0F / (row.squared_norm + diagonal_negative));
+        row.cost = L::select(positive, L::broadcast(p.positive_cost), L::broadcast(p.negative_cost));
+        row.diagonal = L::select(positive, L::broadcast(diagonal_positive), L::broadcast(diagonal_negative));
+        row.inverse_q = L::select(positive, L::broadcast(1.0F / (row.squared_norm + diagonal_positive)),
+                                  L::broadcast(1.0F / (row.squared_norm + diagonal_negative)));
     }
 }
 
@@ -165,7 +165,7 @@ void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* ord
             const float remaining = 1.0F - static_cast<float>(block_start) / static_cast<float>(rows);
             const Float newton = (signed_alpha_sum + bias_over_q_sum + remaining * previous_bias_over_q) /
                                  (bias_penalty + inverse_q_sum + remaining * previous_inverse_q);
-            bias = unconverged ? newton : bias;
+            bias = L::select(unconverged, newton, bias);
         }
         const std::uint32_t r = order[k];
         next_k = next_active(k + 1);
@@ -209,7 +209,7 @@ void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* ord
         const Mask positive = L::mask_from_bits(p.positives[r]);
         const std::uint32_t active = p.active[r] & unconverged_lanes;
         const Mask visits = L::mask_from_bits(p.included ? active & p.included[r] : active);
-        const Float y = positive ? one : -one;
+        const Float y = L::select(positive, one, -one);
         RowState<N> row;
         row.margin = y * score;
         row.alpha = L::ref(p.alpha + std::int64_t{r} * N);
@@ -217,15 +217,15 @@ void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* ord
         row.single_norm = p.single_norms[r];
         set_costs<N, loss, per_row_costs>(row, p, r, positive);
         const DualStep<N> step = best_alpha<N, loss>(row);
-        const Float free_inverse_q = visits ? step.free_inverse_q : zero;
+        const Float free_inverse_q = L::select(visits, step.free_inverse_q, zero);
         inverse_q_sum += free_inverse_q;
         bias_over_q_sum += free_inverse_q * bias;
-        const Float delta = visits ? step.alpha - row.alpha : zero;
+        const Float delta = L::select(visits, step.alpha - row.alpha, zero);
         const Float gains = step.q * delta * delta * 0.5F;
         const Mask stays_active = gains >= shrink_below;
         p.active[r] = static_cast<std::uint16_t>(active & L::bits_from_mask(stays_active));
-        shrunk_inverse_q += stays_active ? zero : free_inverse_q;
-        shrunk_bias_over_q += stays_active ? zero : free_inverse_q * bias;
+        shrunk_inverse_q += L::select(stays_active, zero, free_inverse_q);
+        shrunk_bias_over_q += L::select(stays_active, zero, free_inverse_q * bias);
         if (!L::any(delta != zero)) continue;
         gain += gains;
         L::ref(p.alpha + std::int64_t{r} * N) = row.alpha + delta;
@@ -258,7 +258,7 @@ void initialize(const DualProblem& p, SolverState& state, std::int64_t rows) {
     Float bias_over_q_sum = zero;
     for (std::int64_t r = 0; r < rows; ++r) {
         const auto positive = L::mask_from_bits(p.positives[r]);
-        const Float y = positive ? one : -one;
+        const Float y = L::select(positive, one, -one);
         RowState<N> row;
         row.squared_norm = p.squared_norms[r];
         set_costs<N, loss, per_row_costs>(row, p, static_cast<std::uint32_t>(r), positive);
@@ -270,8 +270,8 @@ void initialize(const DualProblem& p, SolverState& state, std::int64_t rows) {
             bias_term = free_inverse_q * bias + y * row.cost * probability;
         }
         const auto visits = p.included ? L::mask_from_bits(p.included[r]) : L::mask_from_bits(0xFFFF);
-        inverse_q_sum += visits ? free_inverse_q : zero;
-        bias_over_q_sum += visits ? bias_term : zero;
+        inverse_q_sum += L::select(visits, free_inverse_q, zero);
+        bias_over_q_sum += L::select(visits, bias_term, zero);
     }
     L::ref(state.previous_inverse_q) = inverse_q_sum;
     L::ref(state.previous_bias_over_q) = bias_over_q_sum;

@@ -40,10 +40,10 @@ inline LossDerivatives<N> loss_derivatives(const L1Problem& p, std::int64_t r) {
     using Float = typename L::Float;
     const Float zero = L::broadcast(0.0F);
     const auto positive = L::mask_from_bits(p.positives[r]);
-    const Float y = positive ? L::broadcast(1.0F) : L::broadcast(-1.0F);
+    const Float y = L::select(positive, L::broadcast(1.0F), L::broadcast(-1.0F));
     Float cost = p.row_costs ? L::ref(p.row_costs + r * N)
-                             : (positive ? L::broadcast(p.positive_cost) : L::broadcast(p.negative_cost));
-    if (p.included) cost = L::mask_from_bits(p.included[r]) ? cost : zero;
+                             : L::select(positive, L::broadcast(p.positive_cost), L::broadcast(p.negative_cost));
+    if (p.included) cost = L::select(L::mask_from_bits(p.included[r]), cost, zero);
     const Float margin = y * L::ref(p.scores + r * N);
     if constexpr (loss == Loss::logistic) {
         const Float probability = 1.0F / (1.0F + L::exp(margin));
@@ -51,7 +51,7 @@ inline LossDerivatives<N> loss_derivatives(const L1Problem& p, std::int64_t r) {
     } else {
         const Float slack = L::max(1.0F - margin, zero);
         const Float twice = cost * 2.0F;
-        return {-twice * y * slack, slack > 0.0F ? twice : zero};
+        return {-twice * y * slack, L::select(slack > 0.0F, twice, zero)};
     }
 }
 
@@ -88,17 +88,17 @@ void update_weights(const L1Problem& p, const std::uint32_t* order, std::int64_t
                 g += derivatives.first * x;
                 h += derivatives.second * (x * x);
             });
-            low = g + (w >= 0.0F ? one : -one) < 0.0F ? w : low;
-            high = g + (w > 0.0F ? one : -one) > 0.0F ? w : high;
+            low = L::select(g + L::select(w >= 0.0F, one, -one) < 0.0F, w, low);
+            high = L::select(g + L::select(w > 0.0F, one, -one) > 0.0F, w, high);
             const Float t = w - g / h;
             Float next = L::max(t - 1.0F / h, zero) + L::min(t + 1.0F / h, zero);
             // A step that returns to a bound makes no progress. This happens with the logistic loss, because its second
             // derivative is almost 0 after too long a step.
             const auto outside = (next < low) | (next > high) | ((next != w) & ((next == low) | (next == high)));
-            const Float lower_bound = low > -kUnbounded ? low : w - 1.0F;
-            const Float upper_bound = high < kUnbounded ? high : w + 1.0F;
-            next = outside ? (lower_bound + upper_bound) * 0.5F : next;
-            const Float delta = unconverged ? next - w : zero;
+            const Float lower_bound = L::select(low > -kUnbounded, low, w - 1.0F);
+            const Float upper_bound = L::select(high < kUnbounded, high, w + 1.0F);
+            next = L::select(outside, (lower_bound + upper_bound) * 0.5F, next);
+            const Float delta = L::select(unconverged, next - w, zero);
             if (!L::any(delta != zero)) break;
             gain += delta * delta * h * 0.5F;
             w += delta;
@@ -124,13 +124,13 @@ void update_bias(const L1Problem& p, SolverState& state) {
             g += derivatives.first;
             h += derivatives.second;
         }
-        low = g < 0.0F ? bias : low;
-        high = g > 0.0F ? bias : high;
+        low = L::select(g < 0.0F, bias, low);
+        high = L::select(g > 0.0F, bias, high);
         const Float newton = bias - g / h;
         const Float middle = (low + high) * 0.5F;
-        Float next = newton < low ? middle : newton;
-        next = newton > high ? middle : next;
-        const Float delta = unconverged ? next - bias : L::broadcast(0.0F);
+        Float next = L::select(newton < low, middle, newton);
+        next = L::select(newton > high, middle, next);
+        const Float delta = L::select(unconverged, next - bias, L::broadcast(0.0F));
         if (!L::any(delta != 0.0F)) break;
         bias += delta;
         for (std::int64_t r = 0; r < p.row_count; ++r) L::ref(p.scores + r * N) += delta;

@@ -10,11 +10,7 @@
 
 #include "../layouts/block_types.hpp"
 #include "kernels.hpp"
-
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
-#include <immintrin.h>
-#define CARYA_AVX512_MASKS
-#endif
+#include "packed_simd.hpp"
 
 #ifndef CARYA_BASELINE
 namespace carya::baseline {
@@ -39,47 +35,6 @@ constexpr std::int64_t kBlocksDistance = 10;
 constexpr std::int64_t kLargeDistance = 5;
 constexpr std::int64_t kHeadBytes = 320;  // number of bytes to prefetch at the start of a block
 
-// For functions that take less time than a call.
-#define CARYA_INLINE [[gnu::always_inline]] inline
-
-#ifdef CARYA_AVX512_MASKS
-// Finds the chunks of a narrow beam among the ids in a block, one vector register of ids at a time.
-template <class Id>
-class ChunkFinder {
-public:
-    static constexpr std::int64_t kWidth = 64 / sizeof(Id);
-    static constexpr std::int64_t kMaxRequested = 16;
-    using Mask = std::conditional_t<sizeof(Id) == 1, std::uint64_t, std::uint32_t>;
-
-    ChunkFinder(const std::int32_t* requested, std::int64_t count) : count_(count) {
-        for (std::int64_t i = 0; i < count; ++i) {
-            if constexpr (sizeof(Id) == 1)
-                requested_[i] = _mm512_set1_epi8(static_cast<char>(requested[i]));
-            else
-                requested_[i] = _mm512_set1_epi16(static_cast<short>(requested[i]));
-        }
-    }
-
-    // Returns a mask in which bit i is set if the i-th id is requested. Reads at most `left` ids.
-    Mask matches(const std::uint8_t* ids, std::int64_t left) const {
-        const Mask valid = left >= kWidth ? ~Mask{0} : (Mask{1} << left) - 1;
-        Mask matching = 0;
-        if constexpr (sizeof(Id) == 1) {
-            const __m512i block_ids = _mm512_maskz_loadu_epi8(valid, ids);
-            for (std::int64_t i = 0; i < count_; ++i) matching |= _mm512_cmpeq_epi8_mask(block_ids, requested_[i]);
-        } else {
-            const __m512i block_ids = _mm512_maskz_loadu_epi16(valid, ids);
-            for (std::int64_t i = 0; i < count_; ++i) matching |= _mm512_cmpeq_epi16_mask(block_ids, requested_[i]);
-        }
-        return matching & valid;
-    }
-
-private:
-    std::int64_t count_;
-    __m512i requested_[kMaxRequested];
-};
-#endif
-
 // Accumulates the scores of one query for the requested chunks.
 template <class Types>
 class ScoreAccumulator {
@@ -88,14 +43,18 @@ class ScoreAccumulator {
     using Weight = typename Types::Weight;
     using Narrow = NarrowBlock<Types>;
     using Wide = WideBlock<Types>;
+#ifdef CARYA_PACKED_SIMD
+    using Simd = PackedSimd<Types>;
+#endif
 
 public:
-    ScoreAccumulator(const PackedFormat& format, const PackedQuery& query, float* sums, std::int64_t capacity)
-        : format_(format),
+    ScoreAccumulator(const PackedView& w, const PackedQuery& query, float* sums, std::int64_t capacity)
+        : format_(w.format),
           query_(query),
+          end_(w.data.data() + w.data.size()),
           sums_(sums),
           capacity_(capacity)
-#ifdef CARYA_AVX512_MASKS
+#ifdef CARYA_PACKED_SIMD
           ,
           compare_ids_(kCanCompareIds && query.requested_count <= Finder::kMaxRequested &&
                        query.requested_count < query.chunks),
@@ -119,9 +78,10 @@ public:
             } else if (query_.requested_count * kMinRatioForBisection < block.n) {
                 return add_by_bisection(block, x);
             }
-#ifdef CARYA_AVX512_MASKS
+#ifdef CARYA_PACKED_SIMD
             if constexpr (kCanCompareIds) {
-                if (compare_ids_ && block.chunk_words == 0) return add_by_comparison(block, x);
+                if (compare_ids_ && block.chunk_words == 0 && Finder::can_read(block.chunks, block.n, end_))
+                    return add_by_comparison(block, x);
             }
 #endif
             add_by_scan(block, x);
@@ -132,7 +92,7 @@ public:
     void finish() const {
         for (std::uint64_t i = n_deferred_ > kMaxPending ? n_deferred_ - kMaxPending : 0; i < n_deferred_; ++i)
             add_run(pending_[i % kMaxPending]);
-#ifdef CARYA_AVX512_MASKS
+#ifdef CARYA_PACKED_SIMD
         flush_queue();
 #endif
     }
@@ -170,7 +130,7 @@ private:
             add_children(run);
             return run.count;
         }
-#ifdef CARYA_AVX512_MASKS
+#ifdef CARYA_PACKED_SIMD
         if constexpr (sizeof(Child) == 1) flush_queue();  // preserves the order of the additions
 #endif
         std::int64_t e = 0;
@@ -185,84 +145,58 @@ private:
         return e;
     }
 
-    CARYA_INLINE void add_children(const Run& run) const {
-#ifdef CARYA_AVX512_MASKS
-        if constexpr (sizeof(Child) == 1) return queue_children(run);
+    CARYA_INLINE void add_line(const Run& run, std::int64_t e, std::uint32_t bitmap, float* out) const {
+#ifdef CARYA_PACKED_SIMD
+        if (Simd::add_line(run.weights + e * Types::kWeightBytes, end_, bitmap, run.x, out)) [[likely]]
+            return;
 #endif
-        for (std::int64_t e = 0; e < run.count; ++e) {
+        for (; bitmap; bitmap &= bitmap - 1) out[__builtin_ctz(bitmap)] += run.x * weight(run.weights, e++);
+    }
+
+    CARYA_INLINE void add_children(const Run& run) const {
+        std::int64_t e = 0;
+#ifdef CARYA_PACKED_SIMD
+        if constexpr (sizeof(Child) == 1) {
+            e = queue_children(run);
+            if (e == run.count) [[likely]]
+                return;
+            flush_queue();
+        }
+#endif
+        for (; e < run.count; ++e) {
             const auto child = static_cast<Child>(load<Child>(run.nodes + e * Types::kChildBytes) & ~Types::kLastChild);
             add_at(run.to + static_cast<std::int64_t>(child), run.x * weight(run.weights, e));
         }
     }
 
-    CARYA_INLINE static void add_line(const Run& run, std::int64_t e, std::uint32_t bitmap, float* out) {
-#ifdef CARYA_AVX512_MASKS
-        const auto lanes = static_cast<__mmask16>((1U << __builtin_popcount(bitmap)) - 1);
-        const __m512 weights = weights_at(lanes, run.weights + e * Types::kWeightBytes);
-        const __m512 expanded = _mm512_maskz_expand_ps(static_cast<__mmask16>(bitmap), weights);
-        _mm512_storeu_ps(out, _mm512_add_ps(_mm512_loadu_ps(out), _mm512_mul_ps(_mm512_set1_ps(run.x), expanded)));
-#else
-        for (; bitmap; bitmap &= bitmap - 1) out[__builtin_ctz(bitmap)] += run.x * weight(run.weights, e++);
-#endif
-    }
-
-#ifdef CARYA_AVX512_MASKS
-    CARYA_INLINE static __m512 weights_at(__mmask16 lanes, const std::uint8_t* bytes) {
-        if constexpr (std::is_same_v<Weight, SignedSqrt>) {
-            const __m512i root = _mm512_maskz_cvtepi8_epi32(lanes, _mm_maskz_loadu_epi8(lanes, bytes));
-            const __m512 value = _mm512_maskz_cvtepi32_ps(lanes, root);
-            return _mm512_mul_ps(value, _mm512_abs_ps(value));
-        } else if constexpr (std::is_same_v<Weight, Half>) {
-            return _mm512_maskz_cvtph_ps(lanes, _mm256_maskz_loadu_epi16(lanes, bytes));
-        } else {
-            return _mm512_maskz_loadu_ps(lanes, bytes);
-        }
-    }
-
+#ifdef CARYA_PACKED_SIMD
     // Collects the updates from short runs in a queue that is processed in one long loop: branch prediction fails at
-    // the end of each short loop, but not within a long loop.
-    CARYA_INLINE void queue_children(const Run& run) const {
-        for (std::int64_t e = 0; e < run.count; e += 16) {
-            const std::int64_t count = std::min<std::int64_t>(run.count - e, 16);
-            const auto lanes = static_cast<__mmask16>((1U << count) - 1);
-            const __m128i marked = _mm_maskz_loadu_epi8(lanes, run.nodes + e);
-            const __m512i children = _mm512_maskz_cvtepu8_epi32(
-                lanes, _mm_and_si128(marked, _mm_set1_epi8(static_cast<char>(~Types::kLastChild))));
-            const __m512 weights = weights_at(lanes, run.weights + e * Types::kWeightBytes);
-            _mm512_storeu_si512(queued_indices_ + queued_,
-                                _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(run.to)), children));
-            _mm512_storeu_ps(queued_values_ + queued_, _mm512_mul_ps(_mm512_set1_ps(run.x), weights));
+    // the end of each short loop, but not within a long loop. Returns the number of weights in the queue.
+    CARYA_INLINE std::int64_t queue_children(const Run& run) const {
+        for (std::int64_t e = 0; e < run.count; e += Simd::kLanes) {
+            const std::int64_t count = std::min<std::int64_t>(run.count - e, Simd::kLanes);
+            if (!Simd::multiply_children(run.nodes + e, run.weights + e * Types::kWeightBytes, end_, count, run.to,
+                                         run.x, queued_indices_ + queued_, queued_values_ + queued_))
+                return e;
             queued_ += count;
             if (queued_ > kQueueSize) flush_queue();
         }
+        return run.count;
     }
 
     CARYA_INLINE void flush_queue() const {
         for (std::int64_t i = 0; i < queued_; ++i) sums_[queued_indices_[i]] += queued_values_[i];
         queued_ = 0;
     }
+#endif
 
     // Returns the offset of the i-th chunk's run.
-    CARYA_INLINE static std::int64_t run_offset(const Wide& block, std::int64_t i) {
-        if constexpr (sizeof(Child) == 1) {
-            const std::int64_t first = i / Wide::kSumStep * Wide::kSumStep;
-            const auto preceding = static_cast<__mmask32>((std::uint64_t{1} << (i - first)) - 1);
-            const __m256i counts = _mm256_maskz_loadu_epi8(preceding, block.counts + first);  // counts minus 1
-            const __m256i zero = _mm256_setzero_si256();
-            __m256i sums = _mm256_slli_epi64(_mm256_sad_epu8(counts, zero), kWeightShift);
-            const __m256i limit = _mm256_set1_epi8(static_cast<char>(block.bitmap_bytes - 1));
-            sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_min_epu8(counts, limit), zero));
-            const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-            return block.run_bytes_before(i / Wide::kSumStep) + _mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1) +
-                   (i - first) * (Types::kChildBytes + Types::kWeightBytes);
-        } else {
-            return block.run_offset(i);
-        }
-    }
-    static constexpr int kWeightShift = Types::kWeightBytes == 1 ? 0 : Types::kWeightBytes == 2 ? 1 : 2;
-#else
-    CARYA_INLINE static std::int64_t run_offset(const Wide& block, std::int64_t i) { return block.run_offset(i); }
+    CARYA_INLINE std::int64_t run_offset(const Wide& block, std::int64_t i) const {
+#ifdef CARYA_PACKED_SIMD
+        if constexpr (sizeof(Child) == 1) return Simd::run_offset(block, end_, i);
 #endif
+        return block.run_offset(i);
+    }
 
     // Adds a narrow block by visiting every chunk up to the last requested one. A bitmap or the mark on the last child
     // determines where a chunk ends.
@@ -324,7 +258,7 @@ private:
             if (indices[k] < block.n) add_deferred(block.run(indices[k], run_offset(block, indices[k])), x, to[k]);
     }
 
-#ifdef CARYA_AVX512_MASKS
+#ifdef CARYA_PACKED_SIMD
     // Adds a block by comparing its ids with the requested ids. Used for blocks with ids if few chunks are requested.
     void add_by_comparison(const Wide& block, float x) const {
         for (std::int64_t c = 0; c < block.n; c += Finder::kWidth) {
@@ -377,11 +311,12 @@ private:
 
     const PackedFormat& format_;
     const PackedQuery& query_;
+    const std::uint8_t* end_;  // end of the data
     float* sums_;
     std::int64_t capacity_;
     mutable Run pending_[kMaxPending];
     mutable std::uint64_t n_deferred_ = 0;
-#ifdef CARYA_AVX512_MASKS
+#ifdef CARYA_PACKED_SIMD
     static constexpr bool kCanCompareIds = !Types::kSingleChunk && sizeof(Id) <= 2 && sizeof(Child) == 1;
     using Finder = ChunkFinder<std::conditional_t<kCanCompareIds, Id, std::uint16_t>>;
     bool compare_ids_;
@@ -409,7 +344,7 @@ void add_blocks(const PackedView& w, const PackedQuery& query, float* sums, std:
     constexpr std::int64_t kPendingBlocks = 16;
     static_assert(kLargeDistance < kBlocksDistance && kBlocksDistance < kStartsDistance &&
                   kBlocksDistance < kPendingBlocks);
-    const ScoreAccumulator<Types> accumulator(w.format, query, sums, capacity);
+    const ScoreAccumulator<Types> accumulator(w, query, sums, capacity);
     PendingBlock pending[kPendingBlocks];
     for (std::int64_t i = -kStartsDistance; i < query.count; ++i) {
         if (const std::int64_t ahead = i + kStartsDistance; ahead < query.count)
