@@ -91,7 +91,7 @@ class BeamSearcher:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
         """Return the labels and scores for one query, best first, or None if the arrays are not a valid query."""
         ranking = self.native.rank(indices, values, dense, top_k, beam_width, min_score)
-        return cast(tuple[NDArray[np.int32], NDArray[np.float32]] | None, ranking)
+        return cast("tuple[NDArray[np.int32], NDArray[np.float32]] | None", ranking)  # quoted, because it takes 8 µs
 
     def score_pairs(
         self, queries: Features, candidates: Csr, *, threads: int, report: Report = None
