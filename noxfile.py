@@ -40,7 +40,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def native(session: nox.Session) -> None:
-    """Build the native core with warnings as errors and run its self-test."""
+    """Build the native core, treating warnings as errors, and run its self-test."""
     session.run("pip", "install", "cmake", "ninja")
     build = Path(session.create_tmp()) / "native"
     options = ["-DCARYA_PYTHON=OFF", "-DCARYA_WERROR=ON", "-DCARYA_SELF_TEST=ON"]
@@ -55,7 +55,7 @@ def native(session: nox.Session) -> None:
 @nox.session
 def transformer(session: nox.Session) -> None:
     """Run the tests that require PyTorch; the README's test command skips them."""
-    # Install the CPU build of PyTorch and the other packages from the `transformer` extra; Carya is already installed.
+    # Install PyTorch and the other packages from the `transformer` extra; Carya is already installed.
     session.run("pip", "install", "torch==2.13.0", "transformers", "safetensors")
     session.run("pytest", "-m", "transformer", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 

@@ -1,10 +1,10 @@
-"""Create the Annif project `debian` with the omikuji backend from a text folder: corpus, vocabulary and configuration.
+"""Create the corpus, vocabulary and configuration of an Annif project from a text folder.
 
     python benchmarks/annif_project.py DATA FOLDER
     cd FOLDER && annif load-vocab debian vocabulary.tsv --language en && annif train debian train.tsv
 
-The project uses TF-IDF features of words and word pairs, as the other systems do, and otherwise Annif's defaults,
-including three trees.
+The project is named `debian`. It uses the omikuji backend, TF-IDF features of word unigrams and bigrams (as in the
+other systems), and otherwise Annif's defaults, including three trees.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Compare transforms and values of C for every loss and kind of negatives on held-out training rows.
+"""Compare transforms and values of C for every loss and negative sampling scheme on held-out training rows.
 
     python benchmarks/auto_settings.py FEATURES --out grid.json [--losses logistic] [--negatives teacher] [--C 1,8]
     python benchmarks/auto_settings.py --show grid.json...
 
 The values of `transform="auto"` and `C="auto"` were chosen with this script. FEATURES is a folder with X.train.npz and
-Y.train.npz; a tenth of these rows, in runs of 20 adjacent rows, is held out, and the test part is never read. A model
-is trained for each loss, kind of negatives and value of C, and ranks the held-out rows with each combination of a
-transform for the inner layers and one for the last layer. The results are saved after each model, and models whose
-results are already in the --out file are skipped.
+Y.train.npz. A tenth of the training rows, in blocks of 20 consecutive rows, is held out; the test set is never read.
+One model is trained per loss, negative sampling scheme and value of C. It ranks labels for the held-out rows with each
+combination of a transform for the inner layers and a transform for the last layer. The results are saved after each
+model has been evaluated, and models whose results are already in the --out file are skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COSTS = {
     "hinge": (0.5, 1.0, 2.0, 4.0),
     "logistic": (1.0, 4.0, 8.0, 16.0, 32.0, 64.0),
 }
-#: Transforms for the inner layers; training uses the first one.
+#: Transforms for the inner layers by loss; models are trained with the first one.
 INNER = {
     "squared-hinge": ("l3-hinge", "l2-hinge", "l4-hinge"),
     "hinge": ("l3-hinge", "l2-hinge", "l4-hinge"),
@@ -51,14 +51,14 @@ LAST = ("noop", "sigmoid", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "l5-h
 
 
 def split(rows: int) -> tuple[Any, Any]:
-    """Return the training rows and the held-out rows, which are a tenth of all rows."""
+    """Split off a tenth of the rows; return the training rows and the held-out rows."""
     runs = np.random.default_rng(0).permutation((rows - 1) // RUN + 1)
     held_out = np.isin(np.arange(rows) // RUN, runs[: runs.size // 10])
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def measure_transforms(model: carya.XRLinear, X: Any, Y: Any, inner: tuple[str, ...]) -> dict[str, list[float]]:
-    """Return P@1, P@3 and P@5 for every pair of an inner-layer transform and a last-layer transform."""
+    """Return P@1, P@3 and P@5 for every combination of inner-layer and last-layer transforms."""
     results, queries, layers = {}, check_features(X), list(model.layers_)
     for above in inner if len(layers) > 1 else ("none",):
         upper = [replace(layer, transform=Transform.from_name(above)) for layer in layers[:-1]]
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def show(paths: list[str]) -> None:
-    """Print the best transforms for each model, and the results for each pair of transforms on all data sets."""
+    """Print, for each model, the combinations of transforms with the best results, and their P@k on each data set."""
     grids = {Path(path).stem: json.loads(Path(path).read_text()) for path in paths}
     for key in next(iter(grids.values())):
         if not all(key in grid for grid in grids.values()):

@@ -82,7 +82,7 @@ def draw(path: Path) -> None:
         left.set_xticks([])
         left.spines["bottom"].set_visible(False)
         draw_bars(right, latencies, " µs")
-        right.set_title("Latency of one query (median, log scale)", fontsize=12)
+        right.set_title("Single-query latency (median, log scale)", fontsize=12)
         right.set_xscale("log")
         right.set_xlim(8, 20_000)
         right.set_xticks([10, 100, 1000, 10_000], ["10 µs", "100 µs", "1 ms", "10 ms"])

@@ -2,12 +2,12 @@
 
     python benchmarks/cluster_simulation.py [--out benchmarks/results/cluster-simulation.json]
 
-The scheduler is not simulated: `divide` from `carya.ranking.tasks.parts` divides the layers into parts, and
-`RayEngine.run` submits the tasks, waits for them and reports progress. Only Ray is replaced, with a discrete-event
-simulation of the functions that the engine calls. As in Ray, workers take tasks in the order of submission. The
-duration of a task is the time for its work and for reading its rows, multiplied by a log-normal factor. Machines fail
-after exponentially distributed times, and their tasks are then restarted on other machines. All random numbers have
-fixed seeds, so every run prints the same results.
+The scheduler is not simulated: `divide` from `carya.ranking.tasks.parts` divides the layers into tasks, and
+`RayEngine.run` submits the tasks, waits for them and reports progress. Only Ray itself is replaced, by a discrete-event
+simulation of the functions that the engine calls. As in Ray, workers take tasks in submission order. The duration of a
+task is a fixed overhead plus the time for reading its rows and computing its result; this time, but not the overhead,
+is multiplied by a log-normally distributed factor. Machines fail after exponentially distributed times, and their tasks
+are then restarted on other machines. All random numbers have fixed seeds, so every run prints the same results.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from rich.table import Table
 
 from carya.cluster.ray_engine import RayEngine
 from carya.indexing.clustering import plan
-from carya.models.xr_linear.match_rows import ROWS_PER_TASK
+from carya.models.xr_linear.matching_task import ROWS_PER_TASK
 from carya.ranking.tasks.parts import divide
 
 NS_PER_WORK = 1.0  # CPU nanoseconds per unit of work, on one core (see docs/scale.md)
-MATCH_US = 60.0  # CPU microseconds per row and search
+MATCH_US = 60.0  # CPU microseconds per row for one search
 READ_BYTES_PER_SECOND = 1e8  # from shared storage, per worker
 TASK_SECONDS = 0.2  # scheduling, opening files, storing the result
-NOISE = 0.3  # standard deviation of the logarithm of durations
-RECOVERY_SECONDS = 60.0  # until a failed machine is replaced
+NOISE = 0.3  # standard deviation of the logarithm of the random factor
+RECOVERY_SECONDS = 60.0  # time until a failed machine is replaced
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task with the interface that engines require, and its simulated duration."""
+    """A task that has a simulated duration and implements the interface that engines require."""
 
     work: float
     seconds: float
 
     def run(self, threads: int) -> None:
-        """Do nothing: only the scheduling is simulated."""
+        """Do nothing: only the duration of the task is simulated."""
 
 
 @dataclass
 class SimulatedCluster:
-    """Machines whose CPUs take tasks in the order of submission, with the part of Ray's interface that engines use."""
+    """A cluster whose CPUs take tasks in submission order; implements the part of Ray's interface that engines use."""
 
     nodes: int
     cpus: int
@@ -176,8 +176,8 @@ class Problem:
     rows: int
     labels: int
     features_per_row: float
-    clusters_per_row: float  # number of clusters with labels of the row, at every level
-    shortlist: float  # clusters per row at the last level
+    clusters_per_row: float  # number of clusters per level that contain labels of a row
+    shortlist: float  # number of shortlisted clusters per row when the last layer is trained
     spread: float  # standard deviation of the logarithm of a cluster's share of the rows
 
     def tree(self) -> list[int]:
@@ -190,8 +190,8 @@ class Problem:
     def layer(self, level: int, rng: np.random.Generator) -> tuple[Any, Any]:
         """Return a layer problem and features for `divide`.
 
-        `divide` counts the nonzeros in the rows of each parent. One row per parent, with as many nonzeros as all of the
-        parent's rows together, gives the same counts and takes little memory.
+        `divide` counts the nonzeros in the rows of each parent. To save memory, each parent has a single row that has
+        as many nonzeros as all rows of the parent in a real problem; the counts are the same.
         """
         tree = self.tree()
         parents, nodes = tree[level - 1 : level + 1]
@@ -208,7 +208,7 @@ class Problem:
 
 
 def solve_tasks(problem: Problem, levels: Sequence[int], rng: np.random.Generator) -> list[Task]:
-    """Return the tasks of layers that are trained together."""
+    """Return the tasks for layers that are trained together."""
     tasks = []
     for level in levels:
         layer, features = problem.layer(level, rng)
@@ -221,14 +221,14 @@ def solve_tasks(problem: Problem, levels: Sequence[int], rng: np.random.Generato
 
 
 def match_tasks(problem: Problem, rng: np.random.Generator) -> list[Task]:
-    """Return the tasks that find the matcher's negatives."""
+    """Return the tasks that compute the matcher-aware negatives."""
     seconds = 1e-6 * MATCH_US * ROWS_PER_TASK + 8 * problem.features_per_row * ROWS_PER_TASK / READ_BYTES_PER_SECOND
     count = -(-problem.rows // ROWS_PER_TASK)
     return [Task(1.0, TASK_SECONDS + seconds * factor) for factor in rng.lognormal(0, NOISE, count).tolist()]
 
 
 def simulate(name: str, problem: Problem, *, nodes: int, cpus: int, failures: float, shards: int = 1) -> dict[str, Any]:
-    """Run all phases of one training run, or of several concurrent training runs, on a simulated cluster."""
+    """Simulate all phases of one training run, or of several concurrent training runs, on a cluster."""
     rng = np.random.default_rng(1)
     depth = len(problem.tree()) - 1
     phases: dict[str, list[Task]] = {

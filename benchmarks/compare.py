@@ -4,8 +4,9 @@
 
 FEATURES is a folder with X.train.npz, Y.train.npz, X.test.npz and Y.test.npz (SciPy CSR). The peer runs in its own
 virtual environment: libpecos 1.2.8 requires numpy<2 and scipy<1.12 (pip install --no-deps libpecos). Each run is a
-separate process, and the systems alternate, with one run per seed, so that interference affects both. The results are
-printed as a table and, with --out, written as JSON. With --peer-runs, only Carya runs, and the JSON records that the
+separate process, and the systems alternate, with one run per seed, so that interference from other processes affects
+both systems equally. The results are printed as a table and, with --out, written as JSON. With --peer-runs, only Carya
+runs; the peer's results are read from the JSON file of an earlier comparison, and the new JSON file records that the
 times come from different comparisons.
 """
 
@@ -67,7 +68,7 @@ def main() -> None:
     parser.add_argument("--negatives", choices=["teacher", "both"], default="teacher")
     parser.add_argument("--dense", type=int, default=0, help="number of dense columns to add")
     parser.add_argument("--out", type=Path, help="JSON output file")
-    parser.add_argument("--peer-runs", type=Path, help="JSON file of an earlier comparison; its peer runs are reused")
+    parser.add_argument("--peer-runs", type=Path, help="JSON file of an earlier comparison whose peer runs are reused")
     arguments = parser.parse_args()
     options = RunOptions(arguments.features, arguments.threads, arguments.negatives, arguments.dense)
     earlier = json.loads(arguments.peer_runs.read_text()) if arguments.peer_runs else None

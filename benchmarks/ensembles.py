@@ -2,8 +2,8 @@
 
     python benchmarks/ensembles.py FEATURES [--rounds 3] [--threads 2]
 
-The two models alternate. The script prints JSON with the median wall-clock and CPU seconds for training and for
-ranking the test rows, and their ratios.
+Runs of the two models alternate. The script prints JSON with the median wall-clock and CPU seconds for training and for
+ranking labels for the test rows, and the ratios of these times.
 """
 
 from __future__ import annotations

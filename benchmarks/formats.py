@@ -2,8 +2,8 @@
 
 python benchmarks/formats.py [--megabytes 100] [--formats jsonl,csv]   # keeps the results of other formats
 
-Each step runs in a separate process. The results are written to benchmarks/results/formats.json: seconds, and the peak
-resident memory in MB. The first row, `nothing`, is for a process that only imports the packages.
+Each step runs in a separate process. The times in seconds and the peak resident memory in MB are written to
+benchmarks/results/formats.json. The first row, `nothing`, applies to a process that only imports the packages.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ FEATURES_PER_ROW, N_FEATURES = 100, 100_000
 
 
 def examples(prefix: str = "") -> list[Any]:
-    """Return texts of random words with numbered labels, about 430 bytes each; the files repeat these texts.
+    """Return texts of random words with numbered labels, about 430 bytes per text; files repeat this list of texts.
 
-    There are enough distinct texts that Parquet does not use dictionary encoding.
+    There are enough distinct texts to prevent Parquet from using dictionary encoding.
     """
     from carya.data import Example
 
@@ -99,7 +99,7 @@ def matrices(n_rows: int) -> Any:
 def write(name: str, folder: Path, megabytes: int) -> float:
     """Write a file in the given format and return the time in seconds.
 
-    Formats that can only be read are written without Carya, and their times are not used.
+    Formats that Carya can only read are written with other libraries, and their write times are not reported.
     """
     from carya.data import Corpus, write_data
     from carya.data.formats.registry import FORMATS

@@ -2,9 +2,9 @@
 
     python benchmarks/framework.py DATA … [--only NAME …] [--peer-python PYTHON --features FEATURES] [--out FOLDER]
 
-Each configuration runs in its own process. Results that already exist in the output folder are kept unless they are
-selected with --only. FEATURES contains the features for the peers: one folder per data set, with the same name as the
-text folder. The results are printed as Markdown tables.
+Each configuration runs in its own process. Configurations with results in the output folder do not run again unless
+they are selected with --only. FEATURES contains the features for the peers: one folder per data set, with the same name
+as the text folder. The results are printed as Markdown tables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def table_row(name: str, values: dict[str, Any]) -> str:
     """Format one table row with CPU times, or with wall-clock times marked with * where no CPU times were measured."""
     name = TITLES.get(name, name)
     if "over_s" in values:
-        return f"| {name} | not within {values['over_s'] / 60:.0f} minutes | | | | |"
+        return f"| {name} | exceeded {values['over_s'] / 60:.0f} minutes | | | | |"
     precision = " / ".join(f"{values[f'P@{k}']:.2f}" for k in (1, 3, 5))
     propensity = " / ".join(f"{values[f'PSP@{k}']:.1f}" for k in (1, 3, 5)) if "PSP@1" in values else "–"
     recall = f"{values['R@10']:.1f}" if "R@10" in values else "–"
@@ -86,7 +86,7 @@ def run_carya(data: Path, name: str, threads: int, limit: float | None) -> dict[
 
 
 def run_peer(python: str, features: Path, name: str, threads: int) -> dict[str, Any]:
-    """Run one peer and evaluate its scores with the same code as Carya's scores."""
+    """Run one peer and evaluate its scores with the code that evaluates Carya's."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "scores.npz"
         result = run_script(python, "run_framework_peer.py", features, name, file, "--threads", threads)
@@ -98,7 +98,9 @@ def run_peer(python: str, features: Path, name: str, threads: int) -> dict[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="+")
-    parser.add_argument("--only", nargs="*", help="configurations, peers or groups to run, replacing earlier results")
+    parser.add_argument(
+        "--only", nargs="*", help="configurations, peers or groups to run, even if they already have results"
+    )
     parser.add_argument(
         "--peer-python", help="Python interpreter of the peers' environment; without it, only Carya runs"
     )

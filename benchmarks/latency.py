@@ -3,16 +3,16 @@
     python benchmarks/latency.py FEATURES --peer-python PEER_VENV/bin/python --out results/NAME-latency.json
 
 FEATURES is a feature folder, as for compare.py. Each system trains one model; models in the --models folder are reused.
-The systems then alternate for several rounds, each loading its model and ranking in a separate process; the table shows
-medians. Finally, Carya's layouts, weight types and beam widths are measured. If matplotlib is installed, a plot of
-recall against latency is written next to the JSON file.
+The systems then alternate for several rounds, each loading its model and ranking labels in a separate process; the
+table shows medians. Finally, Carya is measured with every layout, weight type and beam width. If matplotlib is
+installed, a plot of recall against latency is written next to the JSON file.
 
 Carya is trained with libpecos's settings. With --set, a second Carya model, "carya-set", is trained with other
 settings:
 
     ... --set branching=256 C=0.5 threshold=0.3 'threshold_by="effect"'
 
-The ratios, layouts, weight types and beam widths then refer to "carya-set".
+The ratios, and the results by layout, weight type and beam width, then refer to "carya-set".
 """
 
 from __future__ import annotations

@@ -49,23 +49,48 @@ def settings(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def read(folder: str | Path, name: str) -> Any:
-    """Read a matrix from a feature folder as float32 CSR with sorted indices."""
-    matrix = sp.csr_matrix(sp.load_npz(Path(folder) / name)).astype(np.float32)
+    """Read a matrix from a feature or text folder as float32 CSR with sorted indices.
+
+    If there is no such file, the file names that `carya data` uses are tried: X.trn.npz for X.train.npz, and
+    train.labels.txt.gz for train.labels.npz.
+    """
+    path = Path(folder) / name
+    if not path.exists() and name.endswith(".labels.npz"):
+        return _read_label_lines(Path(folder), name.removesuffix(".labels.npz"))
+    if not path.exists():
+        path = Path(folder) / name.replace(".train.", ".trn.").replace(".test.", ".tst.")
+    matrix = sp.csr_matrix(sp.load_npz(path)).astype(np.float32)
+    matrix.sort_indices()
+    return matrix
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Read the lines of a compressed text file."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        return file.read().removesuffix("\n").split("\n")
+
+
+def _read_label_lines(folder: Path, part: str) -> Any:
+    """Read the tab-separated labels of one split as a matrix with one column per label in label_names.*.gz."""
+    (path,) = folder.glob("label_names.*.gz")
+    columns = {line.split("\t")[0]: column for column, line in enumerate(_read_lines(path))}
+    rows = [line.split("\t") if line else [] for line in _read_lines(folder / f"{part}.labels.txt.gz")]
+    indptr = np.cumsum([0, *map(len, rows)])
+    indices = [columns[label] for row in rows for label in row]
+    matrix = sp.csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(rows), len(columns)))
     matrix.sort_indices()
     return matrix
 
 
 def read_texts(folder: str | Path, part: str) -> list[str]:
-    """Read the texts of one part, e.g. "train", from a text folder."""
-    with gzip.open(Path(folder) / f"{part}.texts.txt.gz", "rt", encoding="utf-8", newline="\n") as file:
-        return file.read().removesuffix("\n").split("\n")
+    """Read the texts of one split, e.g. "train", from a text folder."""
+    return _read_lines(Path(folder) / f"{part}.texts.txt.gz")
 
 
 def label_names(folder: str | Path) -> list[str]:
     """Read all label names from a text folder; in a .tsv file, they are in the last column."""
     (path,) = Path(folder).glob("label_names.*.gz")
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        return [line.split("\t")[-1] for line in file.read().removesuffix("\n").split("\n")]
+    return [line.split("\t")[-1] for line in _read_lines(path)]
 
 
 def load(folder: str | Path, dense: int = 0) -> tuple[Any, Any, Any, Any]:
@@ -101,7 +126,7 @@ def precision(Y_test: Any, scores: Any) -> dict[str, float]:
 
 
 def as_scores(rankings: Sequence[Sequence[int]], n_labels: int) -> Any:
-    """Convert lists of labels, best first, to a score matrix."""
+    """Convert lists of labels, ranked best first, to a score matrix."""
     sizes = [len(labels) for labels in rankings]
     scores = [1.0 / (rank + 1) for size in sizes for rank in range(size)]
     columns = [label for labels in rankings for label in labels]
@@ -110,10 +135,10 @@ def as_scores(rankings: Sequence[Sequence[int]], n_labels: int) -> Any:
 
 
 def latency(rank: Callable[[int], object], rows: int, count: int = 1500, repeats: int = 1) -> dict[str, float]:
-    """Return the median and 99th percentile of the time per single-row call, in milliseconds.
+    """Return the median and 99th percentile of the single-row latency, in milliseconds.
 
-    The first tenth of the rows serves as warm-up and is not counted. With several repeats, the time for a row is the
-    median of its repeats, which reduces the effect of other processes.
+    The first tenth of the rows is used for warm-up and not counted. With several repeats, the latency of a row is the
+    median over its repeats, which reduces the effect of other processes.
     """
     times = np.empty((repeats, min(rows, count)))
     for repeat in range(repeats):
@@ -126,7 +151,7 @@ def latency(rank: Callable[[int], object], rows: int, count: int = 1500, repeats
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
-    """Return the result of a call, its wall-clock seconds and its CPU seconds; the latter vary less."""
+    """Return the result of a call and its wall-clock and CPU times in seconds; CPU times vary less."""
     wall, cpu = time.perf_counter(), time.process_time()
     result = call()
     return result, time.perf_counter() - wall, time.process_time() - cpu
@@ -138,9 +163,10 @@ def train_and_rank(
     rows: int,
     prepare: Callable[[Any], Any] = lambda model: model,
 ) -> tuple[Any, dict[str, float]]:
-    """Train a model, prepare it without timing, and rank; return the result of `rank` and the times.
+    """Train a model, prepare it, and rank labels with it; return the result of `rank` and the times.
 
-    The times are wall-clock and CPU times, in seconds for training and in milliseconds per row for ranking.
+    The times are wall-clock and CPU times, in seconds for training and in milliseconds per row for ranking. The
+    time of `prepare` is not included.
     """
     model, train_s, train_cpu_s = timed(train)
     model = prepare(model)
@@ -176,7 +202,7 @@ def resident_mb() -> float:
 
 
 def folder_bytes(path: str | Path) -> int:
-    """Return the total size of the files in a folder in bytes."""
+    """Return the total size in bytes of the files in a folder."""
     return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
 
 

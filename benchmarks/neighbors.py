@@ -3,11 +3,11 @@
 libraries   usearch and hnswlib with dense vectors (truncated SVD of the features): build time, recall relative to
             brute force, time per query with one and two threads, reproducibility, size and load time
 sparse      an exact inverted index, and HNSW graphs over projected features with exact rescoring of the candidates
-dense       Carya's exact search and its graph on generated dense vectors, by number of items; requires no FEATURES
-models      P@k and times of the models on the test part or, with --held-out, on a tenth of the training rows
+dense       Carya's exact search and HNSW graph on generated dense vectors, by number of items; FEATURES is not used
+models      P@k and times of the models on the test set or, with --held-out, on a tenth of the training rows
 
-The script requires carya[ann]; the comparison of libraries also requires hnswlib. It prints JSON lines with wall-clock
-times and CPU times. The CPU times, which have "cpu" in their names, vary less on a busy machine.
+The script requires carya[ann]; the part `libraries` also requires hnswlib. The results are printed as JSON lines with
+wall-clock times and CPU times. The CPU times, which have "cpu" in their names, vary less on a busy machine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Vectors = NDArray[np.float32]
 
 
 def timed(call: Callable[[], Any], name: str, queries: int | None = None) -> tuple[Any, dict[str, float]]:
-    """Return the result of a call and its wall-clock and CPU time, in seconds or in milliseconds per query."""
+    """Return the result of a call and its wall-clock and CPU times, in seconds or in milliseconds per query."""
     result, wall, cpu = measure.timed(call)
     if queries is None:
         return result, {f"{name}_s": wall, f"{name}_cpu_s": cpu}
@@ -67,13 +67,13 @@ def unit_rows(vectors: Any) -> Vectors:
 
 
 def nearest(items: Vectors, queries: Vectors, count: int) -> Vectors:
-    """Return the similarities of the nearest items, by brute force."""
+    """Return the similarities of the nearest items, computed by brute force."""
     blocks = [queries[begin : begin + 250] for begin in range(0, len(queries), 250)]
     return np.concatenate([-np.sort(-(block @ items.T), axis=1)[:, :count] for block in blocks])
 
 
 def recall(similarities: Vectors, truth: Vectors, count: int) -> float:
-    """Return the fraction of the first `count` items that are among the `count` nearest items, in any order."""
+    """Return the recall: the fraction of the first `count` items that are among the true `count` nearest items."""
     return float(np.mean(similarities[:, :count] >= truth[:, count - 1 : count] - 1e-5))
 
 
@@ -265,13 +265,13 @@ def main() -> None:
     parser.add_argument("part", choices=["libraries", "sparse", "dense", "models"])
     parser.add_argument("features", nargs="?")
     parser.add_argument("--dimensions", type=int, default=256)
-    parser.add_argument("--held-out", action="store_true", help="rank a held-out tenth of the training rows")
+    parser.add_argument("--held-out", action="store_true", help="use a tenth of the training rows as the test set")
     arguments = parser.parse_args()
     if arguments.part == "dense":
         dense(arguments.dimensions)
         return
     if arguments.features is None:
-        parser.error(f"The part {arguments.part} requires FEATURES.")
+        parser.error(f"The part {arguments.part} requires FEATURES. Pass a feature folder.")
     X, Y, Xt, Yt = measure.load(arguments.features)
     if arguments.held_out:
         order = np.random.default_rng(0).permutation(X.shape[0])

@@ -1,11 +1,12 @@
-"""Measure training and prediction on a Ray cluster: times by number of nodes, identical results, and node failures.
+"""Measure training and prediction on a Ray cluster: times by number of nodes, reproducibility, and fault tolerance.
 
 python benchmarks/ray_cluster.py FOLDER [--nodes 1,2,4] [--kills 20] [--predict-kills 20] [--output ray.json]
 
 FOLDER contains feature and label matrices, such as those written by `carya data synth`. The nodes are separate
-processes on this machine, each with one CPU (`ray.cluster_utils.Cluster`). Runs on the cluster alternate with runs on
-this machine with one thread; the times are medians. To test node failures, a node is added and then killed at a random
-time during training or prediction. Predictions use shards of 256 rows. The results are written to benchmarks/results/.
+processes on this machine, each with one CPU (`ray.cluster_utils.Cluster`). Runs on the cluster alternate with
+single-threaded runs without Ray; the reported times are medians. To test node failures, a node is added and then
+killed at a random time during training or prediction. Predictions use shards of 256 rows. The results are written to
+benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import carya
 from carya.cluster import prediction
 
 RESULTS = Path(__file__).parent / "results"
-MEMORY = 80 * 2**20  # size of the object store, through which only names are passed
+MEMORY = 80 * 2**20  # size of the object store; matrices and models are read from files instead
 
 
 def digest(folder: Path) -> str:
@@ -40,7 +41,7 @@ def digest(folder: Path) -> str:
 
 
 def train(X: Any, Y: Any, engine: carya.RayEngine | None = None) -> tuple[float, str]:
-    """Train a model without existing checkpoints; return the training time in seconds and the hash of the model."""
+    """Train a model from scratch, without reusing checkpoints; return the time in seconds and the hash of the model."""
     with tempfile.TemporaryDirectory() as folder:
         options: dict[str, Any] = {"n_jobs": 1}
         if engine is not None:
@@ -53,14 +54,14 @@ def train(X: Any, Y: Any, engine: carya.RayEngine | None = None) -> tuple[float,
 
 
 def predict(model: Path, data: Path, engine: carya.RayEngine) -> tuple[float, str]:
-    """Rank labels for all rows; return the time in seconds and the hash of the result."""
+    """Rank labels for all rows; return the time in seconds and the hash of the scores."""
     started = time.perf_counter()
     S = engine.predict(model, data, part="train")
     return time.perf_counter() - started, digest_scores(S)
 
 
 def digest_scores(S: Any) -> str:
-    """Return the hash of a prediction."""
+    """Return the hash of a score matrix."""
     arrays = (S.indptr.astype("int64"), S.indices.astype("int32"), S.data)
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
@@ -74,7 +75,7 @@ def start_cluster(n_nodes: int) -> Any:
 
 
 def measure_nodes(X: Any, Y: Any, n_nodes: int, runs: int) -> dict[str, Any]:
-    """Return the median times on this machine and on a cluster, and whether all models are identical."""
+    """Return the median training times without Ray and on a cluster, and whether all models are identical."""
     cluster = start_cluster(n_nodes)
     engine = carya.RayEngine(cluster.address)
     train(X, Y, engine)  # starts the worker processes
@@ -90,7 +91,7 @@ def measure_nodes(X: Any, Y: Any, n_nodes: int, runs: int) -> dict[str, Any]:
 
 
 def measure_kills(X: Any, Y: Any, kills: int) -> dict[str, int]:
-    """Return the number of correct models from training runs in which a node is killed at a random time."""
+    """Train several times, each time killing a node at a random time; return the number of correct models."""
     cluster = start_cluster(1)
     engine = carya.RayEngine(cluster.address)
     seconds, expected = train(X, Y)
@@ -111,7 +112,7 @@ def measure_kills(X: Any, Y: Any, kills: int) -> dict[str, int]:
 
 
 def measure_prediction_kills(X: Any, Y: Any, data: Path, kills: int) -> dict[str, Any]:
-    """Return the number of correct predictions from runs in which a node is killed at a random time."""
+    """Predict several times, each time killing a node at a random time; return the number of correct predictions."""
     prediction.BATCH_SIZE = 256
     cluster = start_cluster(1)
     engine = carya.RayEngine(cluster.address)

@@ -16,7 +16,7 @@ import measure
 
 
 class StageTimes(Progress):
-    """Progress display that records when the first stage of each kind, e.g. "train", begins."""
+    """Progress display that records when each type of stage, e.g. "train", begins for the first time."""
 
     def __init__(self) -> None:
         self.started: dict[str, float] = {}

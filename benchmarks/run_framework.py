@@ -2,8 +2,8 @@
 
 Without NAME, the script prints the names of all configurations. The features are computed with carya.Tfidf, as in the
 other benchmarks; Reranked models additionally use character n-grams, which are compared only with label names. Label
-names serve as label texts. The script prints JSON with P@1/3/5, R@10 and PSP@1/3/5 on the test part, and with the
-wall-clock and CPU times of training in seconds and of batch ranking in milliseconds per row.
+names serve as label texts. The script prints JSON with P@1/3/5, R@10 and PSP@1/3/5 on the test set, and with the
+wall-clock and CPU times of training (in seconds) and of batch ranking (in milliseconds per row).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _preset(name: str) -> Callable[[int], Any]:
 
 
 def _trees_and_neighbors(jobs: int) -> Any:
-    """Return an ensemble of nearest neighbors and trees with different label representations."""
+    """Return an ensemble of a nearest-neighbor model and trees with different label representations."""
     members = [
         carya.XRLinear(n_jobs=jobs),
         carya.XRLinear(n_jobs=jobs, representation="spectral", seed=1),

@@ -1,9 +1,9 @@
 """Run one peer on a feature folder, in its own environment: python run_framework_peer.py FEATURES NAME SCORES
 
 NAME is libpecos-tfn-3 or libpecos-tfn+man-3 (three trees with different seeds, combined with the best of libpecos's
-four averages), omikuji-parabel (three trees, default settings), omikuji-bonsai (three trees, the settings recommended
-in the omikuji documentation), or napkinxc-plt. The scores for the test rows are written to the file SCORES. The script
-prints JSON with the times and, for libpecos, the precision of each tree and each average.
+four averaging methods), omikuji-parabel (three trees, default settings), omikuji-bonsai (three trees, the settings
+recommended in the omikuji documentation), or napkinxc-plt. The scores for the test rows are written to the file SCORES.
+The script prints JSON with the times and, for libpecos, the precision of each tree and each averaging method.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def main() -> None:
         **measure.latency(lambda row: ranker.one(model, queries[row]), len(queries), len(queries), repeats=3),
     }
     result["p99_to_median"] = result["one_row_ms_p99"] / result["one_row_ms"]
-    # Excludes the benchmark's matrices, which were in memory before the model was loaded.
+    # Exclude the benchmark's matrices, which were in memory before the model was loaded.
     result["resident_mb"] = initial_mb + measure.resident_mb() - before_mb
     batch = Xt[: arguments.rows]
     for threads, key in ((1, "batch_1_ms"), (arguments.threads, "batch_ms")):

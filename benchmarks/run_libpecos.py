@@ -16,7 +16,7 @@ import measure
 def main() -> None:
     arguments = measure.arguments(__doc__)
     X, Y, Xt, Yt = measure.load(arguments.features, arguments.dense)
-    if arguments.dense:  # libpecos accepts only a single matrix
+    if arguments.dense:  # libpecos does not accept (sparse, dense) pairs
         X, Xt = (sp.hstack([block[0], sp.csr_matrix(block[1])], format="csr", dtype=np.float32) for block in (X, Xt))
 
     measure.reset_peak()

@@ -1,8 +1,8 @@
 """Run carya.Reranked once on a text folder: python run_reranked.py DATA [--no-label-texts] [--ranker neural]
 
 The features are computed with carya.Tfidf, as in the other benchmarks; without --words, they also include character
-n-grams, which are compared only with label names. The script prints JSON with the precision of the reranked labels and
-of the trees alone, and with wall-clock and CPU times.
+n-grams, which are compared only with label names. The script prints JSON with the precision with and without reranking,
+and with wall-clock and CPU times.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000, help="maximum number of rows for training the reranker")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--part", default="test", help="part to rank: test or dev")
+    parser.add_argument("--part", default="test", help="split for evaluation: test or dev")
     arguments = parser.parse_args()
     words_only = arguments.words or arguments.no_label_texts
     data, jobs = arguments.data, arguments.threads

@@ -1,7 +1,7 @@
 """Train and query one model on a folder of matrices: python run_scale.py FOLDER --threads 2 [--set name=JSON ...]
 
-The script prints the time and the peak memory of every training stage, the size of the saved model and the latency of
-single queries as one line of JSON.
+The script prints the time and the peak memory of every training stage, the size of the saved model and the single-query
+latency as one line of JSON.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class StageCosts(Progress):
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Report]:
-        """Record the costs since the last stage as "other", and then the costs of this stage."""
+        """Record the resource usage since the last stage as "other", and then the resource usage of this stage."""
         self.record("other")
         yield None
         self.record(name)
 
     def record(self, name: str) -> None:
-        """Record the costs since the last call."""
+        """Record the resource usage since the last call."""
         wall, cpu = time.perf_counter(), time.process_time()
         self.stages.append(
             {

@@ -30,7 +30,7 @@ def main() -> None:
     arguments, train_options = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
-        # The peers use words and word pairs. Options passed to this script override --analyzer.
+        # The peers use word unigrams and bigrams. Options passed to this script override --analyzer.
         options = ["--analyzer", "word", "--n-jobs", arguments.threads, "--seed", arguments.seed, *train_options]
         trained, seconds = carya("train", arguments.data, "-o", model, "--json", *options)
         measured, _ = carya("evaluate", model, arguments.data, "--json")

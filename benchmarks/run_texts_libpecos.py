@@ -1,6 +1,7 @@
-"""Measure the time from raw texts to a saved model with scikit-learn's TF-IDF and libpecos, in their own environment.
+"""Measure the time from raw texts to a saved model with scikit-learn's TF-IDF and libpecos, in a separate environment.
 
-The text folder contains train.texts.txt.gz, train.labels.npz and the same files for the test part (see docs/data.md).
+The text folder contains train.texts.txt.gz, train.labels.npz and the corresponding files of the test set (see
+docs/data.md).
 """
 
 from __future__ import annotations

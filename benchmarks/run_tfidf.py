@@ -1,4 +1,4 @@
-"""Measure how long a vectorizer takes to fit and transform training texts, and to transform test texts or one text."""
+"""Measure the time to fit a vectorizer and transform training texts, and to transform test texts or a single text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import measure
 
 SHORT_TEXT = "a fast and small web server with support for secure connections"
 
-#: Three functions: fit a vectorizer and transform texts; transform texts; transform one text.
+#: Three functions: fit a vectorizer and transform texts; transform texts; and transform one text.
 Vectorizer = tuple[Callable[[list[str]], Any], Callable[[list[str]], Any], Callable[[str], Any]]
 
 

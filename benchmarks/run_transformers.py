@@ -5,10 +5,9 @@
 
 DATA is a text folder (train.texts.txt.gz, train.labels.npz, …) with label names (label_names.txt.gz, or
 label_names.tsv.gz with the names in the last column), which are not needed with --without-label-texts. The validation
-texts are the dev part of DATA or, if there is none, a held-out tenth of the training texts. Near-duplicates are held
-out as a group, because otherwise the validation scores would be too optimistic.
-With --speed, the script measures the training throughput in tokens per second and as a fraction of the device's
-bfloat16 rate.
+set is the dev split of DATA or, if DATA has no dev split, a held-out tenth of the training texts. Near-duplicates are
+held out together, because the validation scores would otherwise be too optimistic. With --speed, the script measures
+the training throughput in tokens per second and as a fraction of the measured bfloat16 throughput of the device.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import carya
 
 import measure
 
-_TERMS_COMPARED = 12  # number of highest-weighted terms per text that are compared to find near-duplicates
+_TERMS_COMPARED = 12  # near-duplicates are detected by comparing this number of highest-weighted terms per text
 _BLOCK_ROWS = 2000
 
 
@@ -55,7 +54,7 @@ def read_lines(data: Path, name: str) -> list[str] | None:
 
 
 def read_labels(data: Path, part: str, n_labels: int | None = None) -> sp.csr_array:
-    Y = sp.csr_array(sp.load_npz(data / f"{part}.labels.npz")).astype(np.float32)
+    Y = sp.csr_array(measure.read(data, f"{part}.labels.npz"))
     if n_labels is not None:
         Y.resize((Y.shape[0], n_labels))
     return Y
@@ -86,7 +85,7 @@ def rows_to_hold_out(texts: list[str], fraction: float = 0.1, max_cosine: float 
 
 
 def evaluate(model: Any, texts: list[str], Y: sp.csr_array, training_labels: sp.csr_array) -> dict[str, Any]:
-    """Return P@k, PSP@k and the ranking time for each ranker and for the mixture."""
+    """Return P@k, PSP@k and the ranking time for each ranker and for their mixture."""
     results = {}
     for name in (*model.rankers_, None):
         started = time.perf_counter()
@@ -133,7 +132,7 @@ def measure_precision(data: Path, arguments: argparse.Namespace, parameters: dic
 
 
 def measure_speed(data: Path, arguments: argparse.Namespace, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Train on all labels for three epochs and return the throughput of the last epoch, without padding tokens."""
+    """Train on all labels for three epochs and return the throughput of the last epoch, excluding padding tokens."""
     import torch
 
     from carya.transformer.encoder.encoder import Encoder
@@ -159,7 +158,7 @@ def measure_speed(data: Path, arguments: argparse.Namespace, parameters: dict[st
     matrices = [
         weights for name, weights in encoder.model.named_parameters() if weights.ndim == 2 and "embeddings" not in name
     ]
-    # Each weight requires one multiplication and one addition in the forward pass, and twice as many for the gradients.
+    # Per token and weight: one multiplication and one addition in the forward pass, two of each in the backward pass.
     operations = 6 * sum(weights.numel() for weights in matrices)
     results = {
         "data": data.name,
@@ -178,7 +177,7 @@ def measure_speed(data: Path, arguments: argparse.Namespace, parameters: dict[st
 
 
 def matrix_product_rate(device: Any) -> float:
-    """Measure the number of operations per second when multiplying large bfloat16 matrices."""
+    """Return the throughput of large bfloat16 matrix products in operations per second."""
     import torch
 
     a, b = (torch.randn(8192, 8192, device=device, dtype=torch.bfloat16) for _ in range(2))
@@ -201,8 +200,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=-1, help="number of threads; -1 means all cores")
     parser.add_argument("--without-label-texts", action="store_true", help="do not train on the label names")
     parser.add_argument("--speed", action="store_true", help="measure the training throughput instead")
-    parser.add_argument("--save", type=Path, help="folder to save the model in")
-    parser.add_argument("--out", type=Path, help="file to write the results to")
+    parser.add_argument("--save", type=Path, help="folder for the trained model")
+    parser.add_argument("--out", type=Path, help="JSON output file")
     arguments = parser.parse_args()
     run = measure_speed if arguments.speed else measure_precision
     results = run(arguments.data, arguments, measure.settings(arguments.set))

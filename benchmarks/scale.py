@@ -1,15 +1,15 @@
-"""Measure training time, peak memory, model size and query latency from thousands to millions of labels.
+"""Measure training time, peak memory, model size and query latency for thousands to millions of labels.
 
     python benchmarks/scale.py --out benchmarks/results/scale.json
     python benchmarks/scale.py --sizes amazon-3m:1 --out benchmarks/results/scale.json
 
-Each size is a published data set and a scale, e.g. amazon-670k:0.1, as in `carya data synth --like amazon-670k --scale
-0.1`. The data is generated, and every run is a separate process. An existing folder can be measured instead:
+Each size consists of a published data set and a scale, e.g. amazon-670k:0.1, as in `carya data synth --like amazon-670k
+--scale 0.1`. The data is generated, and every run is a separate process. Existing data can be measured instead:
 amazon-670k:1=FOLDER. New results are added to the file and replace earlier results for the same size. Other processes
-on the machine distort wall-clock times, so CPU times are also recorded: on an idle machine, training takes little more
-than the CPU time divided by the number of threads. Even CPU times depend on the load, because processes compete for
-caches and memory. Therefore, `carya plan` runs before and after each training run, and the table shows the mean of both
-estimates.
+on the machine distort wall-clock times, so CPU times are also recorded; on an idle machine, the training time is little
+more than the CPU time divided by the number of threads. Even CPU times depend on the machine's load, because processes
+compete for caches and memory bandwidth. Therefore, `carya plan` runs before and after each training run, and the table
+shows the mean of both estimates.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SIZES = [
     "amazon-3m:0.1",
 ]
 
-#: The values from a plan that are recorded.
+#: The estimates that are recorded from each plan.
 PLANNED = ("seconds", "cpu_seconds", "peak_bytes", "model_bytes", "query_us", "stages")
 
 

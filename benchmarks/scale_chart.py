@@ -1,4 +1,4 @@
-"""Draw docs/scale.svg, curves of training time, memory, model size and search cost, from results/scale.json.
+"""Draw docs/scale.svg, which plots training time, memory, model size and query time, from results/scale.json.
 
     python benchmarks/scale_chart.py [FILE]
 
@@ -27,12 +27,12 @@ COLORS = {
     "amazoncat-13k": "#e69f00",
     "eurlex-4k": "#56b4e9",
 }
-#: Title, value of a run, and whether the value is shown on a logarithmic axis.
+#: For each panel: the title, the function that returns the value of a run, and whether the axis is logarithmic.
 PANELS: list[tuple[str, Callable[[dict[str, Any]], float], bool]] = [
     ("Training, CPU s per million nonzeros of X", lambda run: 1e6 * run["cpu_s"] / _nonzeros(run), False),
     ("Peak memory, bytes per nonzero of X and Y", lambda run: run["peak_mb"] * 2**20 / _entries(run), False),
     ("Model, kB per label", lambda run: run["model_bytes"] / run["labels"] / 1e3, True),
-    ("One query, CPU µs per 100 features", lambda run: 100 * run["one_row_cpu_us"] / run["features_per_row"], False),
+    ("Single query, CPU µs per 100 features", lambda run: 100 * run["one_row_cpu_us"] / run["features_per_row"], False),
 ]
 
 

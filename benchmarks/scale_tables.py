@@ -17,7 +17,7 @@ def planned(run: dict[str, Any], name: str) -> float:
 
 
 def costs(results: dict[str, Any]) -> _Table:
-    """Return the headings and rows of the table of measured costs."""
+    """Return the headings and rows of the table of measured times, memory use and model sizes."""
     headings = ["data", "rows", "features", "labels", "labels per row", "CPU s / threads", "peak memory, MB"]
     rows = [
         [

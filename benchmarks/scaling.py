@@ -1,10 +1,10 @@
-"""Measure how training time scales with the numbers of labels and features, for a fixed number of nonzeros.
+"""Measure how training time scales with the number of features, and with the number of labels and rows.
 
     python benchmarks/scaling.py [--peer-python PEER_VENV/bin/python] [--out FILE]
 
 The data is generated. The tables also show the size of the training problem: the number of nonzeros in the training
 rows of each node, summed over all nodes. Any solver reads each of these nonzeros once per pass, so the time per nonzero
-should not grow. With a peer, both systems run on the same matrices, one after the other.
+should be constant. With --peer-python, libpecos runs on the same matrices, after Carya.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def write_data(
 
 
 def problem_nonzeros(X: Any, Y: Any) -> int:
-    """Return the number of nonzeros read per pass with teacher negatives and the default tree."""
+    """Return the number of nonzeros that a solver reads per pass with teacher negatives and the default tree."""
     features, labels = validation.check_training_data(X, Y)
     tree = cluster(pifa(features, labels, keep=carya.XRLinear().index_features, threads=2), threads=2)
     lengths = np.diff(X.indptr)

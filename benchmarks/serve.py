@@ -6,9 +6,9 @@
 DATA is a text folder, and MODEL is a model trained on it with `carya train DATA -o MODEL`. Carya is compared with a
 FastAPI wrapper around libpecos (create its folder with serve_libpecos.py) and with Annif and its omikuji backend
 (create its folder with annif_project.py). Each server is measured at maximum speed with one text per request and with
-64 texts per request (32 for Annif), and then with one text per request at half of the maximum rate. With --saturate,
-Carya additionally receives both kinds of requests at the same time for the given number of seconds, while its memory
-use is recorded.
+64 texts per request (32 for Annif), and then with one text per request at half the maximum rate. With --saturate,
+Carya additionally receives both types of requests at the same time for the given number of seconds, and its memory use
+is recorded.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def annif_requests(texts: list[str], project: str) -> dict[str, list[bytes]]:
 def start_server(
     command: list[str], port: int, folder: Path, cwd: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a server, wait for its first response, and stop it at the end of the block."""
+    """Start a server, wait for its first response, and stop it when the context exits."""
     log_path = folder / "server.log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=cwd, start_new_session=True)
@@ -149,7 +149,7 @@ def read_result(load: Any) -> dict[str, Any]:
 def measure_server(
     name: str, process: subprocess.Popen[bytes], port: int, files: dict[str, Path], arguments: Any, batch: int
 ) -> dict[str, Any]:
-    """Measure a running server with each kind of request."""
+    """Measure a running server with each type of request."""
     results: dict[str, Any] = {}
     for kind, size in (("one", 1), ("batch", batch)):
         read_result(start_load(files[kind], port, arguments.connections, 2))  # warm up
@@ -166,12 +166,12 @@ def measure_server(
     results["memory_mb"] = memory_mb(process.pid)
     if arguments.saturate and name == "carya":
         results["saturated"] = saturate(process, port, files, arguments)
-        show(name, f"{arguments.saturate:g} s of both kinds", results["saturated"])
+        show(name, f"both types of requests for {arguments.saturate:g} s", results["saturated"])
     return results
 
 
 def saturate(process: subprocess.Popen[bytes], port: int, files: dict[str, Path], arguments: Any) -> dict[str, Any]:
-    """Send both kinds of requests for a long time and record the memory use."""
+    """Send both types of requests for --saturate seconds and record the memory use."""
     half = max(1, arguments.connections // 2)
     loads = [start_load(files[kind], port, half, arguments.saturate) for kind in ("one", "batch")]
     memory = []
@@ -236,8 +236,8 @@ def main() -> None:
     for name, result in results.items():
         one, batch, half = result["one"], result["batch"], result["half"]
         print(
-            f"{name}: {batch['texts_per_second']:,.0f} texts/s in batches, {one['per_second']:,.0f} requests/s with "
-            f"one text, p99 {half['p99_ms']} ms at half load, {result['memory_mb']} MB"
+            f"{name}: {batch['texts_per_second']:,.0f} texts/s in batches, {one['per_second']:,.0f} single-text "
+            f"requests/s, p99 {half['p99_ms']} ms at half load, {result['memory_mb']} MB"
         )
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""Serve libpecos in the usual way: scikit-learn's TF-IDF and a model behind FastAPI, with the route /v1/suggest.
+"""Serve libpecos in the usual way: scikit-learn's TF-IDF and the model in a FastAPI application with the route
+/v1/suggest.
 
     python benchmarks/serve_libpecos.py DATA FOLDER               train on a text folder and save to FOLDER
     python benchmarks/serve_libpecos.py DATA FOLDER --port 9000   serve the saved model with two workers
@@ -8,12 +9,11 @@ Run the script in the environment of libpecos; fastapi and uvicorn must also be 
 
 import argparse
 import os
-import pickle  # the vectorizer has no other format, and only this script writes the file
+import pickle  # scikit-learn vectorizers have no other file format; the file that is read was written by this script
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -36,7 +36,7 @@ class SuggestRequest(BaseModel):
 
 def train(data: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    Y = sp.csr_matrix(sp.load_npz(Path(data) / "train.labels.npz")).astype(np.float32)
+    Y = measure.read(data, "train.labels.npz")
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True, dtype=np.float32)
     X = vectorizer.fit_transform(measure.read_texts(data, "train"))
     X.sort_indices()

@@ -49,8 +49,8 @@ def markdown(headings: list[str], rows: list[list[str]]) -> str:
 def training_ratios(data: str) -> dict[str, float]:
     """Return the training time of each peer relative to Carya's with the same algorithm.
 
-    The ratio for libpecos compares wall-clock times with teacher negatives. The ratios for omikuji (preset `parabel`)
-    and napkinXC (preset `plt`) compare CPU times, because their runs did not alternate with Carya's.
+    The ratio for libpecos is based on wall-clock times, with teacher negatives. The ratios for omikuji (preset
+    `parabel`) and napkinXC (preset `plt`) are based on CPU times, because their runs did not alternate with Carya's.
     """
     measured = load(f"{data}-framework")
     pairs = {"omikuji": ("omikuji-parabel", "parabel"), "napkinxc": ("napkinxc-plt", "plt")}
@@ -100,7 +100,7 @@ def training() -> str:
 
 
 def texts() -> str:
-    """Return the table of times from raw texts to a saved model."""
+    """Return the table of training times from raw texts to a saved model."""
     rows = []
     for data in DATA:
         medians = load(f"{data}-texts")["medians"]
@@ -212,7 +212,7 @@ def scaling() -> str:
 
 
 def ensemble_cost() -> str:
-    """Return the table of the cost of three trees relative to one tree."""
+    """Return the table of training and search times of three trees relative to one tree."""
     rows = []
     for data in DATA:
         values = load(f"{data}-ensembles")

@@ -23,7 +23,7 @@ Measurements = dict[str, Any]
 
 
 def alternate(rounds: int, systems: Mapping[str, Callable[[int], Measurements]]) -> dict[str, list[Measurements]]:
-    """Run all systems once per round, with the round number as the random seed."""
+    """Run each system once per round, with the round number as the random seed."""
     results: dict[str, list[Measurements]] = {name: [] for name in systems}
     for number in range(rounds):
         for name, run in systems.items():
@@ -81,7 +81,7 @@ def main() -> None:
         print(name, json.dumps({key: round(value, 3) for key, value in measured.items()}))
     for name, measured in medians.items():
         ratio = measured[measurement] / medians["carya"][measurement]
-        print(f"{name}: {measurement} {measured[measurement]:.2f}, {ratio:.1f} times the value for carya")
+        print(f"{name}: {measurement} {measured[measurement]:.2f}, {ratio:.1f} times Carya's value")
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         setting = {"data": data.name, "threads": arguments.threads}

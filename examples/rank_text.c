@@ -1,4 +1,4 @@
-/* Ranks labels for texts from standard input, one per line.
+/* Ranks labels for texts from standard input. Each line contains one text.
  *
  *     cc examples/rank_text.c $(carya c-flags) -o rank_text
  *     echo "a fast web server" | ./rank_text model/

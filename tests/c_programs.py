@@ -8,12 +8,12 @@ from pathlib import Path
 
 from carya.c_library import compiler_flags
 
-#: The C compiler, or None.
+#: Path of the C compiler, or None if no compiler is installed.
 CC = shutil.which("cc") or shutil.which("gcc")
 
 
 def compile_program(source: Path, folder: Path) -> Path:
-    """Compile a C program with warnings as errors, and return its path."""
+    """Compile a C program, treating warnings as errors; return the path of the executable."""
     program = folder / source.stem
     strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"]
     subprocess.run([str(CC), *strict, str(source), *compiler_flags(), "-o", str(program)], check=True)
@@ -21,7 +21,7 @@ def compile_program(source: Path, folder: Path) -> Path:
 
 
 def run(program: Path, model: Path, queries: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program with a model folder as its argument and queries on standard input."""
+    """Run a program with a model folder as its argument and the queries as its standard input."""
     return subprocess.run(
         [program, model], input=queries, capture_output=True, encoding="utf-8", errors="replace", check=False
     )

@@ -13,8 +13,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-# A shell starts background jobs with SIGINT ignored, and their child processes inherit this setting. Python's default
-# handler is restored so that tests that send Ctrl-C also pass in a background job.
+# Background jobs of a shell ignore SIGINT, and so do their child processes. Python's default handler is restored so
+# that tests that send SIGINT also pass in a background job.
 RESTORE_SIGINT = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 #: Command line that runs `carya` in the current environment.
@@ -31,7 +31,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run `carya` with the given arguments until it exits; `settings` are passed to :func:`subprocess.run`.
 
-    Without settings, the command runs in a fork of a process that has already imported Carya.
+    If no `settings` are passed, the command runs in a fork of a process that has already imported Carya.
     """
     if settings or not hasattr(os, "fork"):
         settings = {"cwd": cwd, "input": input, "timeout": _TIMEOUT, **settings}
@@ -57,7 +57,7 @@ class _ForkServer:
     @classmethod
     @functools.cache
     def shared(cls) -> _ForkServer:
-        """Return the server of this test process; it exits when the connection is closed."""
+        """Return the fork server of this test process; it exits when the connection is closed."""
         return cls()
 
     def run(self, arguments: list[str], cwd: Path, text: str | None) -> subprocess.CompletedProcess[str]:
@@ -92,5 +92,5 @@ def _write(descriptor: int, data: bytes) -> None:
     try:
         with open(descriptor, "wb") as stream:
             stream.write(data)
-    except BrokenPipeError:  # the command does not read its standard input
+    except BrokenPipeError:  # the command did not read all of its standard input
         pass

@@ -22,7 +22,7 @@ settings.load_profile("carya")
 
 @pytest.fixture(scope="session")
 def world() -> SyntheticData:
-    """Generated data with 1500 rows and 150 labels that are related by topic."""
+    """Synthetic data with 1500 rows and 150 labels that are related by topic."""
     return generate_data(1500, 150, labels_per_row=2.5, features_per_row=30, seed=3)
 
 
@@ -34,7 +34,7 @@ def model(world: SyntheticData) -> carya.XRLinear:
 
 @pytest.fixture(scope="session")
 def pair(world: SyntheticData) -> tuple[sp.csr_array, np.ndarray]:
-    """The sparse features of `world`, and 16 dense features: a random projection with rows of unit length."""
+    """The sparse features of `world`, and their random projection to 16 dense features with rows of unit length."""
     rng = np.random.default_rng(0)
     dense = world.X @ rng.standard_normal((world.X.shape[1], 16))
     return world.X, (dense / np.linalg.norm(dense, axis=1, keepdims=True)).astype(np.float32)
@@ -42,7 +42,7 @@ def pair(world: SyntheticData) -> tuple[sp.csr_array, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def saved_model(model: carya.XRLinear, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder to which `model` is saved; tests must not modify it."""
+    """The folder that contains the saved `model`; tests must not modify it."""
     folder = tmp_path_factory.mktemp("saved") / "model"
     model.save(folder)
     return folder

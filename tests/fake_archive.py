@@ -17,7 +17,7 @@ def md5(number: int) -> str:
 
 
 def packages(count: int = 60) -> bytes:
-    """Return a package list with three packages per source; each has three tags and depends on two libraries."""
+    """Return a package list with three packages per source, and three tags and two dependencies per package."""
     return b"\n".join(
         (
             f"Package: tool{i}\nSource: source{i // 3} (1.0-{i})\nVersion: 1\n"
@@ -30,7 +30,7 @@ def packages(count: int = 60) -> bytes:
 
 
 def translation(count: int = 60) -> bytes:
-    """Return the long descriptions of the packages."""
+    """Return a translation file that contains the long descriptions of the packages."""
     return b"\n".join(
         f"Package: tool{i}\nDescription-md5: {md5(i)}\nDescription-en: tool number {i}\n a  long\n .\n text\n".encode()
         for i in range(count)
@@ -38,7 +38,7 @@ def translation(count: int = 60) -> bytes:
 
 
 def archive(*, by_hash: bool = True, damaged: bool = False, architecture: str) -> dict[str, bytes]:
-    """Return the files of the suite ``sid`` by path."""
+    """Return the contents of all files in the suite ``sid``, keyed by path."""
     lists = {
         f"main/binary-{architecture}/Packages.xz": lzma.compress(packages()),
         "main/i18n/Translation-en.xz": lzma.compress(translation()),
@@ -56,7 +56,7 @@ def archive(*, by_hash: bool = True, damaged: bool = False, architecture: str) -
 
 @contextmanager
 def serve(files: dict[str, bytes]) -> Iterator[tuple[str, list[str]]]:
-    """Serve files over HTTP, directly or as a proxy; yield the URL and the list of requested paths."""
+    """Serve files over HTTP, directly or as a proxy; yield the URL and a list that collects the requested paths."""
     requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Forged models with one changed array value and valid checksums, as an attacker could write them."""
+"""Helpers that forge models, as an attacker could: one array value is changed, and the checksums remain valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from carya.errors import ModelFormatError
 
 
 class Outcomes(NamedTuple):
-    """Number of rejected models, and number of models that were loaded and used without an error."""
+    """The number of models that were rejected, and the number that were loaded and used without an error."""
 
     rejected: int
     accepted: int
@@ -36,9 +36,9 @@ def forge(source: Path, target: Path, seed: int) -> str:
 
 
 def use_forged(source: Path, folder: Path, seeds: Iterable[int], use: Callable[[Any], object]) -> Outcomes:
-    """Forge a model once per seed, load and use it, and count the outcomes; only ModelFormatError is caught.
+    """For each seed, forge a model, load and use it, and count the outcomes; only ModelFormatError is caught.
 
-    A forged model must be rejected or remain usable, possibly with different scores. It must never crash the process.
+    A forged model must be rejected or be usable, possibly with different scores. It must never crash the process.
     """
     rejected = accepted = 0
     for seed in seeds:

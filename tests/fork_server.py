@@ -1,7 +1,8 @@
-"""Server process that has imported Carya and forks for each command, which then starts without importing anything.
+"""Server process that imports Carya once and then forks for each command, so that commands start quickly.
 
-Run as a script with the number of an inherited Unix socket. A request contains a JSON list [arguments, folder] and the
-descriptors of standard input, output and error; the response is the exit status of the command.
+The script's argument is the file descriptor of an inherited Unix socket. A request contains a JSON list
+[arguments, folder] and the file descriptors of standard input, output and error; the response is the exit status of the
+command.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MAX_REQUEST_BYTES = 1 << 20
 
 def serve(connection: socket.socket) -> None:
     """Run one command per request until the other end of the connection is closed."""
-    for name in ("TextRanker", "Tfidf", "XRLinear"):  # loaded on first use
+    for name in ("TextRanker", "Tfidf", "XRLinear"):  # otherwise imported lazily, on first use
         getattr(carya, name)
     while True:
         request, descriptors, _, _ = socket.recv_fds(connection, _MAX_REQUEST_BYTES, 3)

@@ -1,6 +1,6 @@
-"""A small file or folder in every data format, with the data that it contains.
+"""Small example files and folders in every data format, and the data expected when each of them is read.
 
-The files are written without Carya, as other programs write them.
+The files are written without Carya, as other programs would write them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from carya.data import Example
 
-#: The texts of all examples, and their labels by number and by name.
+#: The texts of all examples, and their labels as indices and as names.
 TEXTS = ("a red apple", "a ripe pear", "no fruit at all")
 NUMBERS = ((0, 1), (0,), (2,))
 NAMES = ("fruit", "red", "other")
@@ -45,14 +45,15 @@ class FormatFile:
     ----------
     format : str
     path : str
-        The path, relative to a folder.
+        The path to open, relative to the folder passed to `write`.
     write : callable
-        Writes the file, and others that belong to it, to a folder.
-    content : list of Example, or None for the matrices X and Y
+        Writes the file and any accompanying files to a folder.
+    content : list of Example, optional
+        The expected data; None if the file contains the matrices X and Y.
     options : dict
-        Options for `open_data`; paths of second files are relative to the folder.
+        Options for `open_data`; the path of a second file is also relative to the folder.
     is_detected : bool
-        Whether the format is detected.
+        Whether the format is detected automatically.
     """
 
     format: str
@@ -64,7 +65,7 @@ class FormatFile:
 
 
 def files(**contents: str | bytes) -> Callable[[Path], None]:
-    """Return a function that writes files; in names, two underscores stand for a dot and three for a slash."""
+    """Return a function that writes files; in a keyword, ``__`` stands for a dot and ``___`` for a slash."""
 
     def write(folder: Path) -> None:
         for name, content in contents.items():
@@ -77,7 +78,7 @@ def files(**contents: str | bytes) -> Callable[[Path], None]:
 
 
 def items(folder: Path) -> None:
-    """Write a file of label names, as in PECOS."""
+    """Write the label names to a file, as PECOS does."""
     (folder / "output-items.txt").write_text(LABEL_NAMES)
 
 
@@ -149,9 +150,9 @@ def write_arrow_stream(path: Path, table: Any) -> None:
 
 
 def write_dataset(folder: Path) -> None:
-    """Write the files that ``DatasetDict.save_to_disk`` writes for two splits with class labels.
+    """Write the files that ``DatasetDict.save_to_disk`` writes for two splits with ClassLabel features.
 
-    The first split has two files.
+    Each split consists of two files.
     """
     feature = {"feature": {"names": list(NAMES), "_type": "ClassLabel"}, "_type": "List"}
     info = {"features": {"text": {"dtype": "string", "_type": "Value"}, "labels": feature}}
@@ -188,7 +189,7 @@ NAMES_OF_ROWS = lines_of((example.labels for example in NAMED), "\t")
 NUMBERS_OF_ROWS = lines_of((example.labels for example in NUMBERED), " ")
 TEXT_LINES = lines_of(zip(TEXTS, strict=True), "")
 
-#: At least one file of every format; docs/data.md lists the first one of each format.
+#: At least one example per format; docs/data.md lists the first example of each format.
 FORMAT_FILES: dict[str, FormatFile] = {
     "jsonl": FormatFile("jsonl", "data.jsonl", files(data__jsonl=json_lines(RECORDS)), NAMED),
     "jsonl with numbers": FormatFile(
@@ -211,7 +212,7 @@ FORMAT_FILES: dict[str, FormatFile] = {
         files(data__json=json.dumps({key: [record[key] for record in RECORDS] for key in ("text", "labels")})),
         NAMED,
     ),
-    "json of pandas": FormatFile(
+    "json from pandas": FormatFile(
         "json",
         "data.json.gz",
         files(
@@ -221,10 +222,10 @@ FORMAT_FILES: dict[str, FormatFile] = {
         ),
         NAMED,
     ),
-    "json lines named json": FormatFile("json", "data.json", files(data__json=json_lines(RECORDS)), NAMED),
+    "json with one object per line": FormatFile("json", "data.json", files(data__json=json_lines(RECORDS)), NAMED),
     "csv": FormatFile("csv", "data.csv", files(data__csv=CSV), NAMED),
     "csv with semicolons": FormatFile("csv", "data.csv", files(data__csv=EXCEL), NAMED),
-    "csv of Excel": FormatFile("csv", "data.csv", files(data__csv="\ufeffsep=;\r\n" + EXCEL), NAMED),
+    "csv from Excel": FormatFile("csv", "data.csv", files(data__csv="\ufeffsep=;\r\n" + EXCEL), NAMED),
     "csv in UTF-16": FormatFile("csv", "data.csv", files(data__csv=EXCEL.encode("utf-16")), NAMED),
     "csv with JSON lists": FormatFile(
         "csv",
@@ -292,21 +293,21 @@ FORMAT_FILES: dict[str, FormatFile] = {
     "xmc-pair": FormatFile(
         "xmc-pair", "trn_X_Xf.txt", files(trn_X_Xf__txt=sparse_text(X), trn_X_Y__txt=sparse_text(Y)), None
     ),
-    "xmc-pair given by its labels": FormatFile(
+    "xmc-pair opened by its label file": FormatFile(
         "xmc-pair",
         "trn_X_Y.txt.gz",
         files(trn_X_Xf__txt__gz=sparse_text(X), trn_X_Y__txt__gz=sparse_text(Y)),
         None,
     ),
-    "xmc-pair with other names": FormatFile(
+    "xmc-pair with custom file names": FormatFile(
         "xmc-pair", "x.txt", files(x__txt=sparse_text(X), y__txt=sparse_text(Y)), None, {"labels": "y.txt"}
     ),
     "svmlight": FormatFile("svmlight", "train.svm", files(train__svm=labeled_rows(1)), None),
-    "svmlight from 0": FormatFile(
+    "svmlight with zero-based indices": FormatFile(
         "svmlight", "train.txt", files(train__txt=labeled_rows(0)), None, {"zero_based": True}
     ),
     "npz": FormatFile("npz", "X.npz", matrices("X.npz", "Y.npz"), None, {"labels": "Y.npz"}),
-    "npz of dense features": FormatFile("npz", "X.npy", matrices("X.npy", "Y.npz"), None, {"labels": "Y.npz"}),
+    "npz with dense features": FormatFile("npz", "X.npy", matrices("X.npy", "Y.npz"), None, {"labels": "Y.npz"}),
     "texts": FormatFile(
         "texts", "set", files(set___train__texts__txt=TEXT_LINES, set___train__labels__txt=NAMES_OF_ROWS), NAMED
     ),
@@ -335,14 +336,17 @@ FORMAT_FILES: dict[str, FormatFile] = {
     "xmc-folder": FormatFile(
         "xmc-folder", "set", files(set___trn_X_Xf__txt=sparse_text(X), set___trn_X_Y__txt=sparse_text(Y)), None
     ),
-    "xmc-folder of AttentionXML": FormatFile(
+    "xmc-folder from AttentionXML": FormatFile(
         "xmc-folder",
         "set",
         files(set___train_v1__txt="3 3 3\n" + labeled_rows(0), set___test_v1__txt="1 3 3\n 0:1\n"),
         None,
     ),
-    "xmc-folder with complete files": FormatFile(
+    "xmc-folder with combined files": FormatFile(
         "xmc-folder", "set", files(set___train__txt="3 3 3\n" + labeled_rows(0)), None
+    ),
+    "xmc-folder with prefixed file names": FormatFile(
+        "xmc-folder", "set", files(set___eurlex_train__txt="3 3 3\n" + labeled_rows(0)), None
     ),
     "annif-folder": FormatFile(
         "annif-folder",

@@ -1,7 +1,7 @@
-"""The forms in which texts, labels and features can be passed, for test_inputs.py and tools/compatibility-page.
+"""The input types for texts, labels and features, used by test_inputs.py and tools/compatibility-page.
 
-Each form is a function of plain data: a list of texts, a list of lists of strings, or a sparse matrix. Forms that
-require an optional package are skipped if the package is missing.
+Each `Form` converts plain data (a list of texts, a list of lists of strings, or a sparse matrix, for example) to one
+input type. Forms that require an optional package are skipped if the package is missing.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from carya.data import Corpus, Matrices
 
 @dataclass(frozen=True)
 class Form:
-    """A way to pass data.
+    """An input type.
 
     Attributes
     ----------
     name : str
     convert : callable
-        Converts plain data to this form.
+        Converts plain data to this type.
     package : str, optional
-        The optional package that is required.
+        The optional package that provides the type.
     """
 
     name: str
@@ -66,7 +66,7 @@ def _pyarrow() -> Any:
 
 
 def dataset(columns: dict[str, Any]) -> Any:
-    """Return a Dataset of the package `datasets`."""
+    """Return a ``datasets.Dataset``."""
     import datasets
 
     return datasets.Dataset.from_dict(columns)
@@ -95,7 +95,7 @@ TEXTS = [
     Form("NumPy string array", np.array),
     Form("NumPy object array", _object_array),
     Form("pandas Series", lambda texts: _pandas().Series(texts, index=range(5, 5 + len(texts))), "pandas"),
-    Form("pandas frame column", lambda texts: _pandas().DataFrame({"text": texts})["text"], "pandas"),
+    Form("pandas DataFrame column", lambda texts: _pandas().DataFrame({"text": texts})["text"], "pandas"),
     Form("polars Series", lambda texts: _polars().Series("text", texts), "polars"),
     Form("pyarrow Array", lambda texts: _pyarrow().array(texts), "pyarrow"),
     Form("pyarrow ChunkedArray", lambda texts: _pyarrow().chunked_array([texts[:3], texts[3:]]), "pyarrow"),
@@ -131,7 +131,7 @@ SINGLE_LABELS = [
     Form("datasets column of strings", _dataset_column, "datasets"),
 ]
 
-#: One class number per row.
+#: One class index per row.
 CLASS_NUMBERS = [
     Form("list of integers", list),
     Form("list of NumPy integers", lambda numbers: [np.int32(number) for number in numbers]),
@@ -144,7 +144,7 @@ CLASS_NUMBERS = [
     Form("torch tensor of integers", _tensor, "torch"),
 ]
 
-#: A matrix with ones where a row has a label.
+#: A binary label indicator matrix.
 INDICATORS = [
     Form("sparse array", lambda Y: Y),
     Form("sparse matrix, CSC", sp.csc_matrix),
@@ -165,7 +165,7 @@ def _sparse_frame(X: Any) -> Any:
 
 
 def _dia(X: Any) -> Any:
-    with warnings.catch_warnings(action="ignore"):  # this format is inefficient for this data
+    with warnings.catch_warnings(action="ignore"):  # SciPy warns that DIA is inefficient for this data
         return sp.dia_array(X)
 
 
@@ -193,7 +193,7 @@ FEATURES = [
 ]
 
 
-#: Forms whose conversion of plain data fails if a row is not a list.
+#: Forms whose conversion fails if a row of the plain data is not a list.
 NESTED_BY_CONVERSION = {
     "list of lists",
     "list of sets",
@@ -206,8 +206,7 @@ NESTED_BY_CONVERSION = {
 
 
 def params(forms: list[Form]) -> list[Any]:
-    """Return pytest parameters; forms whose package is missing are skipped, and those that require PyTorch are
-    marked."""
+    """Return pytest parameters; forms with a missing package are skipped, and those that require PyTorch are marked."""
     parameters = []
     for form in forms:
         marks = [pytest.mark.transformer] if form.package == "torch" else []

@@ -13,7 +13,7 @@ FORMS = ("sparse", "dense", "pair")
 
 
 def in_form(pair: tuple[sp.csr_array, np.ndarray], form: str) -> Any:
-    """Return the sparse matrix, the dense matrix or the pair, depending on `form`."""
+    """Return the sparse matrix, the dense matrix, or the pair of both, depending on `form`."""
     return {"sparse": pair[0], "dense": pair[1], "pair": pair}[form]
 
 
@@ -28,7 +28,7 @@ def scale(X: Any, factor: float) -> Any:
 
 
 def same_matrix(a: sp.csr_array, b: sp.csr_array) -> bool:
-    """Return whether two CSR matrices have bit-identical entries in the same order."""
+    """Return whether two CSR matrices contain bit-identical entries in the same order."""
     return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("indptr", "indices", "data"))
 
 
@@ -38,6 +38,6 @@ def same_arrays(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bo
 
 
 def ranking_of(S: sp.csr_array, row: int) -> list[tuple[int, float]]:
-    """Return the labels and scores in one row of a prediction, best first."""
+    """Return the (label, score) pairs in one row of a prediction, best first."""
     begin, end = S.indptr[row], S.indptr[row + 1]
     return list(zip(S.indices[begin:end].tolist(), S.data[begin:end].tolist(), strict=True))

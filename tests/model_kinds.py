@@ -25,18 +25,18 @@ from carya.ranking import AveragedRanker, BoostedRanker, NeuralRanker
 from matrix_helpers import FORMS, in_form, take_rows
 from topics import corpus
 
-#: Value for `top_k` and `beam_width` that exceeds the number of labels and clusters, so that nothing is pruned.
+#: Value for `top_k` and `beam_width` that exceeds the numbers of labels and clusters, so that nothing is pruned.
 EXHAUSTIVE = 10_000
 
 
 @dataclass(frozen=True)
 class ModelKind:
-    """A model class with parameters, and a description of its behavior.
+    """A model class with specific parameters, and its expected behavior.
 
     Attributes
     ----------
     name : str
-        Name in test ids.
+        Name used in test ids.
     create : callable
         ``create(n_jobs, seed)`` returns an unfitted model.
     form : {"sparse", "dense", "pair", "texts"}
@@ -44,23 +44,23 @@ class ModelKind:
     min_precision : float
         Lower bound for P@1 on the training rows.
     brute_force : callable, optional
-        ``brute_force(model, inputs)`` returns the scores of all labels, of shape (rows, labels). None if they cannot be
-        computed.
+        ``brute_force(model, inputs)`` returns an array of shape (rows, labels) with the scores of all labels. None if
+        they cannot be computed.
     exact : bool
-        Whether the scores of an exhaustive beam search and of `brute_force` are bit-identical. Otherwise, they are
-        equal within rounding errors.
+        Whether an exhaustive beam search and `brute_force` return bit-identical scores. Otherwise, the scores are equal
+        up to rounding errors.
     requires : tuple of str
         Required packages; if one is missing, the kind is skipped.
     not_saved : frozenset of str
-        Parameters that a saved model does not store because the fitted parts replace them.
+        Parameters that a saved model does not store because fitted components replace them.
     ranks_empty : bool
         Whether the model returns labels for an input without features.
     finds_all : bool
         Whether a ranking always contains `top_k` labels.
     saturates : bool
-        Whether scores can round to 0 or 1, although labels are ordered by the logarithms of the scores.
+        Whether scores can round to 0 or 1; labels are ordered by their log scores nevertheless.
     twins_tie : bool
-        Whether labels with the same training rows can have exactly the same score.
+        Whether labels with identical training rows can have exactly the same score.
     """
 
     name: str
@@ -84,7 +84,7 @@ class ModelKind:
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """Inputs and labels of training rows, in the format that a kind accepts."""
+    """Inputs and labels of training rows, in the format that a model kind accepts."""
 
     inputs: Any
     labels: Any
@@ -93,7 +93,7 @@ class TrainingSet:
         return self.labels.shape[0] if sp.issparse(self.labels) else len(self.labels)
 
     def rows(self, numbers: Any) -> Any:
-        """Return the inputs selected by a slice or a list of row numbers."""
+        """Return the inputs selected by a slice or a list of row indices."""
         if not isinstance(self.inputs, list):
             return take_rows(self.inputs, numbers)
         return self.inputs[numbers] if isinstance(numbers, slice) else [self.inputs[number] for number in numbers]
@@ -117,7 +117,7 @@ def training_set(form: str) -> TrainingSet:
 
 @functools.cache
 def training_set_with_twins(form: str) -> TrainingSet:
-    """Return training rows in which labels 2i and 2i + 1 always occur together, so their scores are equal."""
+    """Return training rows in which labels 2i and 2i + 1 always occur together, so that their scores can tie."""
     data = training_set(form)
     if form == "texts":
         return TrainingSet(data.inputs, [[f"{label}{twin}" for label in row for twin in "ab"] for row in data.labels])
@@ -126,7 +126,7 @@ def training_set_with_twins(form: str) -> TrainingSet:
 
 
 def rank_one(model: Any, query: Any, **options: Any) -> list[tuple[int, float]]:
-    """Return the labels and scores for one input: a feature row, or a list with one text."""
+    """Return the (label, score) pairs for one input: a feature row, or a list with one text."""
     if isinstance(query, list):
         numbers = {label: number for number, label in enumerate(model.labels_)}
         return [(numbers[suggestion.label], suggestion.score) for suggestion in model.suggest(query[0], **options)]
@@ -136,12 +136,12 @@ def rank_one(model: Any, query: Any, **options: Any) -> list[tuple[int, float]]:
 
 @functools.cache
 def encoder_folder() -> str:
-    """Save a tiny random encoder and return its folder."""
+    """Save a tiny, randomly initialized encoder and return its folder."""
     import torch
 
     import tiny_encoders
 
-    torch.set_num_threads(1)  # the tensors are tiny, and the tests share the machine
+    torch.set_num_threads(1)  # the tensors are tiny, and several tests may run in parallel
     folder = tempfile.TemporaryDirectory(prefix="carya-encoder-")
     _TEMPORARY.append(folder)
     return str(tiny_encoders.save_encoder("bert", Path(folder.name)))
@@ -172,7 +172,7 @@ _TREES: dict[str, dict[str, Any]] = {
     "one level of clusters": {"max_depth": 2, "branching": 16},
     "deep": {"branching": 2, "max_leaf_size": 5},
     "teacher and matcher": {**_SMALL, "negatives": "both"},
-    "defaults of the paper": {**_SMALL, "negatives": ("teacher", "both"), "transform": ("l3-hinge", "noop")},
+    "paper defaults": {**_SMALL, "negatives": ("teacher", "both"), "transform": ("l3-hinge", "noop")},
     "matcher": {**_SMALL, "negatives": "matcher", "beam_width": 3},
     "hinge": {**_SMALL, "loss": "hinge"},
     "logistic": {**_SMALL, "loss": "logistic", "transform": "sigmoid"},
@@ -250,7 +250,7 @@ def _transformer(
 
 
 def _min_precision(form: str) -> float:
-    """Return a lower bound for P@1; 16 random projections carry less information than the sparse features."""
+    """Return a lower bound for P@1; the 16 dense features carry less information than the sparse features."""
     return 0.2 if form == "dense" else 0.85
 
 
@@ -279,9 +279,9 @@ def _nearest_neighbors() -> Iterator[ModelKind]:
                 min_precision=_min_precision(form),
                 brute_force=None if parameters.get("over") == "rows" else _scores_of_all_labels,
                 requires=("usearch",) if uses_graph else (),
-                finds_all=parameters.get("over") != "rows",  # the neighbors can have fewer labels
+                finds_all=parameters.get("over") != "rows",  # the nearest rows can have fewer than top_k labels
                 saturates=True,
-                twins_tie=parameters.get("ranker", "linear") is None,  # the order of training rows differs by label
+                twins_tie=parameters.get("ranker", "linear") is None,  # rankers use a separate row order for each label
             )
 
 
@@ -304,7 +304,7 @@ def _combined() -> Iterator[ModelKind]:
             form,
             min_precision=_min_precision(form),
             not_saved=frozenset({"base", "ranker"}),
-            twins_tie=False,  # the rank of a candidate is a feature
+            twins_tie=False,  # the rank of a candidate is one of its features
         )
     yield ModelKind(
         "Ensemble, count", functools.partial(_ensemble, combine="count"), not_saved=replaced, saturates=True
@@ -421,11 +421,11 @@ def _transformers() -> Iterator[ModelKind]:
             min_precision=0.9,
             requires=("torch", "transformers"),
             not_saved=frozenset({"vectorizer", "ranker", "device"}),
-            ranks_empty=True,  # an encoder also embeds the empty text
+            ranks_empty=True,  # an encoder returns an embedding even for an empty text
         )
 
 
-#: All model kinds; their names are the test ids.
+#: All model kinds; their names are used as test ids.
 KINDS = [
     *_trees(),
     *_nearest_neighbors(),

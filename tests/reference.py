@@ -1,4 +1,4 @@
-"""Slow NumPy implementations of the native kernels, used as a reference in tests."""
+"""Slow NumPy versions of the native kernels, used as reference implementations in tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 
 def unit_rows(Z: np.ndarray) -> np.ndarray:
-    """Scale rows to unit length; rows of zeros remain zero."""
+    """Scale rows to unit length; all-zero rows remain unchanged."""
     length = np.linalg.norm(Z, axis=1, keepdims=True)
     return Z / np.where(length > 0, length, 1)
 
@@ -21,7 +21,7 @@ def pifa(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def objective(w: np.ndarray, X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> float:
-    """Return |w|²/2 + Σ C loss; the last column of X is the bias."""
+    """Return |w|²/2 + Σ C loss; the last column of X is the bias feature."""
     margin = y * (X @ w)
     short = np.maximum(0, 1 - margin)
     terms = {"squared-hinge": short**2, "hinge": short, "logistic": np.logaddexp(0, -margin)}[loss]
@@ -59,14 +59,14 @@ def minimize(X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> np.nd
 
 
 def objective_l1(w: np.ndarray, X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> float:
-    """Return |w|₁ + Σ C loss; the last column of X is the bias, which is not penalized."""
+    """Return |w|₁ + Σ C loss; the last column of X is the bias feature, whose weight is not penalized."""
     margin = y * (X @ w)
     terms = {"squared-hinge": np.maximum(0, 1 - margin) ** 2, "logistic": np.logaddexp(0, -margin)}[loss]
     return float(np.abs(w[:-1]).sum() + (cost * terms).sum())
 
 
 def minimize_l1(X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> np.ndarray:
-    """Minimize the L1 objective; each weight except the bias is the difference between two non-negative variables."""
+    """Minimize the L1-regularized objective; each weight except the bias is the difference of two variables >= 0."""
     A = np.hstack([X[:, :-1], -X[:, :-1], X[:, -1:]])
     penalty = np.r_[np.ones(A.shape[1] - 1), 0.0]
 
@@ -88,7 +88,7 @@ def minimize_l1(X: np.ndarray, y: np.ndarray, cost: np.ndarray, loss: str) -> np
 
 
 def ranking(S: np.ndarray | sp.csr_array, row: int, k: int) -> list[int]:
-    """Return the k best labels for a row; in a sparse matrix, only stored entries are ranked."""
+    """Return the k labels with the highest scores in a row; in a sparse matrix, only stored entries are ranked."""
     if not isinstance(S, np.ndarray):
         entries = [(-float(v), int(c)) for c, v in zip(S[[row]].indices, S[[row]].data, strict=True)]
     else:

@@ -1,4 +1,4 @@
-"""Reference implementation of recursive partitioning in NumPy, with the same random numbers as the native code."""
+"""NumPy reference implementation of recursive partitioning that draws the same random numbers as the native code."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import numpy as np
 
 _MASK = (1 << 64) - 1
 # Features that occur in only one label of a group are dropped if the group has fewer than _ENTRIES_PER_FEATURE entries
-# per feature and at most 1/_SHRINKAGE of the labels that the group had when features were last dropped.
+# per feature, and if its number of labels has shrunk to at most 1/_SHRINKAGE since features were last dropped.
 _ENTRIES_PER_FEATURE = 16
 _SHRINKAGE = 3
-_ITERATIONS_AFTER_SAMPLE = 2
+_LABELS_PER_SAMPLE = 16
 
 
 class KMeansOptions(TypedDict):
-    """Options for every split; `balanced` parts have equal sizes, and `min_moved` is a fraction of the members.
+    """Options of k-means for all splits.
 
-    Groups with at least twice `sample_size` members are first bisected on a sample.
+    If `balanced` is True, the sizes of the parts of a split differ by at most one. Iteration stops when at most a
+    fraction `min_moved` of the members move. If a group has at least twice `sample_size` members, the centers for a
+    bisection are first estimated on a sample.
     """
 
     max_iter: int
@@ -51,7 +53,7 @@ class Random:
 
 
 class Group:
-    """The labels in a cluster and the features that at least two of them share."""
+    """The labels in a cluster and their feature vectors, possibly without features that occur in only one label."""
 
     def __init__(self, labels: np.ndarray, sparse: np.ndarray, dense: np.ndarray, stored: int) -> None:
         self.labels, self.sparse, self.dense, self.stored = labels, sparse, dense, stored
@@ -62,7 +64,7 @@ class Group:
         return cls(np.arange(len(sparse)), _shared(sparse), dense, len(sparse))
 
     def part(self, members: np.ndarray) -> Group:
-        """Return a subgroup; if it has few entries per feature, features that occur in only one label are dropped."""
+        """Return a subgroup; features that occur in only one label may be dropped (see _ENTRIES_PER_FEATURE)."""
         sparse, stored = self.sparse[members], self.stored
         is_sparse = np.count_nonzero(sparse) < _ENTRIES_PER_FEATURE * sparse.shape[1]
         if is_sparse and _SHRINKAGE * len(members) <= stored:
@@ -87,20 +89,20 @@ def centers_of(rows: np.ndarray, side: np.ndarray, parts: int, spherical: bool) 
 
 
 def similarity(rows: np.ndarray, centers: np.ndarray, spherical: bool) -> np.ndarray:
-    """Return the similarity of members to parts: the cosine, or a score that orders parts by distance."""
+    """Return the similarity of each member to each center: the cosine, or a score that decreases with the distance."""
     scores: np.ndarray = rows @ centers.T
     return scores if spherical else scores - 0.5 * (centers**2).sum(axis=1)
 
 
 def balanced_in_two(score: np.ndarray, first: int) -> np.ndarray:
-    """Assign the `first` members nearest to part 0 to part 0, and the others to part 1."""
+    """Assign the `first` members with the strongest preference for part 0 to part 0, and the others to part 1."""
     side = np.ones(len(score), int)
     side[np.argsort(score[:, 1] - score[:, 0], kind="stable")[:first]] = 0
     return side
 
 
 def balanced_in_many(score: np.ndarray) -> np.ndarray:
-    """Assign each member to its best part with free capacity; members with the largest margin are assigned first."""
+    """Assign members, in order of decreasing margin, to the most similar part with free capacity."""
     size, parts = score.shape
     best = np.sort(score, axis=1)[:, ::-1]
     larger_parts, filled = size % parts, [0] * parts
@@ -132,7 +134,7 @@ def iterate(
     iterations: int,
     **options: Unpack[KMeansOptions],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part of each member and the centers after some iterations."""
+    """Run k-means from the given centers; return the part of each member and the final centers."""
     side = np.full(len(rows), len(centers))
     for iteration in range(iterations):
         assigned = assign(similarity(rows, centers, options["spherical"]))
@@ -145,8 +147,8 @@ def iterate(
 
 
 def bisect_group(group: Group, share: float, random: Random, **options: Unpack[KMeansOptions]) -> np.ndarray:
-    """Split a group in two; the first part gets the given share of the members."""
-    size, count = len(group.labels), options["sample_size"]
+    """Split a group in two; if balanced, the first part receives the given share of the members."""
+    size = len(group.labels)
     seed, other_seed = random.below(size), random.below(size - 1)
     side = np.full(size, 2)
     side[seed], side[other_seed + (other_seed >= seed)] = 0, 1
@@ -159,16 +161,16 @@ def bisect_group(group: Group, share: float, random: Random, **options: Unpack[K
         return balanced_in_two(score, first) if options["balanced"] or one_sided else nearer
 
     iterations = options["max_iter"]
-    if size >= 2 * count:
+    if size >= 2 * options["sample_size"]:
+        count = max(options["sample_size"], size // _LABELS_PER_SAMPLE)
         bounds = [size * i // count for i in range(count + 1)]
         sample = [first + random.below(last - first) for first, last in itertools.pairwise(bounds)]
         _, centers = iterate(group.rows[sample], centers, assign, iterations, **options)
-        iterations = min(iterations, _ITERATIONS_AFTER_SAMPLE)
     return iterate(group.rows, centers, assign, iterations, **options)[0]
 
 
 def split_group(group: Group, parts: int, random: Random, **options: Unpack[KMeansOptions]) -> np.ndarray:
-    """Split a group into several parts at once."""
+    """Split a group directly into several parts."""
     size = len(group.labels)
     seeds = list(range(size))
     for i in range(size, 1, -1):

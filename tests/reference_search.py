@@ -1,11 +1,11 @@
 """Reference beam search in float64, used to check the results of the native search in float32.
 
-Both searches compare nodes by the same quantity: the log score if all layers have hinge transforms, as is the default,
-and the score otherwise. The reference also computes a bound on the rounding error of each native score. Two nodes
-have a definite order if their scores differ by more than the sum of their error bounds, or if their scores are exactly
-equal, in which case the lower node comes first. The native search may keep a different beam only if the error bounds
-of nodes on both sides of a cut overlap. In this case, the reference tries all beams that rounding errors can explain,
-and no others.
+Both searches order nodes by the same quantity: the log score if all layers have hinge transforms, which is the default,
+and the score otherwise. The reference also computes a bound on the rounding error of each native score. The order of
+two nodes is certain if their scores differ by more than the sum of their error bounds, or if their scores are exactly
+equal, in which case the node with the lower index comes first. The native search may keep a different beam only if the
+order of a kept node and a pruned node is uncertain. In this case, the reference tries all beams that are possible
+within the error bounds, and no others.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from carya.trees.transforms import Transform
 
 #: Unit roundoff of float32: the maximum relative error of one operation.
 ROUNDOFF = 2.0**-24
-#: Bound on the relative error of the exponential function in native/kernels/simd.hpp, which is about 10^-6.
+#: Bound on the relative error (about 10^-6) of the exponential function in native/kernels/simd.hpp.
 EXP_ERROR = 2e-6
-#: Smallest result of the same function, which treats arguments below -80 as -80.
+#: Smallest result of the exponential function in simd.hpp, which clamps its argument to at least -80.
 MIN_EXP = math.exp(-80)
 #: Smallest normal float32 number; smaller products lose relative precision.
 MIN_NORMAL = 2.0**-126
-NEAR_ONE = 1 - 2.0**-20  # float32 cannot represent differences between higher scores that their logarithms can
+NEAR_ONE = 1 - 2.0**-20  # above this score, only log scores can represent small differences
 #: Sums of multiples of 1/16 below 2^20 have at most 24 significant bits, so float32 computes them exactly.
 _DYADIC, _MAX_EXACT = 16.0, 2.0**20
-#: Maximum number of beams that are tried if rounding errors make the cut ambiguous.
+#: Maximum number of beams to try if rounding errors make the beam ambiguous.
 _MAX_BEAMS = 2000
 
 
 class AmbiguityError(Exception):
-    """Too many beams differ only by rounding errors, so not all of them can be tried."""
+    """Raised if rounding errors allow so many different beams that not all of them can be tried."""
 
 
 @dataclass(frozen=True)
 class NodeScore:
-    """The score that the native search uses to compare nodes.
+    """The score by which the native search orders nodes.
 
     Attributes
     ----------
@@ -60,14 +60,14 @@ class NodeScore:
     steps: tuple[object, ...]
 
     def precedes(self, other: NodeScore) -> bool:
-        """Return whether this node comes before another node, regardless of rounding errors."""
+        """Return whether this node certainly precedes another node, whatever the rounding errors are."""
         if self.steps == other.steps or (self.score == other.score and self.error == other.error == 0):
             return self.node < other.node
         return self.score - self.error > other.score + other.error
 
 
 class ReferenceSearch:
-    """Beam search over the layers of a fitted model in plain Python."""
+    """Pure-Python beam search over the layers of a fitted model."""
 
     def __init__(self, model: XRLinear) -> None:
         self.tree, self.layers = model.tree_, model.layers_
@@ -75,7 +75,7 @@ class ReferenceSearch:
         self.in_logs = all(layer.transform.kind == "hinge" for layer in model.layers_)
 
     def rank(self, x: np.ndarray, *, top_k: int, beam_width: int) -> list[tuple[int, float]]:
-        """Return the best labels for a query and their scores, best first; ties go to the lower label."""
+        """Return the `top_k` best (label, score) pairs by descending score; equal scores are sorted by label."""
         if not x.any():
             return []
         labels = next(self._last_levels(x, beam_width))
@@ -83,13 +83,13 @@ class ReferenceSearch:
         return [(label.node, self._shown(label.score)) for label in labels[:top_k]]
 
     def score(self, x: np.ndarray, label: int) -> float:
-        """Return the score of any label, even outside the beam; if it has several leaves, return the best score."""
+        """Return the score of a label, whether or not it is in the beam; if it has several leaves, the best score."""
         return max(self._shown(self._path(x, leaf).score) for leaf in self.tree.leaves(label))
 
     def check(self, x: np.ndarray, ranking: Sequence[tuple[int, float]], *, top_k: int, beam_width: int) -> None:
-        """Raise AssertionError if a native ranking differs from the reference by more than rounding errors."""
+        """Raise AssertionError if rounding errors cannot explain how a native ranking differs from the reference."""
         if not x.any():
-            assert not ranking, f"a query without features must have no labels, got {ranking}"
+            assert not ranking, f"a query without features must return no labels, got {ranking}"
             return
         reasons = []
         for labels in self._last_levels(x, beam_width):
@@ -128,7 +128,7 @@ class ReferenceSearch:
         return math.exp(node.score) * (math.expm1(min(node.error, 80)) + EXP_ERROR) + MIN_EXP
 
     def _last_levels(self, x: np.ndarray, beam_width: int) -> Iterator[list[NodeScore]]:
-        """Yield the scored labels at the last level for each beam that rounding errors allow, up to _MAX_BEAMS."""
+        """Yield the scored labels at the last level for each possible beam, up to _MAX_BEAMS."""
         raw = [self._raw_scores(x, level) for level in range(self.tree.depth)]
         beams = 0
 
@@ -158,7 +158,7 @@ class ReferenceSearch:
         ]
 
     def _to_labels(self, leaves: list[NodeScore]) -> list[NodeScore]:
-        """Merge the leaves of each label; the label gets the score of its best leaf."""
+        """Merge the leaves of each label; its score is that of its best leaf."""
         if self.tree.leaf_labels is None:
             return leaves
         labels: dict[int, NodeScore] = {}
@@ -180,7 +180,7 @@ class ReferenceSearch:
         return node
 
     def _raw_scores(self, x: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the raw score h of each node at a level, and a bound on its rounding error in float32."""
+        """Return the raw score h of each node at a level, and a bound on its float32 rounding error."""
         terms = np.append(x, 1.0)[:, None] * self.weights[level]
         magnitudes = np.abs(terms).sum(axis=0)
         operations = np.count_nonzero(x) + 2  # one per term, one for the scale of int8 weights and one for the bias
@@ -195,7 +195,7 @@ def _combine(
     transform: Transform, parent: NodeScore | None, node: int, h: float, raw_error: float, in_logs: bool
 ) -> NodeScore:
     """Return σ(g, h) and its error bound; the parent's score g is None for the children of the root."""
-    # Rounding errors can make raw scores differ between nodes, even if the reference computes the same value.
+    # Native raw scores of two nodes can differ by rounding errors even if the reference computes the same value.
     step: object = (transform, h) if raw_error == 0 else (transform, h, node)
     if transform.kind == "noop":
         return NodeScore(node, h, raw_error, (step,))
@@ -235,7 +235,7 @@ def _log_term(transform: Transform, h: float, raw_error: float) -> tuple[float, 
 
 
 def _possible_cuts(candidates: Sequence[NodeScore], count: int) -> Iterator[tuple[NodeScore, ...]]:
-    """Yield each set of `count` candidates that can be the best within the error bounds, most likely sets first."""
+    """Yield each set of `count` candidates that can be the best within the error bounds, the most likely set first."""
     if len(candidates) <= count:
         yield tuple(candidates)
         return

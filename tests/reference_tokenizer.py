@@ -37,13 +37,13 @@ def kind_of(c: str) -> str:
 
 
 def normalize(text: str, *, lowercase: bool, strip_accents: str | None) -> str:
-    """Return the text in lower case and NFC, without invisible characters and accents."""
+    """Remove invisible characters and convert the text to NFC; optionally lowercase it and strip accents."""
     text = "".join(c for c in (text.lower() if lowercase else text) if not is_ignored(c))
     return str(_STRIP[strip_accents](unicodedata.normalize("NFC", text)))
 
 
 def split_runs(text: str, *, segmenter: str | None) -> Iterator[tuple[str, list[str]]]:
-    """Yield ("word", [word]) and ("run", characters of a run with their marks)."""
+    """Yield ("word", [word]) for each word, and ("run", characters with their marks) for each unspaced run."""
     kind = "other"
     units: list[str] = []
     for c in [*text, " "]:
@@ -64,8 +64,8 @@ def split_runs(text: str, *, segmenter: str | None) -> Iterator[tuple[str, list[
 def word_terms(
     text: str, *, ngram_range: tuple[int, int], min_word_length: int, segmenter: str | None, stop_words: Collection[str]
 ) -> list[str]:
-    """Return the n-grams of words, and the unigrams and bigrams of runs."""
-    units: list[tuple[str, int]] = []  # the text of each unit, and the number of its run or 0
+    """Return word n-grams, and character unigrams and bigrams of unspaced runs."""
+    units: list[tuple[str, int]] = []  # (word or character, number of its run or 0)
     runs = itertools.count(1)
     for kind, parts in split_runs(text, segmenter=segmenter):
         run = next(runs)
@@ -97,7 +97,7 @@ def char_terms(text: str, *, ngram_range: tuple[int, int]) -> list[str]:
 
 
 def char_wb_terms(text: str, *, ngram_range: tuple[int, int]) -> list[str]:
-    """Return the character n-grams of each word with a space on both sides."""
+    """Pad each word with a space on both sides, and return the character n-grams of the padded words."""
     terms = []
     for word in text.split():
         padded = f" {word} "
@@ -118,7 +118,7 @@ def reference_analyzer(
     segmenter: str | None = "bigrams",
     stop_words: Collection[str] | None = None,
 ) -> Callable[[str], list[str]]:
-    """Return a function that splits a text into terms, for the parameter `analyzer` of scikit-learn's vectorizers."""
+    """Return a function that splits a text into terms, for use as the `analyzer` of scikit-learn's vectorizers."""
     terms: Callable[[str], list[str]]
     if analyzer == "word":
         terms = partial(

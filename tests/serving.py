@@ -1,4 +1,4 @@
-"""Servers for tests: a client for an application in this process, and `carya serve` in a separate process."""
+"""Helpers for server tests: a client for an in-process application, and `carya serve` in a separate process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_carya(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def save_model(folder: Path, *, seed: int = 0, uri: str = "", **parameters: Any) -> carya.TextRanker:
-    """Train and save a small model in which label ids start with `uri` and topics have names."""
+    """Train and save a small model whose label ids start with `uri`; only the labels for topics have names."""
     texts, labels = corpus(seed=seed)
     labels = [[uri + label for label in row] for row in labels]
     names = {uri + topic: topic.title() for topic in TOPICS}
@@ -43,12 +43,12 @@ def save_model(folder: Path, *, seed: int = 0, uri: str = "", **parameters: Any)
 
 
 def new_metrics() -> ServerMetrics:
-    """Return metrics for a few routes."""
+    """Return new metrics for a few routes."""
     return ServerMetrics(MetricsLayout(["/v1/suggest", "/v1/model", "/v1/labels", "/healthz", "/metrics"]))
 
 
 class Client:
-    """HTTP client for an application in this process."""
+    """HTTP client for an in-process application."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._runner = asyncio.Runner()
@@ -77,7 +77,7 @@ class Client:
         return await self._client.request(method, path, **options)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in the event loop of the client."""
+        """Run a coroutine in the client's event loop."""
         return self._runner.run(coroutine)
 
     def post_all(self, path: str, messages: list[Any]) -> list[httpx.Response]:
@@ -103,7 +103,7 @@ class Server:
         return [line for line in lines if name in (None, line["event"])]
 
     def wait_for(self, event: str, timeout: float = 60, times: int = 1) -> dict[str, Any]:
-        """Wait until an event has been logged `times` times, and return its first occurrence."""
+        """Wait until an event has been logged `times` times; return its first occurrence."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             events = self.events(event)
@@ -118,20 +118,20 @@ class Server:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def connect(self, timeout: float = 20, client: str = "127.0.0.1") -> socket.socket:
-        """Connect from an address of this machine."""
+        """Open a connection to the server from a local address."""
         return socket.create_connection(("127.0.0.1", self.port), timeout, source_address=(client, 0))
 
     def other_client(self, address: str = "127.0.0.2") -> httpx.Client:
-        """Return a client with another address."""
+        """Return an HTTP client that connects from a different address."""
         transport = httpx.HTTPTransport(local_address=address)
         return httpx.Client(base_url=self.url(""), transport=transport, timeout=60)
 
     def resident_bytes(self) -> int:
-        """Return the resident memory of the server process."""
+        """Return the resident memory of the server process in bytes."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096
 
     def send(self, data: bytes, *, close_half: bool = False) -> bytes:
-        """Send bytes and return one response, or all bytes received until the connection is closed."""
+        """Send bytes and return the response (see :func:`read_response`)."""
         with self.connect() as connection:
             with contextlib.suppress(ConnectionError, BrokenPipeError):
                 connection.sendall(data)
@@ -141,7 +141,7 @@ class Server:
 
 
 def read_response(connection: socket.socket) -> bytes:
-    """Return one response, or all bytes received until the connection is closed."""
+    """Return one complete response, or else all bytes received before the connection was closed."""
     received = b""
     with contextlib.suppress(ConnectionError):
         while data := connection.recv(65536):
@@ -156,7 +156,7 @@ def read_response(connection: socket.socket) -> bytes:
 
 @contextlib.contextmanager
 def start_server(folder: Path, *arguments: str) -> Iterator[Server]:
-    """Run `carya serve` on a free port until the end of the block, and check that the exit code is 0."""
+    """Run `carya serve` on a free port for the duration of a `with` block; check that it exits with code 0."""
     log = folder / "serve.log"
     with log.open("wb") as file:
         process = subprocess.Popen([*CARYA, "serve", *arguments, "--port", "0"], stderr=file, stdout=subprocess.DEVNULL)
@@ -174,7 +174,7 @@ def start_server(folder: Path, *arguments: str) -> Iterator[Server]:
 
 
 def wait_for_two_workers(server: Server) -> None:
-    """Wait until both workers have loaded the models; a worker that starts later would load the new version at once."""
+    """Wait until both workers have loaded the models; otherwise, a worker could load a new version when it starts."""
     for worker in ("0", "1"):
         deadline = time.monotonic() + 60
         has_started = re.compile(rf'carya_worker_start_time_seconds{{worker="{worker}"}} [1-9]')

@@ -16,5 +16,5 @@ def tree(**parameters: Any) -> carya.XRLinear:
 
 
 def content(folder: Path) -> list[bytes]:
-    """Return the contents of the files of a saved model."""
+    """Return the contents of all files of a saved model."""
     return [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]

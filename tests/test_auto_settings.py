@@ -35,7 +35,7 @@ def manifest(path: Path) -> dict[str, Any]:
 
 
 def test_the_default_is_what_it_was(world: SyntheticData, tmp_path: Path) -> None:
-    """With the default loss and negatives, automatic settings give the same files as the former defaults."""
+    """With the default loss and negatives, automatic settings produce the same files as the former defaults."""
     auto = carya.XRLinear(**_SMALL).fit(world.X, world.Y)
     explicit = carya.XRLinear(C=1.0, transform=("l3-hinge", "l4-hinge"), **_SMALL).fit(world.X, world.Y)
     auto.save(tmp_path / "auto")
@@ -125,8 +125,8 @@ def test_invalid_values() -> None:
     ],
 )
 def test_settings_per_layer(name: str, values: tuple[Any, Any], world: SyntheticData) -> None:
-    """Each layer of a model with a pair of values equals the same layer of a model with one of these values."""
-    settings: dict[str, Any] = {**_SMALL, "negatives": "teacher"}  # layers do not depend on each other
+    """With a pair of values, each layer equals that of a model trained with the corresponding single value."""
+    settings: dict[str, Any] = {**_SMALL, "negatives": "teacher"}  # layers are trained independently
     both = carya.XRLinear(**settings, **_setting(name, values)).fit(world.X, world.Y)
     inner, last = (
         carya.XRLinear(**settings, **_setting(name, value), tree=both.tree_).fit(world.X, world.Y) for value in values

@@ -1,4 +1,4 @@
-"""Tests for invalid input: errors name the argument, its value and the valid values."""
+"""Tests for invalid input: error messages name the argument, its value and the valid values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Y = sp.csr_array(np.eye(6, 4, dtype=np.float32))
 def invalid_csr(
     indptr: list[int], indices: list[int], data: list[float], shape: tuple[int, int] = (2, 3)
 ) -> sp.csr_array:
-    """Return a matrix with arrays that SciPy did not validate."""
+    """Return a CSR matrix whose arrays bypassed SciPy's validation."""
     matrix = sp.csr_array(shape, dtype=np.float32)
     matrix.indptr, matrix.indices, matrix.data = (
         np.array(indptr, np.int32),
@@ -34,14 +34,14 @@ def invalid_csr(
 
 
 def wide_columns() -> sp.csr_array:
-    """Return a matrix with an invalid column number that would become valid if it were cast to 32 bits."""
+    """Return a matrix with an invalid column index that would be valid if it were truncated to 32 bits."""
     matrix = sp.csr_array((2, 3), dtype=np.float32)
     matrix.indptr, matrix.indices, matrix.data = np.array([0, 1, 1]), np.array([2**32 + 1]), np.ones(1, np.float32)
     return matrix
 
 
 def invalid_coordinates() -> sp.coo_array:
-    """Return a matrix with a coordinate outside its shape."""
+    """Return a COO matrix with a column index that exceeds its shape."""
     matrix = sp.coo_array((np.ones(1, np.float32), ([0], [1])), shape=(2, 3))
     matrix.coords = (np.array([0]), np.array([400_000_000]))
     return matrix
@@ -94,7 +94,7 @@ def invalid_coordinates() -> sp.coo_array:
     ],
 )
 def test_invalid_parameters_are_rejected_by_fit(parameters: dict[str, Any], message: str) -> None:
-    model = carya.XRLinear(**parameters)  # stored unchanged, validated by fit
+    model = carya.XRLinear(**parameters)  # parameters are stored unchanged and validated by fit
     with pytest.raises(ParameterError, match=message):
         model.fit(X, Y)
 
@@ -150,10 +150,10 @@ def test_unknown_parameters_are_rejected_with_a_hint(name: str, advice: str) -> 
         ((X, np.full((6, 2), np.inf)), Y, "X contains NaN or infinity"),
         ((X, np.zeros((5, 0))), Y, "same number of rows in its sparse and dense blocks, got 6 and 5"),
         ([X, np.ones((6, 2))], Y, "X must not be a list of matrices. Pass a \\(sparse, dense\\) pair as a tuple"),
-        (X * 1e18, Y, "X has values up to 1e\\+18; the maximum is 1e\\+15"),
-        (wide_columns(), Y[:2], "X has an entry in column 4294967297, outside its 3 columns"),
+        (X * 1e18, Y, "X has absolute values up to 1e\\+18; the maximum is 1e\\+15"),
+        (wide_columns(), Y[:2], "X has an entry in column 4294967297; column indices must be >= 0 and < 3"),
         (invalid_coordinates(), Y[:2], "X has an entry outside its shape \\(2, 3\\)"),
-        (invalid_csr([0, 1, 2], [0, 9], [1, 1]), Y[:2], "X has an entry in column 9, outside its 3 columns"),
+        (invalid_csr([0, 1, 2], [0, 9], [1, 1]), Y[:2], "X has an entry in column 9; column indices must be"),
         (invalid_csr([0, 1, 2], [0, -1], [1, 1]), Y[:2], "X has an entry in column -1"),
         (invalid_csr([0, 5, 2], [0, 1], [1, 1]), Y[:2], "X has row offsets that decrease in row 1"),
         (invalid_csr([1, 1, 2], [0, 1], [1, 1]), Y[:2], "X has row offsets that do not start at 0"),
@@ -173,7 +173,7 @@ def test_a_tree_with_a_different_number_of_labels_is_rejected() -> None:
 
 
 def test_unusable_label_features_are_rejected() -> None:
-    with pytest.raises(InputError, match="representation='lf' requires label_features in fit"):
+    with pytest.raises(InputError, match=r"representation='lf' requires label features. Pass label_features to fit"):
         carya.XRLinear(representation="lf", max_leaf_size=1).fit(X, Y)
     with pytest.raises(InputError, match=r"label_features must have one row per label \(4\), got 3 rows"):
         carya.XRLinear(representation="lf", max_leaf_size=1).fit(X, Y, label_features=np.ones((3, 2)))
@@ -186,11 +186,11 @@ def test_unusable_label_features_are_rejected() -> None:
 
 
 def test_unusable_shortlists_are_rejected() -> None:
-    with pytest.raises(InputError, match="negatives='given' requires a shortlist in fit"):
+    with pytest.raises(InputError, match=r"negatives='given' requires a shortlist. Pass shortlist to fit"):
         carya.XRLinear(negatives="given", max_leaf_size=1).fit(X, Y)
     with pytest.raises(
         InputError,
-        match="A shortlist is given, but negatives='teacher' does not use it",
+        match=r"shortlist is not used by negatives='teacher'. Omit it, or add 'given' to negatives",
     ):
         carya.XRLinear(negatives="teacher", max_leaf_size=1).fit(X, Y, shortlist=Y)
     with pytest.raises(InputError, match=r"shortlist must have the shape of Y, \(6, 4\), got \(6, 3\)"):
@@ -279,7 +279,7 @@ def test_invalid_trees_are_rejected(create: Callable[[], object], message: str) 
 
 
 def test_models_can_be_trained_on_degenerate_data() -> None:
-    """Train on a single row, feature and label; identical rows; rows with all labels; rows of zeros; and integers."""
+    """Train on a single row, feature and label; identical rows; rows with all labels; all-zero rows; integer data."""
     assert carya.XRLinear().fit([[1.0]], [[1]]).rank(np.array([1.0]))[0].tolist() == [0]
     identical = carya.XRLinear(max_leaf_size=2, branching=2).fit(np.ones((8, 3)), np.ones((8, 6)))
     assert sorted(identical.predict(np.ones((1, 3)), top_k=6).indices.tolist()) == list(range(6))

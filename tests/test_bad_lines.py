@@ -1,6 +1,6 @@
-"""Tests for invalid files: errors name the file, the line, the invalid value and the expected value.
+"""Tests for invalid files: error messages name the file, the line, the invalid value and the expected value.
 
-``python tests/test_bad_lines.py`` prints the table of messages for docs/data.md.
+``python tests/test_bad_lines.py`` prints the table of error messages for docs/data.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from carya.errors import InputError
 
 PAGE = Path(__file__).parent.parent / "docs" / "data.md"
 
-# File name, content and error message. A final … stands for the rest of a long message.
+# File name, content and error message. A trailing … stands for the rest of a long message.
 INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "data.jsonl",
@@ -57,7 +57,7 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
         "data.jsonl, line 1: \"text\" must be a string, got '\\ud800'.",
     ),
     ("data.jsonl", b'\n{"text": "caf\xe9"}', "data.jsonl, line 2: Invalid UTF-8: byte 0xe9 at position 14."),
-    ("data.jsonl.gz", b'{"text": "a"}', "data.jsonl.gz: Damaged, or not a .gz file."),
+    ("data.jsonl.gz", b'{"text": "a"}', "data.jsonl.gz: The file is damaged or not a .gz file."),
     ("data.csv", b"", "data.csv: Missing header. The file is empty."),
     (
         "data.csv",
@@ -95,10 +95,10 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "trn.json",
         b'{"title": "a", "target_ind": ["x"]}',
-        "trn.json, line 1: \"target_ind\" must be a list of label numbers, got ['x'].",
+        "trn.json, line 1: \"target_ind\" must be a list of label indices, got ['x'].",
     ),
     ("data.ft", b"__label__x a\n__label__ b", "data.ft, line 2: The label after __label__ is empty."),
-    ("data.arrow", b"ARROW2", "data.arrow: Damaged, or not an Arrow file."),
+    ("data.arrow", b"ARROW2", "data.arrow: The file is damaged or not an Arrow file."),
     ("data.tsv", b"text\tlabels\na x", "data.tsv, line 2: Expected 2 fields, as in the header, got 1."),
     (
         "annif.tsv",
@@ -113,20 +113,20 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     (
         "train.txt",
         b"2 3\n0 1:1",
-        "train.txt is a sparse matrix of features and requires a label file. Pass the feature file as the "
-        "path, and the label file with labels (--labels).",
+        "train.txt contains a sparse matrix of features and requires a label file. Pass the feature file as the "
+        "path, and the label file as labels (--labels).",
     ),
     (
         "trn_X_Xf.txt",
         b"2 3\n0:1",
-        "trn_X_Xf.txt is a sparse matrix of features and requires a label file. There is no trn_X_Y.txt in the "
-        "same folder. Pass the feature file as the path, and the label file with labels (--labels).",
+        "trn_X_Xf.txt contains a sparse matrix of features and requires a label file. There is no trn_X_Y.txt in the "
+        "same folder. Pass the feature file as the path, and the label file as labels (--labels).",
     ),
     (
         "notes.txt",
         b"a red apple",
-        "notes.txt: Texts in a .txt file require a label file (labels= or --labels). For another format, pass its "
-        "name: …",
+        "notes.txt: Texts in a .txt file require a label file. Pass it as labels (--labels). For another format, pass "
+        "its name: …",
     ),
     ("data.docx", b"", 'data.docx: Unknown file type ".docx". Use .jsonl, …'),
     (
@@ -134,8 +134,12 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
         b"2 3\n0 1:1",
         "train.xmc, line 1: The header must consist of three integers (rows, features, labels), got '2 3'.",
     ),
-    ("train.xmc", b"2 3 4\n0 1:1", "train.xmc: Expected 2 rows, as stated in the header, got 1."),
-    ("train.xmc", b"1 3 4\n0 1:1\n1 1:1", "train.xmc, line 3: Expected 1 rows, as stated in the header, got more."),
+    ("train.xmc", b"2 3 4\n0 1:1", "train.xmc: Expected the number of rows stated in the header (2), got 1."),
+    (
+        "train.xmc",
+        b"1 3 4\n0 1:1\n1 1:1",
+        "train.xmc, line 3: Expected the number of rows stated in the header (1), got more.",
+    ),
     (
         "train.xmc",
         b"1 3 4\n7 1:1",
@@ -160,7 +164,7 @@ INVALID_FILES: list[tuple[str, bytes, str]] = [
     ),
     ("train.xmc", b"1 3 4\n0 1:1 1:2", "train.xmc, line 2: Feature 1 occurs more than once."),
     ("train.svm", b"0 1:1\n-1 1:1", "train.svm, line 2: A label must be an integer >= 0, got '-1'."),
-    ("data.parquet", b"PAR2", "data.parquet: Damaged, or not a Parquet file."),
+    ("data.parquet", b"PAR2", "data.parquet: The file is damaged or not a Parquet file."),
     ("names.txt", b"cat\ndog\ncat", "names.txt, line 3: Label 'cat' occurs more than once, first on line 1."),
     ("names.txt", b"cat\n\ndog", "names.txt, line 2: The label is empty."),
     (
@@ -218,7 +222,7 @@ def test_invalid_files(name: str, content: bytes, message: str) -> None:
 
 
 def messages_table() -> str:
-    """Return a Markdown table of invalid files and error messages."""
+    """Return a Markdown table of invalid files and the resulting error messages."""
 
     def cell(text: str) -> str:
         return f"`{text}`".replace("|", "\\|")
@@ -228,7 +232,7 @@ def messages_table() -> str:
         visible = (
             content.decode("utf-8", "backslashreplace").replace("\t", "⇥").replace("\n", "⏎").replace("\0", "\\x00")
         )
-        rows.append(f"| {cell(name)} | {cell(visible) if visible else 'nothing'} | {cell(message)} |")
+        rows.append(f"| {cell(name)} | {cell(visible) if visible else 'empty file'} | {cell(message)} |")
     return "\n".join(rows) + "\n"
 
 
@@ -238,7 +242,7 @@ def test_documentation_lists_all_messages() -> None:
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
-    """Return the content with one byte changed, inserted or removed; the result always differs from the input."""
+    """Change, insert or remove one byte; the result always differs from the input."""
     position = rng.randrange(len(content))
     byte = bytes([rng.choice(b'\x00\xff\t\n\r "#,:;<>[]{}09az')])
     removed = rng.choice([0, 1])
@@ -256,7 +260,7 @@ def is_equal(left: Vocabulary | Matrices | list[Example], right: Vocabulary | Ma
 
 @pytest.mark.parametrize("name", VALID_FILES)
 def test_mutated_files_are_rejected_or_read(name: str) -> None:
-    """Reading raises no exception other than InputError, and most mutations lead to an error or to different data."""
+    """Reading raises no exception other than InputError, and most mutations cause an error or change the data."""
     content, rng = VALID_FILES[name], random.Random(0)
     Path(name).write_bytes(content)
     original = read(name)
@@ -319,7 +323,7 @@ def test_inconsistent_text_folders() -> None:
 def test_inconsistent_matrix_folders() -> None:
     Path("set").mkdir()
     sp.save_npz("set/X.trn.npz", sp.csr_array(np.eye(2)))
-    assert error_message("set").startswith("set contains no Y.trn.npz or Y.trn.npy")
+    assert error_message("set").startswith("Neither set nor its parent folder contains Y.trn.npz or Y.trn.npy")
     sp.save_npz("set/Y.trn.npz", sp.csr_array(np.eye(3)))
     assert error_message("set") == "set: X has 2 rows, but Y has 3."
     np.save("set/X.trn.npy", np.eye(2))

@@ -1,4 +1,4 @@
-"""Tests for the native beam search: comparison with the reference search on random trees with all transforms."""
+"""Tests that compare native beam search with the reference search on random trees with all transforms."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRANSFORMS = ["noop", "sigmoid", "log-sigmoid", "l1-hinge", "l3-hinge", "l2.5-hi
 
 
 def random_model(seed: int, sizes: tuple[int, ...], columns: int, dense: int, transforms: list[str]) -> carya.XRLinear:
-    """Return a model with random weights that are multiples of 1/4, so that ties occur."""
+    """Return a model whose random weights are multiples of 1/4, so that ties occur."""
     rng = np.random.default_rng(seed)
     parents = []
     for above, size in zip((1, *sizes), sizes, strict=False):
@@ -65,7 +65,7 @@ def models(draw: st.DrawFn) -> carya.XRLinear:
 
 
 def queries(model: carya.XRLinear, seed: int, rows: int = 6) -> tuple[Any, np.ndarray]:
-    """Return queries in the format that the model accepts and as one dense matrix; the first query has no features."""
+    """Return queries both in the model's input format and as a dense matrix; the first query has no features."""
     rng = np.random.default_rng(seed)
     sparse = (rng.integers(0, 3, (rows, model.widths_[0])) * (rng.random((rows, model.widths_[0])) < 0.6)).astype(
         np.float32
@@ -79,7 +79,7 @@ def queries(model: carya.XRLinear, seed: int, rows: int = 6) -> tuple[Any, np.nd
 def check(
     reference: ReferenceSearch, x: np.ndarray, ranking: list[tuple[int, float]], *, top_k: int, beam_width: int
 ) -> None:
-    """Compare a ranking with the reference; discard examples in which rounding errors allow too many beams."""
+    """Compare a ranking with the reference; discard the example if rounding errors allow too many beams."""
     try:
         reference.check(x, ranking, top_k=top_k, beam_width=beam_width)
     except AmbiguityError:
@@ -119,7 +119,7 @@ def test_beam_search_prunes_like_the_reference(model: carya.XRLinear, seed: int,
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_wide_beams_prune_like_the_reference(transform: str) -> None:
-    """The search uses a different algorithm to select more than 32 nodes."""
+    """If more than 32 nodes must be selected, the native search uses a different algorithm."""
     model = random_model(1, (50, 120, 400), 12, 2, [transform] * 3)
     reference = ReferenceSearch(model)
     X, all_features = queries(model, 1, rows=12)
@@ -134,7 +134,7 @@ def test_wide_beams_prune_like_the_reference(transform: str) -> None:
 
 @pytest.mark.parametrize("transforms", [["l3-hinge"] * 3, ["sigmoid"] * 3, ["log-sigmoid"] * 3, ["noop"] * 3])
 def test_the_reference_rejects_a_wrong_beam(transforms: list[str]) -> None:
-    """The reference detects a beam that is too narrow or too wide by one node, and a ranking with a missing label."""
+    """The reference rejects rankings from a beam one node too narrow or too wide, and rankings with a missing label."""
     rejected = dict.fromkeys(("narrower", "wider", "incomplete"), 0)
     for seed in range(40):
         model = random_model(seed, (6, 12, 90), 12, 2, transforms)
@@ -153,7 +153,7 @@ def test_the_reference_rejects_a_wrong_beam(transforms: list[str]) -> None:
                     rejected[mutation] += 1
     assert rejected["narrower"] > 60
     assert rejected["wider"] > 60
-    assert rejected["incomplete"] > 150  # 200 queries have features, and most of them have 8 candidates
+    assert rejected["incomplete"] > 150  # 200 queries have features, and most have at least 8 candidates
 
 
 @given(models(), st.integers(0, 100), st.floats(-2, 1.5))
@@ -225,7 +225,7 @@ def test_unknown_transforms_are_rejected(name: str) -> None:
 
 @pytest.mark.parametrize("transform", ["noop", "sigmoid", "log-sigmoid", "l3-hinge", "log-l3-hinge"])
 def test_nan_scores_rank_last(transform: str) -> None:
-    """NaN scores can result from infinite weights or from a forged file."""
+    """NaN scores can result from infinite weights or forged files."""
     chunks = np.array([0, 3])
     matrix = np.array([[1, 1, 0.5]], np.float32)
     layer = Layer(

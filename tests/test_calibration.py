@@ -1,4 +1,4 @@
-"""Tests for calibration: probabilities are learned from held-out texts and saved with the model."""
+"""Tests for calibration, which is fitted on held-out texts and saved with the model."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_calibration_is_saved_with_the_model(ranker: carya.TextRanker, tmp_p
     assert loaded.calibration_([0.9])[0] > loaded.calibration_([1e-4])[0]
     assert loaded.suggest_all(texts) == ranker.suggest_all(texts)
     loaded.fit(*corpus(50))
-    assert loaded.calibration_ is None, "a retrained model requires a new calibration"
+    assert loaded.calibration_ is None, "retraining must discard the old calibration"
 
 
 @pytest.mark.parametrize(

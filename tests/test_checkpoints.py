@@ -1,4 +1,4 @@
-"""Tests for resuming interrupted training: the files are identical to those of uninterrupted training."""
+"""Tests for resuming interrupted training, which must produce the same model files as uninterrupted training."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from topics import corpus
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide layers into many parts."""
+    """Divide the training of each layer into many small parts."""
     monkeypatch.setattr(linear, "divide", functools.partial(parts.divide, max_work=3e5))
 
 
@@ -45,7 +45,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the steps that are computed."""
+    """The names of the steps that are computed rather than loaded from checkpoints."""
     names: list[str] = []
     store = CheckpointFolder.store
 
@@ -125,7 +125,7 @@ small_tree.tree(checkpoint_dir="checkpoints").fit(small_tree.X, small_tree.Y).sa
 
 @pytest.mark.parametrize("function", ["_write_arrays", "replace_folder"])
 def test_a_training_that_is_killed_again_and_again(function: str, uninterrupted: list[bytes], tmp_path: Path) -> None:
-    """Every run is killed at its third write: before the arrays are written, or before the result is complete."""
+    """Each run is killed at its third save, before writing the arrays or before moving the folder into place."""
     script = _KILLED.format(tests=str(Path(__file__).parent))
     killed = 0
     while True:
@@ -199,7 +199,7 @@ def test_other_models_resume_too(computed: list[str], tmp_path: Path) -> None:
 
 
 def test_tasks_can_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may have stored the result of a task that is retried."""
+    """If a task is retried, another process may already have stored its result."""
     monkeypatch.setattr(solve_part, "divide", functools.partial(parts.divide, max_work=3e5))
     checkpoints = CheckpointFolder(tmp_path)
     ran = []

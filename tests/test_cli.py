@@ -1,4 +1,4 @@
-"""Tests for the `carya` command: help, errors, completion, imports, and the commands for feature matrices."""
+"""Tests for the `carya` command: help, errors, shell completion, imports, and commands for feature matrices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ COMMANDS = (
     ["calibrate"],
     ["explain"],
     ["inspect"],
+    ["report"],
+    ["tune"],
     ["serve"],
+    ["push"],
+    ["pull"],
     ["demo"],
     ["import-pecos"],
     ["c-flags"],
@@ -195,7 +199,7 @@ def test_features_and_texts_are_not_interchangeable(world: SyntheticData, saved_
         ),
         (["predict", model], "was trained on features. DATA must contain features, but standard input does not."),
         (["evaluate", model, "texts.jsonl"], "texts.jsonl contains texts, but"),
-        (["evaluate", model, "X.npz"], f"Also pass their labels: carya evaluate {model} X.npz Y.npz"),
+        (["evaluate", model, "X.npz"], f"Also pass the labels: carya evaluate {model} X.npz Y.npz"),
         (["explain", model, "a red apple"], "carya explain requires a text model"),
         (["calibrate", model, "texts.jsonl"], "carya calibrate requires a text model"),
     ):
@@ -229,7 +233,7 @@ def test_groups_list_their_commands_with_complete_sentences() -> None:
     listed = [run(*group, "--help").stdout.partition("\nCommands:\n")[2] for group in ([], ["data"])]
     for command in COMMANDS:
         assert f"  {command[-1]} " in "".join(listed)
-    assert "..." not in "".join(listed), "a description was truncated"
+    assert "..." not in "".join(listed), "a command description is truncated"
 
 
 def test_train_help_lists_parameters_by_heading_and_presets() -> None:

@@ -68,7 +68,7 @@ def test_defective_package_lists_cause_warnings(lists: Path, tmp_path: Path) -> 
         file.write(b"\nnonsense\n")
     result = run("data", "debian", "set", "--lists", "lists", cwd=tmp_path)
     assert result.returncode == 0
-    assert "carya: Skipped 1 invalid stanzas. The first: lists/" in result.stderr
+    assert "carya: Number of invalid stanzas skipped: 1. The first: lists/" in result.stderr
     assert "carya: The lists contain no long descriptions." in result.stderr
 
 
@@ -77,7 +77,10 @@ def test_defective_package_lists_cause_warnings(lists: Path, tmp_path: Path) -> 
     [
         (["debian", "set", "--lists", "nowhere"], "apt-get update -o Dir::State::lists=$PWD/lists"),
         (["debian", "set", "--what", "dep"], "--what must be 'deps' or 'tags', got 'dep'."),
-        (["debian", "set", "--lists", "lists", "--min-rows", "1000"], "Too few packages in the index have deps."),
+        (
+            ["debian", "set", "--lists", "lists", "--min-rows", "1000"],
+            "The index contains too few packages with labels (--what deps).",
+        ),
         (["debian", "set", "--lists", "lists", "--download"], "--download cannot be combined with --lists."),
         (["synth", "set", "--like", "eurlex"], "Did you mean 'eurlex-4k'?"),
         (["synth", "set", "--scale", "-1"], "scale must be > 0 and <= 10, got -1."),

@@ -26,7 +26,7 @@ KS = (1, 3, 5, 10)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Training and test data with ids, and a model with label names."""
+    """A folder that contains training and test data, both with ids, and a model that has label names."""
     folder = tmp_path_factory.mktemp("evaluate")
     texts, labels = corpus(300, 0)
     for part, seed in (("train", 0), ("test", 1)):
@@ -47,7 +47,7 @@ def read(folder: Path, part: str) -> list[dict[str, Any]]:
 
 
 def truth_and_scores(folder: Path) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return dense matrices of the relevant labels and the scores, with a column for the unknown label."""
+    """Return dense matrices of relevant labels and scores, and the labels; the last label is unknown to the model."""
     rows, ranker = read(folder, "test"), carya.load(folder / "model")
     labels = [*ranker.labels_, "an unknown label"]
     Y = np.array([[label in row["labels"] for label in labels] for row in rows], int)
@@ -106,7 +106,10 @@ def test_features_need_training_labels_for_psp(world: SyntheticData, saved_model
     arguments = ["evaluate", str(saved_model), "X.npz", "Y.npz"]
     result = run(*arguments, cwd=tmp_path)
     assert "PSP" not in result.stdout.partition("For PSP")[0]
-    assert "For PSP and PSnDCG, pass --train; they require the label frequencies in the training data." in result.stdout
+    assert (
+        "For PSP and PSnDCG, pass --train. These metrics require the label frequencies in the training data."
+        in result.stdout
+    )
     measured = json.loads(run(*arguments, "--train", "train.npz", "--json", cwd=tmp_path).stdout)
     S = carya.load(saved_model).predict(world.X[:200])
     expected = metrics.psp(world.Y[:200], S, k=5, propensity=metrics.propensities(world.Y))
@@ -115,12 +118,12 @@ def test_features_need_training_labels_for_psp(world: SyntheticData, saved_model
 
 
 def test_features_are_matched_by_label_names(world: SyntheticData, tmp_path: Path) -> None:
-    """Columns are matched by label name, even in another order and with other columns between them."""
+    """Columns are matched by label name, even if they are permuted and include labels unknown to the model."""
     names = [f"label {number}" for number in range(world.Y.shape[1])]
     model = carya.XRLinear().fit(world.X, world.Y, label_names=names)
     model.save(tmp_path / "model")
     rows = world.X.shape[0]
-    order = np.random.default_rng(0).permutation(len(names) + 2)  # the last two columns are unknown labels
+    order = np.random.default_rng(0).permutation(len(names) + 2)  # two additional columns contain unknown labels
     extended = sp.hstack([world.Y, sp.csr_array((rows, 1)), sp.csr_array(np.ones((rows, 1)))], format="csr")
     sp.save_npz(tmp_path / "X.npz", sp.csr_array(world.X))
     sp.save_npz(tmp_path / "Y.npz", sp.csr_array(extended[:, order]))
@@ -131,7 +134,7 @@ def test_features_are_matched_by_label_names(world: SyntheticData, tmp_path: Pat
     measured = json.loads(result.stdout)
     S = model.predict(world.X)
     assert measured["P@1"] == pytest.approx(metrics.precision(world.Y, S, k=1))
-    assert measured["R@5"] < metrics.recall(world.Y, S, k=5)  # the unknown label counts as missed
+    assert measured["R@5"] < metrics.recall(world.Y, S, k=5)  # the unknown label counts as a false negative
     assert "unknown" in {label["label"] for label in measured["errors"][0]["labels"]}
     with (tmp_path / "labels.csv").open(newline="") as file:
         report = {row["label"]: row for row in csv.DictReader(file)}
@@ -202,7 +205,7 @@ def test_the_table_has_macro_figures_and_says_if_there_are_no_errors(tmp_path: P
     assert result.returncode == 0, result.stderr
     for name in ("precision", "recall", "F1", "PSP", "macro-precision", "macro-recall", "macro-F1"):
         assert re.search(rf"│ {name} +│ 100.00 │", result.stdout), name
-    assert result.stdout.endswith("\nNo errors: in every row, all correct labels are ranked first.\n")
+    assert result.stdout.endswith("\nNo errors: in every row, all relevant labels are ranked first.\n")
 
 
 def test_errors_of_features_have_no_texts(world: SyntheticData, saved_model: Path, tmp_path: Path) -> None:
@@ -222,7 +225,7 @@ def test_errors_of_features_have_no_texts(world: SyntheticData, saved_model: Pat
         (["model", "test.jsonl", "--per-label-k", "11"], "--per-label-k must be an integer between 1 and 10, got 11."),
         (["model", "test.jsonl", "--errors", "0"], "--errors must be an integer >= 1, got 0."),
         (["model", "test.jsonl", "--train", "nowhere.jsonl"], "nowhere.jsonl: No such file or directory."),
-        (["model", "test.jsonl", "--train", "other.jsonl"], "--train other.jsonl contains none of the labels."),
+        (["model", "test.jsonl", "--train", "other.jsonl"], "--train other.jsonl contains no label of the model"),
         (
             ["model", "test.jsonl", "--train", "data.svm"],
             "--train must contain texts, like the model's training data, but",

@@ -1,4 +1,4 @@
-"""Tests for `carya predict`: ids, row numbers, probabilities, output formats, and texts as arguments."""
+"""Tests for `carya predict`: ids, row numbers, probabilities, output formats, and texts passed as arguments."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from topics import corpus
 TEXT = "the telescope shows a planet and its moon"
 COLUMNS = ["row", "id", "rank", "label", "name", "score", "probability"]
 
-# Some texts contain no known terms.
+# Some test texts contain no known terms.
 pytestmark = pytest.mark.filterwarnings("ignore::carya.errors.UnknownTextWarning")
 
 
 @pytest.fixture(scope="module")
 def ranker() -> carya.TextRanker:
-    """A calibrated ranker; some labels have names."""
+    """A calibrated ranker with names for some of its labels."""
     names = {"astronomy": "The stars, the sky"}
     ranker = carya.TextRanker(carya.Tfidf(), carya.XRLinear(max_leaf_size=6)).fit(*corpus(300, 0), names=names)
     return ranker.calibrate(*corpus(300, 1))
@@ -43,7 +43,7 @@ def text_model(ranker: carya.TextRanker, tmp_path_factory: pytest.TempPathFactor
 
 
 def expected_objects(ranker: carya.TextRanker, texts: list[str], ids: list[str] | None, top_k: int) -> list[Any]:
-    """Return the objects that JSON lines must contain, computed text by text."""
+    """Return the expected JSON objects, computed separately for each text."""
     calibration, objects = ranker.calibration_, []
     assert calibration is not None
     for number, text in enumerate(texts):
@@ -67,7 +67,7 @@ def parse_table(text: str, form: str) -> list[dict[str, str]]:
 
 
 def flatten(objects: list[Any]) -> list[dict[str, str]]:
-    """Return the lines of a table with the contents of JSON objects."""
+    """Convert the JSON objects to table rows, one per suggested label."""
     return [
         {
             "row": str(entry["row"]),
@@ -159,7 +159,7 @@ def test_output_formats(form: str, selected_by: str, ranker: carya.TextRanker, t
         assert result.returncode == 0, result.stderr
         text = result.stdout
     expected = expected_objects(ranker, texts, None, 2)
-    assert any("name" in label for row in expected for label in row["labels"]), "a label with a comma in its name"
+    assert any("name" in label for row in expected for label in row["labels"]), "no suggested name contains a comma"
     if form == "jsonl":
         assert [json.loads(line) for line in text.splitlines()] == expected
     else:
@@ -208,8 +208,14 @@ def test_a_path_that_exists_is_a_file(ranker: carya.TextRanker, text_model: str,
         (["data/test"], "data/test: No such file or directory."),
         (["a planet", "missing.txt"], "missing.txt: No such file or directory."),
         (["./planet and moon"], "./planet and moon: No such file or directory."),
-        (["a planet", "texts.txt"], "texts.txt is a file or folder. Pass one file or folder, or only texts."),
-        (["texts.txt", "texts.txt"], "texts.txt is a file or folder. Pass one file or folder, or only texts."),
+        (
+            ["a planet", "texts.txt"],
+            "texts.txt is a file or folder. Pass either a single file or folder, or only texts.",
+        ),
+        (
+            ["texts.txt", "texts.txt"],
+            "texts.txt is a file or folder. Pass either a single file or folder, or only texts.",
+        ),
         ([""], "An argument is empty. Pass a text, a file or a folder, or - for standard input."),
         (["a planet", "--format", "csv"], "--format applies to a file or folder, but 'a planet' is neither."),
         (
@@ -233,7 +239,7 @@ def test_mistakes(arguments: list[str], message: str, text_model: str, tmp_path:
 
 
 def test_a_long_text_is_not_a_path(ranker: carya.TextRanker, text_model: str) -> None:
-    text = f"{TEXT} " * 200  # longer than a file name can be
+    text = f"{TEXT} " * 200  # exceeds the maximum length of a file name
     result = run("predict", text_model, text, "--top-k", "3")
     assert result.returncode == 0, result.stderr
     assert [json.loads(line) for line in result.stdout.splitlines()] == expected_objects(ranker, [text], None, 3)

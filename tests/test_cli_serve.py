@@ -1,4 +1,4 @@
-"""Tests for the arguments of `carya serve`; tests/test_serve_processes.py runs the server."""
+"""Tests for the arguments of `carya serve`; the server itself is tested in tests/test_serve_processes.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_token_files(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_an_error_with_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "uvicorn", None)  # makes its import fail
+    monkeypatch.setitem(sys.modules, "uvicorn", None)  # makes `import uvicorn` fail
     with pytest.raises(
         MissingExtraError, match=r"^carya serve requires uvicorn. Install it with: pip install 'carya\["
     ):

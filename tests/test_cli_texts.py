@@ -1,4 +1,4 @@
-"""Tests for the commands that work on texts: train, predict, evaluate, explain and inspect."""
+"""Tests for the commands that process texts: train, predict, evaluate, explain and inspect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def model(jsonl: Path) -> Path:
     result = run("train", str(jsonl / "train.jsonl"), "-o", str(jsonl / "model"), "--max-leaf-size", "6")
     assert result.returncode == 0, result.stderr
     assert "300 rows" in result.stdout
-    assert "━" not in result.stderr, "progress bars are for terminals only"
+    assert "━" not in result.stderr, "progress bars must be shown only in terminals"
     return jsonl / "model"
 
 
@@ -67,15 +67,15 @@ def test_an_existing_model_is_replaced_only_with_force(model: Path, jsonl: Path,
         assert (result.returncode, result.stdout, result.stderr) == (2, "", expected)
         assert (out / "manifest.json").read_bytes() == before
         if name == "demo":
-            continue  # takes too long
+            continue  # training the demo model takes too long
         result = run(*command, "--force", "--json")
         assert result.returncode == 0, result.stderr
         assert (out / "manifest.json").read_bytes() != before
         (out / "letter.txt").write_text("dear")
-        assert "exists and is not a Carya model, or contains other files." in run(*command, "--force").stderr
+        assert "contains files that are not part of a Carya model." in run(*command, "--force").stderr
         assert (out / "letter.txt").read_text() == "dear"
     result = run("calibrate", str(tmp_path / "demo"), test)
-    assert result.returncode == 0, "without -o, a model is calibrated in place"
+    assert result.returncode == 0, "without -o, the model must be calibrated in place"
     (tmp_path / "empty").mkdir()
     assert run("import-pecos", pecos, str(tmp_path / "empty")).returncode == 0
 
@@ -200,7 +200,7 @@ def test_explain(model: Path) -> None:
     assert printed.count("cluster of") == len(expected.levels) - 1
     assert f"×{math.exp(expected.terms[0].contribution):.3g}  {expected.terms[0].term}" in printed
     assert "it is the score of an empty text" in run("explain", str(model), "", "--label", "chess").stdout
-    assert run("explain", str(model), f"{TEXT} " * 200).returncode == 0, "a long text is not a path"
+    assert run("explain", str(model), f"{TEXT} " * 200).returncode == 0, "a long text must not be treated as a path"
     from_input = run("explain", str(model), "-", "--json", input=TEXT)
     assert json.loads(from_input.stdout) == json.loads(json.dumps(expected.to_dict()))
 
@@ -222,14 +222,16 @@ def test_explain_a_model_with_several_trees(model: Path, tmp_path: Path) -> None
     carya.TextRanker(tfidf, carya.NearestNeighbors()).fit(texts, labels).save(tmp_path / "none")
     refused = run("explain", str(tmp_path / "two"), TEXT)
     assert refused.returncode == 2
-    assert "The scores of Ensemble cannot be explained, only the scores of its trees" in refused.stderr
+    assert (
+        "Combined scores of Ensemble models cannot be explained, only the scores of individual trees" in refused.stderr
+    )
     assert "Pass --tree with a number from 1 to 2." in refused.stderr
     printed = run("explain", str(tmp_path / "two"), TEXT, "--tree", "2", "--label", "astronomy").stdout
     score = carya.load(tmp_path / "two").explain(TEXT, "astronomy", tree=1).score
     assert printed.startswith(f"astronomy: score {score:.4f} in tree 2")
     refused = run("explain", str(tmp_path / "two"), TEXT, "--tree", "3")
     assert "--tree must be at most 2, the number of trees in the model, got 3." in refused.stderr
-    assert "NearestNeighbors has no label tree." in run("explain", str(tmp_path / "none"), TEXT).stderr
+    assert "NearestNeighbors models have no label tree." in run("explain", str(tmp_path / "none"), TEXT).stderr
 
 
 def test_saved_models_are_silent(model: Path) -> None:
@@ -315,11 +317,11 @@ def test_transformers_reject_matrices(tmp_path: Path) -> None:
         (["train", "{data}", "-o", "m", "--C", "much"], "--C must be 'auto' or a number > 0; a pair of values"),
         (["train", "{data}", "-o", "m", "--norm", "l3"], "--norm must be 'l1', 'l2' or None, got 'l3'."),
         (["train", "{data}", "-o", "{data}"], "exists and is not a folder"),
-        (["train", "{data}", "-o", "foreign"], "foreign exists and is not a Carya model"),
+        (["train", "{data}", "-o", "foreign"], "foreign contains files that are not part of a Carya model"),
         (["train", "{data}", "-o", "m", "--min-df", "400"], "No term occurs in at least 400"),
         (
             ["train", "{data}", "-o", "m", "--representation", "pifa+lf"],
-            "requires label names. Pass --vocabulary or --label-features.",
+            "requires label names or descriptions. Pass --vocabulary or --label-features.",
         ),
         (["train", "{data}", "-o", "m", "--penalty", "l1", "--loss", "hinge"], "penalty='l1' requires loss="),
         (["train", "{data}", "-o", "m", "--epochs", "1"], "--epochs requires --model xr-transformer or x-transformer."),
@@ -337,7 +339,7 @@ def test_transformers_reject_matrices(tmp_path: Path) -> None:
         (["evaluate", "{model}", "empty.jsonl"], "empty.jsonl contains no rows. At least one is required."),
         (["evaluate", "{model}", "t.jsonl"], "have no labels in common: the first label in the data is 'unknown'"),
         (["calibrate", "{model}", "x.npz"], "x.npz contains features, but"),
-        (["demo", "--out", "foreign"], "foreign exists and is not a Carya model"),
+        (["demo", "--out", "foreign"], "foreign contains files that are not part of a Carya model"),
         (["demo", "--lists", "nowhere"], "--lists must be a folder with package lists, got nowhere."),
         (["data", "convert", "t.jsonl", "o.txt", "--to-labels", "o.txt"], "cannot store both texts and labels"),
     ],
@@ -365,7 +367,7 @@ def test_invalid_usage_prints_one_line_and_writes_nothing(
 def test_standard_input_must_be_utf_8(model: Path) -> None:
     for arguments, message in (
         (["predict", str(model), "-"], b"carya: standard input, line 2: Invalid UTF-8: byte 0xff at position 5.\n"),
-        (["explain", str(model), "-"], b"carya: Standard input must be UTF-8, but byte 10 is not.\n"),
+        (["explain", str(model), "-"], b"carya: Standard input must be valid UTF-8, but byte 10 is invalid.\n"),
     ):
         result = subprocess.run([*CARYA, *arguments], input=b"good\nbad \xff\n", capture_output=True, check=False)
         assert (result.returncode, result.stderr) == (2, message)
@@ -397,11 +399,11 @@ def test_interrupted_training_leaves_no_files(tmp_path: Path) -> None:
     arguments = ["train", "-", "--format", "jsonl", "-o", "model", "--max-iter", "1000000", "--tol", "0"]
     with start(*arguments, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin
-        process.stdin.write("\n".join(lines) + "\n")  # returns when almost all of the input has been read
+        process.stdin.write("\n".join(lines) + "\n")  # returns when the command has read almost all of the input
         process.stdin.close()
         time.sleep(1.0)
         process.send_signal(signal.SIGINT)
-        process.stdin = None  # already closed; communicate would flush it
+        process.stdin = None  # already closed, but communicate would try to flush it
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors.strip() == "carya: Interrupted."
@@ -431,7 +433,7 @@ def test_annif_data(tmp_path: Path) -> None:
 def test_svmlight_data(tmp_path: Path) -> None:
     rows = [f"{label} {1 + label}:1 {11 + row % 3}:0.5" for row in range(60) for label in range(1, 6)]
     (tmp_path / "train.svm").write_text("\n".join(rows) + "\n")
-    (tmp_path / "test.svm").write_text("1 2:1\n2 3:1\n")  # fewer columns than in training
+    (tmp_path / "test.svm").write_text("1 2:1\n2 3:1\n")  # fewer columns than the training data
     assert run("train", "train.svm", "-o", "model", cwd=tmp_path).returncode == 0
     result = run("evaluate", "model", "test.svm", "--json", cwd=tmp_path)
     assert result.returncode == 0, result.stderr

@@ -110,7 +110,7 @@ def test_a_vectorizer_stores_the_options_of_its_texts(tmp_path: Path) -> None:
         ),
         (
             ["vectorize", "data.jsonl", "-o", "X.npz", "--model", "model", "--min-df", "2"],
-            "--min-df cannot be combined with --model, whose vocabulary is fixed.",
+            "--min-df cannot be combined with --model, because the vocabulary of a saved model is fixed.",
         ),
         (
             ["vectorize", "data.jsonl", "-o", "X.npz", "--model", "model", "--save-vectorizer", "v"],
@@ -127,7 +127,7 @@ def test_a_vectorizer_stores_the_options_of_its_texts(tmp_path: Path) -> None:
             ["explain", "tfidf", "text"],
             "carya explain requires a text model, but tfidf contains a model of kind Tfidf.",
         ),
-        (["encode", "data.jsonl", "-o", "E.npy"], "Pass either --encoder or --model, a saved transformer model."),
+        (["encode", "data.jsonl", "-o", "E.npy"], "Pass either --encoder or --model (a saved transformer model)."),
         (
             ["encode", "data.jsonl", "-o", "E.npz", "--encoder", "e"],
             "E.npz must end with .npy, the suffix of the matrix format.",
@@ -227,7 +227,7 @@ def test_encode_with_a_trained_model(tmp_path: Path) -> None:
     result = run("vectorize", "texts.txt", "-o", "X.npz", "--model", "model", cwd=tmp_path)
     assert equal(sp.load_npz(tmp_path / "X.npz"), model.vectorizers_[0].transform(texts))
     result = run("encode", "texts.txt", "-o", "E.npy", "--model", "model", "--pooling", "mean", cwd=tmp_path)
-    assert "--pooling cannot be combined with --model, which was trained with its own setting." in result.stderr
+    assert "--pooling cannot be combined with --model, because the setting of the saved model is used." in result.stderr
     carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels).save(tmp_path / "linear")
     result = run("encode", "texts.txt", "-o", "E.npy", "--model", "linear", cwd=tmp_path)
     assert "linear contains a model of kind TextRanker, which has no encoder." in result.stderr

@@ -43,7 +43,7 @@ from reference_search import MIN_NORMAL, AmbiguityError, ReferenceSearch
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A fitted model with its kind, its training data, and a copy of the data made before training."""
+    """A fitted model, its kind, its training data, and a copy of the data made before training."""
 
     kind: ModelKind
     model: Any
@@ -68,19 +68,19 @@ def kind(request: pytest.FixtureRequest) -> ModelKind:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Return the content of each file of a saved model by path."""
+    """Return the contents of the files of a saved model, keyed by path."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def without_n_jobs(value: Any) -> Any:
-    """Return JSON data without the number of threads and the checksum, which depends on it."""
+    """Return JSON data without the number of threads and the checksum, which depends on that number."""
     if isinstance(value, dict):
         return {name: without_n_jobs(item) for name, item in value.items() if name not in ("n_jobs", "checksum")}
     return [without_n_jobs(item) for item in value] if isinstance(value, list) else value
 
 
 def refusal(call: Callable[[], Any]) -> str | None:
-    """Return the message of the InputError that a call raises, or None."""
+    """Return the message of the InputError that a call raises, or None if it raises none."""
     try:
         call()
     except InputError as error:
@@ -92,10 +92,10 @@ FINER_LOGARITHMS = 0.56  # for larger scores s, |log(s)| < s
 
 
 def is_ordered(ranking: list[tuple[int, float]], *, saturates: bool) -> bool:
-    """Return whether scores are in descending order and ties go to the lower label.
+    """Return whether scores are in descending order, with ties broken in favor of the lower label.
 
     Trees compare log scores, which can differ even if the scores round to the same number: above `FINER_LOGARITHMS`,
-    logarithms have a finer resolution, and below the normal range of float32, scores have fewer bits.
+    log scores have a finer resolution, and below the normal range of float32, scores have fewer significant bits.
     """
     return all(
         first > second
@@ -156,7 +156,7 @@ def test_loaded_model_ranks_the_same(fitted: Fitted, tmp_path: Path) -> None:
     assert type(loaded) is type(fitted.model)
     for name in set(loaded.parameter_names()) - fitted.kind.not_saved:
         saved = getattr(fitted.model, name)
-        if saved == "auto" and name in ("C", "transform"):  # "auto" is saved as the selected value
+        if saved == "auto" and name in ("C", "transform"):  # instead of "auto", the selected value is saved
             saved = getattr(fitted.model, f"effective_{name}")
             assert getattr(loaded, f"{name}_") == getattr(fitted.model, f"{name}_")
         assert getattr(loaded, name) == saved, name
@@ -190,7 +190,7 @@ def test_training_and_ranking_leave_the_input_unchanged(fitted: Fitted) -> None:
 
 
 def assert_equal_data(data: Any, expected: Any) -> None:
-    """Check that matrices, pairs of matrices or lists are bit-identical."""
+    """Assert that two matrices, pairs of matrices or lists are identical."""
     if isinstance(data, tuple):
         for block, expected_block in zip(data, expected, strict=True):
             assert_equal_data(block, expected_block)
@@ -417,13 +417,13 @@ def test_invalid_options_are_rejected(fitted: Fitted, options: dict[str, Any], m
 def test_queries_with_a_different_number_of_features_are_rejected(fitted: Fitted) -> None:
     model, X = fitted.model, fitted.data.inputs
     if isinstance(X, tuple):
-        with pytest.raises(InputError, match="X has 15 dense columns, but the model was trained on 16"):
+        with pytest.raises(InputError, match="X has 15 dense columns, but must have 16, as in training"):
             model.predict((X[0], X[1][:, 1:]))
         with pytest.raises(InputError, match=r"X must be a \(sparse, dense\) pair"):
             model.predict(sp.hstack([X[0], sp.csr_array(X[1])]))
         return
     width = X.shape[1]
-    with pytest.raises(InputError, match=f"X has {width - 1} columns, but the model was trained on {width}"):
+    with pytest.raises(InputError, match=f"X has {width - 1} columns, but must have {width}, as in training"):
         model.predict(X[:, 1:])
     with pytest.raises(InputError, match="x has 2 rows, but rank accepts a single row"):
         model.rank(X[[0, 1]])
@@ -458,9 +458,33 @@ def test_concurrent_queries_get_the_same_rankings(fitted: Fitted) -> None:
         assert rankings == single
 
 
+def test_label_reports_count_the_suggestions_of_every_kind(fitted: Fitted) -> None:
+    report = carya.label_report(fitted.model, fitted.data.inputs, fitted.data.labels, k=2)
+    S = fitted.model.predict(fitted.data.inputs, top_k=2)
+    assert report.labels.suggested.sum() == S.nnz
+    assert report.metrics["P@2"] == pytest.approx(report.labels.correct.sum() / (2 * S.shape[0]))
+    assert (report.vocabulary_shift is None) == (not getattr(fitted.model, "vectorizers_", ()))
+
+
+@pytest.mark.parametrize("fitted", params([kind for kind in KINDS if kind.form == "texts"]), indirect=True)
+def test_new_labels_are_proposed_or_refused(fitted: Fitted) -> None:
+    text = f"{fitted.data.inputs[0]} quantum chromodynamics"
+    try:
+        merged = fitted.model.suggest(text, top_k=200, open_vocabulary=True)
+    except InputError as error:
+        assert "open_vocabulary requires" in str(error)  # noqa: PT017
+        assert not any("word" in vectorizer.analyzers_ for vectorizer in fitted.model.vectorizers_)
+        return
+    new = {suggestion.label for suggestion in merged if suggestion.is_new}
+    assert new
+    assert not new & set(fitted.model.labels_)
+    known = [suggestion for suggestion in merged if not suggestion.is_new]
+    assert known == fitted.model.suggest(text, top_k=200)[: len(known)]
+
+
 @pytest.mark.parametrize("kind", params([kind for kind in KINDS if kind.twins_tie]))
 def test_ties_go_to_the_lower_label(kind: ModelKind) -> None:
-    """Labels 2i and 2i + 1 have the same rows, so many of them have the same score."""
+    """Labels 2i and 2i + 1 occur in the same rows, so their scores are often equal."""
     data = training_set_with_twins(kind.form)
     model = kind.create().fit(data.inputs, data.labels)
     n_rows = 120
@@ -525,7 +549,7 @@ def test_unknown_parameters_are_rejected_with_a_hint(kind: ModelKind) -> None:
 def test_random_state_is_an_alias_of_seed(kind: ModelKind) -> None:
     cls = type(kind.create())
     if "seed" not in cls.parameter_names():
-        assert cls is carya.TextRanker  # the seed is a parameter of its model
+        assert cls is carya.TextRanker  # only the model that it contains has a seed
         assert kind.create().set_params(model__random_state=5).model.seed == 5
         with pytest.raises(UnknownParameterError, match="TextRanker has no parameter 'random_state'"):
             cls(random_state=7)
@@ -557,7 +581,7 @@ def test_parameters_round_trip(fitted: Fitted) -> None:
     assert fitted.kind.create().get_params()[nested[0]] != 77
 
 
-# The following tests cover XRLinear and do not depend on its parameters.
+# The following tests do not run on every model kind; most of them use XRLinear.
 
 
 @pytest.mark.parametrize(
@@ -595,7 +619,7 @@ def test_models_with_dense_features_accept_sparse_queries(world: SyntheticData, 
 
 
 def test_unfitted_models_can_be_pickled() -> None:
-    """GridSearchCV sends unfitted models to its worker processes."""
+    """GridSearchCV pickles unfitted models to send them to its worker processes."""
     for name in (
         "XRLinear",
         "NearestNeighbors",
@@ -645,7 +669,7 @@ def test_training_beam_width_replaces_beam_width_in_training(world: SyntheticDat
 
 
 def test_a_beam_with_all_clusters_adds_no_negatives(world: SyntheticData) -> None:
-    """A matcher that selects every cluster for every row is ignored only if it is combined with the teacher."""
+    """If the beam contains all clusters, matcher negatives are ignored, but only if teacher negatives are also used."""
     options: dict[str, Any] = {"branching": 4, "max_leaf_size": 10, "transform": "l3-hinge"}
     teacher = carya.XRLinear(negatives="teacher", **options).fit(world.X, world.Y)
     wide = carya.XRLinear(negatives="both", beam_width=1000, **options).fit(world.X, world.Y)

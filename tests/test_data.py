@@ -1,6 +1,6 @@
 """Tests for data formats: written data can be read back unchanged, and formats are detected correctly.
 
-tests/test_formats.py contains an example of every format.
+tests/test_formats.py tests an example of every format.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_text_files_are_restored(suffix: str, compression: str, tmp_path: Path) 
     assert write_data(path, Corpus.of(EXAMPLES)) == len(EXAMPLES)
     data = open_corpus(path)
     assert list(data) == EXAMPLES
-    assert list(data) == EXAMPLES  # a corpus can be iterated over again
+    assert list(data) == EXAMPLES  # a corpus can be iterated over repeatedly
     assert data.source == str(path)
     assert data.vocabulary is None
 
@@ -139,7 +139,7 @@ def test_x_transformer_and_attentionxml_folders(tmp_path: Path) -> None:
     write_data(tmp_path, Matrices(X, Y))
     (tmp_path / "train_texts.txt").write_text("one\ntwo\nthree\n")
     assert [example.labels for example in open_corpus(tmp_path)] == [("0", "3"), ("1",), ()]
-    (tmp_path / "label_map.txt").write_text("a\nb\nb\nd\n")  # if lines are repeated, the label numbers become the ids
+    (tmp_path / "label_map.txt").write_text("a\nb\nb\nd\n")  # if names are repeated, label indices are used as ids
     data = open_corpus(tmp_path)
     assert [example.labels for example in data] == [("0", "3"), ("1",), ()]
     assert data.vocabulary is not None
@@ -199,7 +199,7 @@ rows = st.lists(st.tuples(words, st.lists(words, max_size=3)), max_size=5)
 @pytest.mark.parametrize(
     ("target", "outcomes"),
     [
-        ("data.jsonl", {"restored", "rejected on reading"}),  # an empty label can be written but not read
+        ("data.jsonl", {"restored", "rejected on reading"}),  # empty labels can be written, but not read
         ("data.parquet", {"restored", "rejected on reading"}),
         ("data.csv", {"restored", "rejected on writing"}),
         ("data.tsv", {"restored", "rejected on writing"}),
@@ -236,7 +236,7 @@ def test_arbitrary_texts_are_restored_or_rejected(
 
 
 def error_message(action: Callable[[], object]) -> str:
-    """Return the message of the InputError that an action raises, or an empty string if there is no error."""
+    """Return the message of the InputError that an action raises, or an empty string if it raises none."""
     try:
         action()
     except InputError as error:
@@ -249,7 +249,11 @@ def error_message(action: Callable[[], object]) -> str:
     [
         ("a.tsv", ("a\tb", []), r"a.tsv, line 2: 'a\tb' contains '\t', which this format cannot represent."),
         ("a.tsv", ("a", ["x\ny"]), r"a.tsv, line 2: 'x\ny' contains '\n', which this format cannot represent."),
-        ("a.csv", ("a", ["x;y"]), "a.csv, line 2: Label 'x;y' contains the label separator, ';'."),
+        (
+            "a.csv",
+            ("a", ["x;y"]),
+            "a.csv, line 2: Label 'x;y' contains the label separator, ';'. Use a different separator.",
+        ),
         ("a.csv", ("a", [" x"]), "a.csv, line 2: Label ' x' is empty, or begins or ends with a space."),
         ("a.jsonl", ("\ud800", []), r"a.jsonl: The text contains a lone surrogate, \ud800, which UTF-8 cannot encode."),
         (
@@ -261,7 +265,7 @@ def error_message(action: Callable[[], object]) -> str:
         ("a.txt", ("a", []), "a.txt: Texts in a .txt file require a label file"),
         ("a.xmc", ("a", []), "a.xmc: The format 'xmc' stores features, but examples contains texts."),
         ("a.docx", ("a", []), 'a.docx: Unknown file type ".docx". Use .jsonl, .ndjson, .json, .csv'),
-        ("-", ("a", []), "Standard output requires a format: jsonl, json, csv"),
+        ("-", ("a", []), "Standard output requires a format. Pass one of: jsonl, json, csv"),
     ],
 )
 def test_data_that_a_format_cannot_represent(
@@ -318,7 +322,7 @@ def test_annif_rejects_labels_that_are_not_uris(tmp_path: Path) -> None:
         ({"defaults": {"format": "yaml"}}, "with valid values, got format='yaml'"),
         ({"format": "xmc", "text_column": "title"}, "The format 'xmc' does not support text_column"),
         ({"format": "csv", "labels": "labels.txt"}, "The format 'csv' does not support labels"),
-        ({"format": "pair"}, "The format 'pair' requires labels, the path of a second file"),
+        ({"format": "pair"}, "The format 'pair' requires a second file. Pass it as labels"),
     ],
 )
 def test_unsupported_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -401,7 +405,7 @@ def test_vocabulary_languages(name: str, content: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     vocabulary = read_vocabulary(tmp_path / name, language="fi")
     assert vocabulary.names[vocabulary.number("http://a.example/2")] == "koira"
-    if name == "a.ttl":  # a label without a name in this language uses its id as its name
+    if name == "a.ttl":  # a label that has no name in this language is named by its id
         assert vocabulary.names[0] == vocabulary.ids[0]
     with pytest.raises(InputError, match=r'There are no names in the language "sv"\. The languages are .*"fi"'):
         read_vocabulary(tmp_path / name, language="sv")
@@ -416,7 +420,7 @@ def test_vocabularies_are_restored(tmp_path: Path) -> None:
     assert read_vocabulary(tmp_path / "a.txt") == Vocabulary(["a", "b"])
     for invalid, message in (
         (vocabulary, r"A .txt file cannot store names in addition to ids\. Use \.tsv\."),
-        (Vocabulary([" a"]), "' a' is empty, or begins or ends with a space"),
+        (Vocabulary([" a"]), "must not be empty and must not begin or end with a space, got ' a'"),
         (Vocabulary(["a\nb"]), r"contains '\\n'"),
     ):
         with pytest.raises(InputError, match=message):

@@ -1,4 +1,4 @@
-"""Tests for data streams: files are read line by line, compressed or not, and written atomically."""
+"""Tests for data streams: compressed and uncompressed files are read line by line and written atomically."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_truncated_and_damaged_files_are_rejected(compression: str, tmp_path: Pa
         path.write_bytes(damaged)
         with pytest.raises(
             InputError,
-            match=rf"a{compression}: (Damaged, or not a {compression} file|The compressed data is truncated)",
+            match=rf"a{compression}: The (file is damaged or not a {compression} file|compressed data is truncated)",
         ):
             read_bytes(path)
 
@@ -97,7 +97,7 @@ def test_flipped_bits_are_detected_or_have_no_effect(compression: str, tmp_path:
         damaged[position] ^= 1 << position % 8
         path.write_bytes(damaged)
         try:
-            assert read_bytes(path) == content  # e.g. if the bit is in the modification time of a .gz file
+            assert read_bytes(path) == content  # e.g. if the flipped bit is part of a .gz file's modification time
         except InputError:
             n_rejected += 1
     assert n_rejected > 0.7 * len(compressed)

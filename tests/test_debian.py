@@ -1,4 +1,4 @@
-"""Tests for Debian package indexes: stanzas, compressed files, packages, data sets, and downloads from an archive."""
+"""Tests for Debian package indexes: stanzas, compressed files, packages, data sets, and archive downloads."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_only_lz4_lists_require_lz4(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         index = debian.find_index(write_lists(tmp_path / f"lists{suffix}", suffix))
         assert len(debian.read_packages(index)) == 60
     both = debian.find_index(write_lists(tmp_path / "compressed", ""))
-    assert len(debian.read_packages(both)) == 60  # LZ4 is the last choice if a list exists in several formats
+    assert len(debian.read_packages(both)) == 60  # LZ4 is used only if a list exists in no other format
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".lz4"])

@@ -28,17 +28,18 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(carya.__path__, "carya.") if "_core" not in module.name
 )
-#: Pages with Python blocks that cannot run on their own, and the reasons.
+#: Pages whose Python blocks are not run by the general test, and the reasons.
 NOT_EXECUTED = {
     "docs/cluster.md": "requires Ray, Spark and Dask; the function for Spark and Dask has its own test below",
     "docs/tutorial.md": "mixes Python and shell blocks; has its own test below",
     "docs/format.md": "requires a saved model; has its own test below",
     "docs/transformers.md": "downloads an encoder",
+    "docs/hub.md": "requires the Hugging Face Hub and MLflow; has its own tests in test_hub.py",
 }
 
 
 def code_blocks(page: str, language: str) -> list[str]:
-    """Return the code blocks in the given language on a page."""
+    """Return all code blocks in the given language on a page."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
@@ -116,7 +117,7 @@ def test_the_format_page_reads_a_saved_model(model: carya.XRLinear, tmp_path: Pa
 
 
 def test_the_shell_quickstart_runs(tmp_path: Path) -> None:
-    """Run the README's shell block with the `carya` command of this environment; the first error stops the block."""
+    """Run the README's shell block with the `carya` command of this environment, stopping at the first error."""
     (block,) = (block for block in code_blocks("README.md", "sh") if "carya train" in block)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     run = subprocess.run(
@@ -135,7 +136,7 @@ def test_the_shell_quickstart_runs(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the server does not support Windows")
 def test_the_tutorial_runs(tmp_path: Path) -> None:
-    """Run all blocks of the tutorial in order, except for the installation; stop the server at the end."""
+    """Run all code blocks of the tutorial in order, except for the installation; stop the server at the end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -191,7 +192,7 @@ def test_the_api_reference_lists_every_public_name() -> None:
 
 
 def test_the_compatibility_page_is_current() -> None:
-    """Rows that require a package that is not installed are not checked."""
+    """Rows for packages that are not installed are not checked."""
     script = ROOT / "tools/compatibility-page"
     run = subprocess.run([sys.executable, script, "--available"], capture_output=True, text=True, check=True)
     page = (ROOT / "docs/compatibility.md").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Tests for facts in the documentation that depend on code or results: names, tables, outputs and the folder map."""
+"""Tests that the documentation matches the code and the results: names, tables, outputs and the folder map."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(page: str) -> str:
 
 
 def section(page: str, heading: str) -> str:
-    """Return the text of the section with the given second-level heading."""
+    """Return the text of the section under the given second-level heading."""
     match = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", read(page), re.DOTALL | re.MULTILINE)
     assert match, heading
     return match[1]
@@ -60,13 +60,13 @@ def test_rankers_page_lists_the_reranking_features() -> None:
     pairs, _ = model.fit(X, Y, label_features=X[:20]).pairs(X[:5])
     rows = re.findall(r"^\| (.*?) \|", section("docs/rankers.md", "Features"), re.MULTILINE)
     documented = [name for row in rows for name in code_spans(row)]
-    # The page lists all features of the first tree, but only the score of a second tree.
+    # The page lists all features of the first tree, but only the score of the second tree.
     emitted = [name for name in pairs.names if not name.startswith("tree1.") or name == "tree1.score"]
     assert sorted(documented) == sorted(emitted)
 
 
 def saved_models() -> dict[str, Any]:
-    """Return saved models that together contain every array of the model format, except those that require PyTorch."""
+    """Return saved models that together contain all arrays of the model format, except those that require PyTorch."""
     X, Y = carya.data.make_world(200, 20, seed=0)
     dense = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
     tree = carya.XRLinear(max_leaf_size=5, branching=2)
@@ -99,7 +99,7 @@ def test_format_page_names_all_arrays_and_shapes(tmp_path: Path) -> None:
             *prefixes, array = name.split("/")
             array = re.sub(r"^\d+\.(?=parents|weights|dense|offsets)", "t.", array)
             array = re.sub(r"^text\.\d+\.", "text.p.", array)
-            array = re.sub(r"^\d+\.", "", array)  # numbers of the rankers in an AveragedRanker
+            array = re.sub(r"^\d+\.", "", array)  # index of a ranker in an AveragedRanker
             written_with_prefix = f"{'/'.join(prefixes)}/{array}" in documented
             if array not in documented and not written_with_prefix:
                 missing.add(name)
@@ -111,7 +111,7 @@ def test_format_page_names_all_arrays_and_shapes(tmp_path: Path) -> None:
 
 
 def folder_map() -> dict[str, set[str]]:
-    """Parse the folder map in docs/architecture.md; return the module names in each folder."""
+    """Parse the folder map in docs/architecture.md; return the names of the modules in each folder."""
     match = re.search(r"^```\n(src/carya/\n.*?)^```", read("docs/architecture.md"), re.DOTALL | re.MULTILINE)
     assert match
     folders: dict[str, set[str]] = defaultdict(set)
@@ -134,7 +134,7 @@ def test_folder_map_lists_every_source_file(root: str, suffixes: set[str]) -> No
     for path in (ROOT / root).rglob("*"):
         if path.suffix in suffixes and path.stem != "__init__" and not path.stem.startswith("_core"):
             actual[path.parent.relative_to(ROOT).as_posix()].add(path.stem)
-    actual.pop("src/carya/include", None)  # a copy of the C header that the build creates
+    actual.pop("src/carya/include", None)  # created by the build; contains a copy of the C header
     mapped = {folder: names for folder, names in folder_map().items() if folder.startswith(root) and names}
     assert mapped == dict(actual)
 

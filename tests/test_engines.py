@@ -1,4 +1,4 @@
-"""Tests for training with an engine that runs its tasks in this process: models are the same as without an engine."""
+"""Tests for training with an in-process engine, which must produce the same models as training without an engine."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from topics import corpus
 
 
 class LocalEngine:
-    """Engine that pickles its tasks, as a cluster does, and runs them in this process."""
+    """Engine that pickles tasks, as a cluster engine does, but runs them in this process."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
     def run(self, tasks: Sequence[Task], report: Report = None) -> None:
-        """Run all tasks, the last one first."""
+        """Run all tasks in reverse order."""
         for task in reversed(tasks):
             self.names.append(type(task).__name__)
             pickle.loads(pickle.dumps(task)).run(1)
@@ -38,7 +38,7 @@ class LocalEngine:
 
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide the training into many tasks."""
+    """Divide training into many small tasks."""
     monkeypatch.setattr(solve_part, "divide", functools.partial(parts.divide, max_work=3e5))
 
 
@@ -67,7 +67,7 @@ def test_the_accurate_preset(tmp_path: Path) -> None:
 
 
 def test_the_command_passes_the_engine_to_rerankers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both text models and models for features are trained with the engine."""
+    """The engine is used to train both text models and models for features."""
     given: list[Any] = []
 
     def fit(self: carya.Reranked, *arguments: Any, **options: Any) -> None:

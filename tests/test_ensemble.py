@@ -1,4 +1,4 @@
-"""Tests for ensembles: combining rankings, training members together, and presets."""
+"""Tests for ensembles: combining rankings, joint training of members, and presets."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def three(world: SyntheticData) -> carya.Ensemble:
 
 @pytest.mark.parametrize("trees", [3, 5])
 def test_members_equal_separately_trained_trees(world: SyntheticData, trees: int) -> None:
-    """Training trees together with shared label representations does not change them."""
+    """Trees that are trained together, with shared label representations, equal separately trained trees."""
     small: dict[str, Any] = {"branching": 2, "max_leaf_size": 4, "beam_width": 4}
     ensemble = carya.Ensemble(carya.XRLinear(**small), n_trees=trees).fit(world.X, world.Y)
     assert len(ensemble.members_) == trees
@@ -107,7 +107,7 @@ def test_members_equal_separately_trained_trees(world: SyntheticData, trees: int
 
 
 def test_members_with_different_parameters_equal_separately_trained_trees(world: SyntheticData) -> None:
-    """Train trees with different depths, costs, numbers of threads and label features, on weighted labels."""
+    """Train trees with different depths, C values, thread counts and label representations, on weighted labels."""
     Y = sp.csr_array(world.Y).astype(np.float32)
     Y.data = np.random.default_rng(0).uniform(0.2, 3, Y.nnz).astype(np.float32)
     names = sp.csr_array(np.random.default_rng(1).random((Y.shape[1], world.X.shape[1]), np.float32))
@@ -158,7 +158,7 @@ def test_problems_that_are_ready_together_are_solved_together(
 
     monkeypatch.setattr(LinearSolver, "train", record)
     trees = [carya.XRLinear(branching=2, max_leaf_size=4, max_depth=depth, negatives="matcher") for depth in (3, 1, 2)]
-    ensemble = carya.Ensemble(trees).fit(world.X, world.Y)  # a layer with matcher negatives needs the layers above it
+    ensemble = carya.Ensemble(trees).fit(world.X, world.Y)  # matcher negatives require the layers above
     assert levels == [[1, 1, 1], [2, 2], [3]]
     assert [len(member.layers_) for member in ensemble.members_] == [3, 1, 2]
 
@@ -228,7 +228,7 @@ def test_members_can_have_different_parameters_and_features(world: SyntheticData
     ]
     mixed = carya.Ensemble(members, weights=[1, 0.5, 2]).fit(world.X, world.Y)
     assert mixed.score(world.X, world.Y) > 0.8
-    separate = carya.Ensemble(members[:2]).fit([world.X, pair], world.Y)  # different features per member
+    separate = carya.Ensemble(members[:2]).fit([world.X, pair], world.Y)  # each member has its own features
     assert separate.score([world.X, pair], world.Y) > 0.8
     labels, _ = separate.rank([world.X[[3]], (pair[0][[3]], pair[1][[3]])], top_k=2)
     assert labels.size == 2
@@ -270,7 +270,7 @@ def test_invalid_input_is_rejected(world: SyntheticData, three: carya.Ensemble) 
         carya.Ensemble(carya.XRLinear()).predict(world.X)
     with pytest.raises(InputError, match="X is a list of 2 inputs, but the ensemble has 3 members"):
         three.predict([world.X, world.X])
-    with pytest.raises(InputError, match="X has 3 columns, but the model was trained on"):
+    with pytest.raises(InputError, match="X has 3 columns, but must have"):
         three.predict(sp.csr_array((2, 3), dtype=np.float32))
     assert clone(carya.Ensemble(carya.XRLinear(C=2), n_trees=2)).members.C == 2
 
@@ -298,7 +298,7 @@ def test_presets_can_be_trained(name: str, world: SyntheticData) -> None:
 
 
 def test_members_of_every_kind_are_combined(world: SyntheticData, tmp_path: Path) -> None:
-    """An ensemble of a tree, nearest neighbors and a reranked model combines the rankings of its members."""
+    """An ensemble of a tree, a nearest-neighbor model and a reranked model combines its members' rankings."""
     members = [
         carya.XRLinear(branching=4, max_leaf_size=8),
         carya.NearestNeighbors(over="rows"),
@@ -310,7 +310,7 @@ def test_members_of_every_kind_are_combined(world: SyntheticData, tmp_path: Path
     for row in range(30):
         rankings = [ranking_of(prediction, row) for prediction in predictions]
         expected = combine_reference(rankings, "rank", [2, 1, 1], 5)
-        # Sums of the same terms in a different order can round differently.
+        # If terms are added in a different order, their sum can be rounded differently.
         assert [score for _, score in ranking_of(S, row)] == pytest.approx([score for _, score in expected], abs=1e-6)
     labels, _ = ensemble.rank(world.X[[3]], top_k=5)
     assert labels.tolist() == S.indices[S.indptr[3] : S.indptr[4]].tolist()

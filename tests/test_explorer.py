@@ -1,4 +1,4 @@
-"""Tests for the explorer: its routes and, if a browser is installed, its page."""
+"""Tests for the explorer: its routes and, if a browser is installed, its web page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXT = "The rook takes a pawn; the queen gives check 𝄞 near the harbor, zyzzy
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A calibrated model with one cluster per topic, and an uncalibrated model with only topics as labels."""
+    """A calibrated model with one cluster per topic, and an uncalibrated model whose only labels are the topics."""
     folder = tmp_path_factory.mktemp("models")
     texts, labels = corpus(400)
     ids = sorted({label for row in labels for label in row})
@@ -53,7 +53,7 @@ def rankers(folders: dict[str, Path]) -> dict[str, carya.TextRanker]:
 
 @pytest.fixture(scope="module")
 def other_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Models that are not a single tree with disjoint clusters and transforms of one kind."""
+    """Models that are not single trees, a tree with overlapping clusters, and a tree with two kinds of transforms."""
     folder = tmp_path_factory.mktemp("others")
     texts, labels = corpus(200)
     base = carya.XRLinear(max_leaf_size=6, branching=2)
@@ -224,7 +224,7 @@ def test_a_new_version_of_a_model_can_be_explored(folders: dict[str, Path], tmp_
         assert client.get("/v1/explore/tree").json()["cluster"]["n_labels"] > 4
 
 
-#: JavaScript function that returns the visible texts with a contrast ratio below 4.5.
+#: JavaScript function that returns all visible text with a contrast ratio below 4.5.
 LOW_CONTRAST = """() => {
   const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
   const parse = (color) => {
@@ -257,14 +257,14 @@ LOW_CONTRAST = """() => {
   return low;
 }"""
 
-#: JavaScript function that returns the visible, focusable elements without a name for screen readers.
+#: JavaScript function that returns all visible, focusable elements that have no accessible name.
 NAMELESS = """() => [...document.querySelectorAll('a, button, input, select, textarea, [tabindex], [role=listbox]')]
   .filter((element) => element.checkVisibility())
   .filter((element) => !element.labels?.length && !element.ariaLabel && !element.hasAttribute('aria-labelledby')
     && !element.textContent.trim())
   .map((element) => element.outerHTML)"""
 
-#: JavaScript function that returns the values of aria-labelledby that do not refer to an element.
+#: JavaScript function that returns all values of aria-labelledby that refer to a nonexistent element.
 BROKEN_LABELS = """() => [...document.querySelectorAll('[aria-labelledby]')]
   .map((element) => element.getAttribute('aria-labelledby')).filter((id) => !document.getElementById(id))"""
 
@@ -274,11 +274,11 @@ BROKEN_LABELS = """() => [...document.querySelectorAll('[aria-labelledby]')]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium; tests are skipped if Chromium or playwright is not installed."""
+    """A Chromium browser; tests are skipped if Chromium or Playwright is not installed."""
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
-        pytest.skip("chromium is not installed")
+        pytest.skip("Chromium is not installed")
     with playwright.sync_playwright() as context:
         browser = context.chromium.launch(executable_path=chromium)
         yield browser
@@ -286,7 +286,7 @@ def browser() -> Iterator[Any]:
 
 
 class Urls(NamedTuple):
-    """URLs of the servers for the browser tests."""
+    """URLs of the servers that the browser tests use."""
 
     public: str
     protected: str
@@ -318,13 +318,13 @@ def urls(folders: dict[str, Path], other_folders: dict[str, Path]) -> Iterator[U
 
 @pytest.fixture
 def page(browser: Any, urls: Urls) -> Iterator[Any]:
-    """The page of the server with the models "topics" and "coarse"."""
+    """The explorer page of the server that serves the models "topics" and "coarse"."""
     yield from open_page(browser, urls.public, 2)
 
 
 @pytest.fixture
 def other_page(browser: Any, urls: Urls) -> Iterator[Any]:
-    """The page of the server with the models in `other_folders`."""
+    """The explorer page of the server that serves the models in `other_folders`."""
     yield from open_page(browser, urls.other_models, 6)
 
 
@@ -346,7 +346,7 @@ def open_page(browser: Any, url: str, n_models: int) -> Iterator[Any]:
 
 
 def wait_until(page: Any, condition: str) -> None:
-    """Wait for a condition; playwright's own method uses `eval`, which the page's security policy forbids."""
+    """Wait for a condition; Playwright's own method uses `eval`, which the page's Content-Security-Policy forbids."""
     deadline = time.monotonic() + 20
     while not page.evaluate(condition):
         assert time.monotonic() < deadline, condition
@@ -415,7 +415,7 @@ def test_explanation_of_a_selected_label(page: Any, rankers: dict[str, carya.Tex
             shown = float(factor[1:].replace("−", "-").replace(",", ""))
             assert shown == pytest.approx(math.exp(term.contribution), rel=0.006)
     steps.nth(0).click()
-    assert page.locator(".marked").inner_text().rstrip() == TEXT, "spans must count code points"
+    assert page.locator(".marked").inner_text().rstrip() == TEXT, "span offsets must be in code points"
     rook = page.locator(".marked mark", has_text=re.compile("^rook$"))
     assert "positive" in rook.get_attribute("class")
     assert page.locator(".marked .unknown", has_text="zyzzyva").count() == 1
@@ -463,14 +463,14 @@ def test_beam_search(page: Any, rankers: dict[str, carya.TextRanker]) -> None:
     assert columns.nth(0).locator("button").count() == len(trace.levels[0])
     assert columns.nth(1).locator("button").count() == len(trace.labels)
     assert page.locator(".lines path").count() == len(trace.labels)
-    assert page.locator(".beam button.lit").count() == 2, "the selected label and its cluster"
+    assert page.locator(".beam button.lit").count() == 2, "selected label and cluster must be highlighted"
     first = trace.levels[0][0].cluster
     button = columns.nth(0).locator("button").first
     assert first.labels[0].name in button.inner_text()
     assert first.terms[0] in button.inner_text()
     in_beam = [reached for reached in trace.reached if reached.parent == first.node]
     button.hover()
-    assert page.locator(".beam button.lit").count() == 1 + len(in_beam), "the cluster and its labels"
+    assert page.locator(".beam button.lit").count() == 1 + len(in_beam), "cluster and labels must be highlighted"
     button.click()
     page.wait_for_selector("#view-tree .leaves")
     assert page.locator(".leaves li").count() == first.n_labels
@@ -553,7 +553,7 @@ def test_models_without_a_tree(other_page: Any, urls: Urls) -> None:
     page.fill("#text", TEXT)
     page.wait_for_selector("#results:not([hidden]):not([aria-busy]) [role=option][aria-selected=true]")
     wait_until(page, "document.getElementById('explanation').textContent.includes('scores cannot be explained')")
-    assert "%" in page.locator("#results [role=option]").first.inner_text(), "the model is calibrated"
+    assert "%" in page.locator("#results [role=option]").first.inner_text(), "probabilities must be shown"
     assert page.locator("#beam-panel").is_hidden()
     assert page.locator("nav a[data-view=tree]").is_hidden()
     assert page.locator("#tree-choice").is_hidden()
@@ -668,7 +668,7 @@ def test_small_screens(browser: Any, urls: Urls, scheme: str) -> None:
 
 
 def test_contrast_and_accessible_names(page: Any, other_page: Any, urls: Urls) -> None:
-    """All visible text is readable in every theme, and every control has a name."""
+    """All visible text has sufficient contrast in every theme, and every control has an accessible name."""
     addresses = (
         "#text=rook+zyx+pawn",
         "#view=tree",
@@ -704,7 +704,7 @@ def test_token(browser: Any, urls: Urls) -> None:
 
 
 def test_api_page(browser: Any, urls: Urls) -> None:
-    """The page shows every operation in the OpenAPI document, and operations can be tried out."""
+    """The page lists every operation in the OpenAPI document and can execute them."""
     context = browser.new_context()
     page = context.new_page()
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""Tests for the explorer of text rankers, on data with known clusters and labels."""
+"""Tests for exploring text rankers, on data with known clusters and labels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORDS = " ".join(TOPICS.values()).split()
 
 @pytest.fixture(scope="module")
 def ranker() -> carya.TextRanker:
-    """A model with one cluster per topic, in which every text about chess has the additional label "also chess"."""
+    """A model with one cluster per topic; every training text about chess also has the label "also chess"."""
     texts, labels = corpus(600)
     labels = [row + ["also chess"] * ("chess" in row) for row in labels]
     ids = sorted({label for row in labels for label in row})
@@ -105,7 +105,7 @@ def test_terms_have_the_largest_weights(ranker: carya.TextRanker, monkeypatch: p
             )
         assert ClusterNamer(ranker.text_trees_[0], ranker.label_set_).terms(level, nodes, limit=100) == expected
         with monkeypatch.context() as patch:
-            patch.setattr(cluster_names, "_MAX_UNPACKED", 1)  # unpacks one node at a time, as in very large levels
+            patch.setattr(cluster_names, "_MAX_UNPACKED", 1)  # unpack one node at a time, as for very large levels
             assert ClusterNamer(ranker.text_trees_[0], ranker.label_set_).terms(level, nodes, limit=100) == expected
     assert ClusterNamer(ranker.text_trees_[0], ranker.label_set_).terms(0, [0]) == [[]]
 
@@ -153,7 +153,7 @@ def test_label_card(explorer: Explorer) -> None:
     assert [ancestor.level for ancestor in position.ancestors] == [0, 1]
     assert weights[0] == explorer.tree()._namer.weights(2, number).max()
     similar = explorer.label_card("Chess").similar_labels
-    assert similar[0].label.label == "also chess", "both labels have the same texts"
+    assert similar[0].label.label == "also chess", "both labels occur in the same texts"
     assert similar[0].similarity == pytest.approx(1, abs=0.01)
     assert "chess" not in {other.label.label for other in similar}
 
@@ -228,7 +228,7 @@ def test_terms_of_features(ranker: carya.TextRanker) -> None:
 
 @pytest.fixture(scope="module")
 def overlapping() -> Explorer:
-    """A model in which chess/queen is in the chess and cooking clusters, with different terms in each."""
+    """A model in which chess/queen belongs to the chess and cooking clusters, with different terms in each."""
     texts, labels = corpus(300)
     cooking = [text for text, row in zip(texts, labels, strict=True) if "cooking" in row]
     texts = [*texts, *(f"{text} royal" for text in cooking)]
@@ -315,7 +315,7 @@ def test_every_kind_of_model(explorer: Explorer) -> None:
         query = first_columns_of_row(*vectorizer.row(text), tree.widths_[0], vectorizer.n_features_)
         assert [reached.score for reached in trace.reached] == tree.rank_sparse(*query, top_k=5)[1].tolist()
         explanation = other.explain(text, "chess", tree=n_trees - 1)
-        assert explanation["probability"] is None, "the calibration applies only to the scores of the whole model"
+        assert explanation["probability"] is None, "calibration applies only to the scores of the whole model"
         x = sparse.csr_array((query[1], query[0], [0, query[0].size]), shape=(1, tree.widths_[0]))
         assert explanation["score"] == tree.explain(x, other.labels.number("chess")).score
         assert other.cluster_page(tree=n_trees - 1).cluster.n_labels == len(other.ranker.labels_)

@@ -1,4 +1,4 @@
-"""Tests for `feature_names_in_`: the column names of data frames are stored by `fit` and checked by `predict`."""
+"""Tests for `feature_names_in_`: `fit` stores the column names of data frames, and `predict` checks them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_models_without_names_accept_frames() -> None:
     assert same_matrix(model.predict(pandas.DataFrame(X, columns=names)), model.predict(X))
     model.fit(pandas.DataFrame(X, columns=names), Y)
     assert hasattr(model, "feature_names_in_")
-    model.fit(X, Y)  # training again without names removes them
+    model.fit(X, Y)  # fitting without feature names removes the stored names
     assert not hasattr(model, "feature_names_in_")
     with pytest.raises(InputError, match="has both string column names and non-string ones, such as 3"):
         model.fit(pandas.DataFrame(X, columns=[*names[:3], 3, *names[4:]]), Y)

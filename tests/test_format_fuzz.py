@@ -1,4 +1,4 @@
-"""Fuzz tests: truncated and mutated files of every format are rejected with a message, or read as different data."""
+"""Fuzz tests: reading a truncated or mutated file of any format succeeds or raises an error with a clear message."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from format_files import FORMAT_FILES
 
 N_MUTATIONS = 300
 _BYTES = b'\x00\xff\xfe\xef\t\n\r "#,:;<>[]{}_|=0139azE-.'
-#: Formats with little structure: almost any line is a text.
+#: Formats with so little structure that almost every line is a valid text, and few mutations are rejected.
 _ONLY_TEXTS = {"annif-folder", "fasttext", "lines"}
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
-    """Return the content truncated, or with bytes replaced, inserted, removed or repeated; never the same content."""
+    """Return a modified version of the content: truncated, or with bytes replaced, inserted, removed or repeated."""
     mutated = content
     while mutated == content:
         begin, end = sorted(rng.randrange(len(content) + 1) for _ in range(2))
@@ -46,7 +46,7 @@ def mutate(content: bytes, rng: random.Random) -> bytes:
 
 
 def read(path: Path, options: dict[str, Any]) -> Any:
-    """Read everything; return comparable data."""
+    """Read all data and return it in a form that supports `==`."""
     data = open_data(path, **options)
     if isinstance(data, Corpus):
         return list(data)
@@ -90,7 +90,7 @@ def test_damaged_files_are_rejected_or_read_as_other_data(name: str, tmp_path: P
 
 
 def _is_ignored(entry: Path, name: str) -> bool:
-    """Return whether a file is not read, for example because it belongs to another part."""
+    """Return whether the reader ignores a file, for example because it belongs to another split."""
     if name == "huggingface":
         return "validation" in entry.parts
     if name == "huggingface split":
@@ -100,7 +100,7 @@ def _is_ignored(entry: Path, name: str) -> bool:
 
 @pytest.mark.parametrize("name", FORMAT_FILES)
 def test_files_of_another_kind_are_rejected(name: str, tmp_path: Path) -> None:
-    """In every format, a file that is replaced by noise, an image or an archive is rejected."""
+    """If random bytes, an image or an archive replace a data file, reading fails with an error in every format."""
     file = FORMAT_FILES[name]
     file.write(tmp_path)
     path = tmp_path / file.path

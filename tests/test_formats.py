@@ -1,4 +1,4 @@
-"""Tests for every data format: an example is read, and written data is restored.
+"""Tests for every data format: sample files are read correctly, and written data can be read back.
 
 ``python tests/test_formats.py`` prints the table of formats for docs/data.md.
 """
@@ -26,7 +26,7 @@ from format_files import FORMAT_FILES, NAMED, NAMES, NUMBERED, TEXTS, URIS, Form
 
 PAGE = Path(__file__).parent.parent / "docs" / "data.md"
 
-#: For each writable format: the data to write, the path, and the other options.
+#: For each writable format: the path to write to and the additional options.
 WRITTEN: dict[str, tuple[str, dict[str, str]]] = {
     "jsonl": ("data.jsonl", {}),
     "json": ("data.json.zst", {}),
@@ -92,7 +92,7 @@ def test_what_is_written_is_restored(name: str, tmp_path: Path) -> None:
 
 
 def formats_table() -> str:
-    """Return the table of formats for docs/data.md, from the formats that the tests above read and write."""
+    """Return the table for docs/data.md that shows which formats these tests read and write."""
     read = {file.format for file in FORMAT_FILES.values()}
     table = ["| format | suffixes | content | description | read | write |", "|---|---|---|---|---|---|"]
     for name, form in FORMATS.items():
@@ -122,7 +122,7 @@ def test_compressed_files(name: str, compression: str, tmp_path: Path) -> None:
 
 
 def test_hugging_face_reads_and_writes_the_same_folders(tmp_path: Path) -> None:
-    """Compare with `datasets`, if it is installed, and with the copy of its format in format_files."""
+    """Check that `datasets` reads the folder from format_files, and that Carya reads folders written by `datasets`."""
     datasets = pytest.importorskip("datasets")
     format_files.write_dataset(tmp_path)
     loaded = datasets.load_from_disk(str(tmp_path / "saved"))
@@ -156,7 +156,7 @@ def test_saved_datasets_are_checked(tmp_path: Path) -> None:
         ({"_data_files": 5}, '"_data_files" must be a list'),
         (
             {"_indices_data_files": [{"filename": "i.arrow"}]},
-            r"Save the data set again after flatten_indices\(\)",
+            r"Call flatten_indices\(\) and save the data set again",
         ),
     ):
         (root / "state.json").write_text(json.dumps(state | change))
@@ -235,7 +235,7 @@ def test_fasttext_labels_can_be_anywhere(tmp_path: Path) -> None:
         Example("end", ("c",)),
     ]
     for example, message in (
-        (Example("a", ("x y",)), "Label 'x y' is empty or contains white space"),
+        (Example("a", ("x y",)), "Label 'x y' is empty or contains whitespace"),
         (Example("a __label__x"), "contains a word that begins with __label__"),
         (Example(" a"), "is blank, or begins or ends with a space"),
     ):
@@ -247,17 +247,17 @@ def test_text2text_checks_numbers(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     (tmp_path / "output-items.txt").write_text("x\ny\n")
     for line, message in (
-        ("x\ta", "A label must be an integer >= 0, optionally with a colon and a relevance, got 'x'"),
-        ("0:-1\ta", "A relevance must be a number >= 0, got '-1'"),
+        ("x\ta", "A label must be an integer >= 0, optionally followed by a colon and a relevance, got 'x'"),
+        ("0:-1\ta", "The relevance must be a number >= 0, got '-1'"),
         ("2\ta", "Label 2 is out of range for the 2 labels in .*output-items.txt, which are numbered from 0"),
-        ("0,1", "A line must contain label numbers, a tab and a text, but it has no tab"),
+        ("0,1", "A line must contain label indices, a tab and a text, but it has no tab"),
     ):
         path.write_text(f"0\ta\n{line}\n")
         with pytest.raises(InputError, match=f"a.txt, line 2: {message}"):
             list(open_data(path, format="text2text"))  # type: ignore[arg-type]
     path.write_text("0:0,1:2\ta\tb\n")
     assert list(open_data(path)) == [Example("a\tb", ("y",))]  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="Label 'x' is not a number"):
+    with pytest.raises(InputError, match="Label 'x' is not a label index"):
         write_data(tmp_path / "b.txt", Corpus.of([("a", ["x"])]), format="text2text")
     write_data(tmp_path / "b.txt", Corpus.of([("a", ["y"])], vocabulary=Vocabulary(["x", "y"])), format="text2text")
     assert (tmp_path / "b.txt").read_text() == "1\ta\n"
@@ -269,8 +269,8 @@ def test_sparse_pairs_are_checked(tmp_path: Path) -> None:
     for content, message in (
         ("1 4\n0:1\n", "trn_X_Xf.txt has 2 rows, but .*trn_X_Y.txt has 1 rows"),
         ("2 4\n0:1\n7:1\n", "trn_X_Y.txt, line 3: Label 7 is out of range for the 4 labels in the header"),
-        ("2 4\n0:1\n", "trn_X_Y.txt: Expected 2 rows, as stated in the header, got 1"),
-        ("2 4\n0:1\n\n1:1\n", "trn_X_Y.txt, line 4: Expected 2 rows, as stated in the header, got more"),
+        ("2 4\n0:1\n", r"trn_X_Y.txt: Expected the number of rows stated in the header \(2\), got 1"),
+        ("2 4\n0:1\n\n1:1\n", r"trn_X_Y.txt, line 4: Expected the number of rows stated in the header \(2\), got more"),
         ("2 4 5\n0:1\n\n", "must consist of two integers"),
         ("2 4\n0:-1\n\n", "trn_X_Y.txt has negative values"),
         ("2 4\n0:1 0:1\n\n", "trn_X_Y.txt, line 2: Label 0 occurs more than once"),

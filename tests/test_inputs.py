@@ -1,4 +1,4 @@
-"""Tests for the forms of input: every form of texts, labels and features gives the same model and predictions."""
+"""Tests for input types: every supported type of texts, labels and features gives the same model and predictions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tree() -> carya.XRLinear:
     return carya.XRLinear(branching=4, max_leaf_size=6)
 
 
-#: One unfitted model of each kind that is trained on features.
+#: For each model kind trained on features, a function that creates an unfitted model.
 FEATURE_MODELS: dict[str, Callable[[], Any]] = {
     "XRLinear": tree,
     "NearestNeighbors": lambda: carya.NearestNeighbors(n_neighbors=10),
@@ -53,7 +53,7 @@ FEATURE_MODELS: dict[str, Callable[[], Any]] = {
 
 @pytest.fixture(scope="module")
 def ranker() -> carya.TextRanker:
-    """A ranker trained on lists."""
+    """A ranker trained on Python lists of texts and labels."""
     return text_ranker().fit(TEXTS, LABELS)
 
 
@@ -368,25 +368,25 @@ def test_tables_without_texts_or_labels_are_rejected(ranker: carya.TextRanker) -
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("a", "must contain one label or one list of labels per row"),
-        (b"a", "must contain one label or one list of labels per row"),
-        (7, "must contain one label or one list of labels per row"),
-        ({"a": 1}, "must contain one label or one list of labels per row"),
+        ("a", "or contain one label or one list of labels (strings or integers) per row"),
+        (b"a", "or contain one label or one list of labels (strings or integers) per row"),
+        (7, "or contain one label or one list of labels (strings or integers) per row"),
+        ({"a": 1}, "or contain one label or one list of labels (strings or integers) per row"),
         (np.array(3), "got an array of int64 with 0 dimensions"),
         (np.zeros(3), "got an array of float64 with 1 dimension"),
         (np.array([True, False, True]), "got an array of bool with 1 dimension"),
         ([True, False, True], "[0] must contain only strings or integers, got True."),
         ([1.0, 2.0, 3.0], "[0] must be a label or a list of labels, got 1.0."),
-        (["a", 1, "b"], "[1] contains 1, but all labels must have the same type."),
-        ([1, "a", 2], "[1] contains 'a', but all labels must have the same type."),
+        (["a", 1, "b"], "[1] contains 1, but labels must be all strings or all integers."),
+        ([1, "a", 2], "[1] contains 'a', but labels must be all strings or all integers."),
         (["a", ["b"], "c"], "[1] must be a label, as in the preceding rows, got list."),
         ([{"a"}, "b", {"c"}], "[1] must be a list of labels, as in the preceding rows, got 'b'."),
         ([{"a"}, {b"b"}, {"c"}], "[1] must contain only strings or integers, got b'b'."),
         ([{"a"}, {"x": 1}, {"c"}], "[1] must be a label or a list of labels, got {'x': 1}."),
         ([0, -1, 2], "[1] must not contain negative integers, got -1."),
         (np.array([0, 1, -1]), "[2] must be an integer >= 0, got -1."),
-        ([0, 10**9, 2], "contains the class number 1000000000, but classes are numbered from 0"),
-        (np.array([0, 5_000_000, 2]), "contains the class number 5000000, but classes are numbered from 0"),
+        ([0, 10**9, 2], "contains the class number 1000000000, but most of the numbers from 0"),
+        (np.array([0, 5_000_000, 2]), "contains the class number 5000000, but most of the numbers from 0"),
     ],
     ids=str,
 )
@@ -402,7 +402,7 @@ def test_nested_lists_of_numbers_are_a_matrix_for_features_and_class_numbers_for
     assert tree().fit(X[:3], nested).n_labels_ == 2
     assert coerce_labels(nested).matrix.to_scipy().toarray().tolist() == [[1, 1], [1, 1], [0, 1]]
     with pytest.raises(
-        InputError, match=r"Y is a list of lists of numbers with different lengths, .* \[set\(row\) for row in Y\]"
+        InputError, match=r"Y contains lists of numbers that differ in length, .* \[set\(row\) for row in Y\]"
     ):
         tree().fit(X[:3], [[1, 0], [0], [1, 1]])
     assert tree().fit(X[:3], [{1, 0}, {0}, {4}]).n_labels_ == 5
@@ -416,7 +416,7 @@ def test_nested_lists_of_numbers_are_a_matrix_for_features_and_class_numbers_for
         ([IDS[1], *IDS[1:]], f"label_names contains {IDS[1]!r} more than once. Names must be distinct."),
         ([None, *IDS[1:]], "label_names[0] must be a string, got None."),
         ("names", "label_names must be a list with the label of each column, got str."),
-        (dict.fromkeys(IDS, "name"), "got dict. To pass human-readable names, use names."),
+        (dict.fromkeys(IDS, "name"), "got dict. To pass human-readable names, use the names parameter."),
     ],
     ids=["short", "duplicate", "missing", "string", "mapping"],
 )
@@ -447,7 +447,7 @@ def test_inputs_that_are_not_features_are_rejected() -> None:
     with pytest.raises(InputError, match="X contains NaN"):
         tree().fit(polars.DataFrame({"a": [1, None]}), [0, 1])
     filled = pandas.DataFrame({"a": pandas.arrays.SparseArray([1.0, 2.0], fill_value=1.0)})
-    with pytest.raises(InputError, match="X is a sparse frame whose fill value is not 0"):
+    with pytest.raises(InputError, match="X is a sparse data frame whose fill value is not 0"):
         tree().fit(filled, [0, 1])
     with pytest.raises(InputError, match=f"Y has 2 columns, but the model has {len(IDS)} labels"):
         model.score(X, np.eye(X.shape[0], 2))
@@ -498,7 +498,7 @@ def test_frames_require_pandas(monkeypatch: pytest.MonkeyPatch, ranker: carya.Te
 
 
 def test_iterators_are_streamed() -> None:
-    """Texts are not read all at once before the first batch is counted."""
+    """Terms are counted in batches of texts while the iterator is read, so the texts are never all in memory."""
     import weakref
 
     class Text(str):
@@ -592,7 +592,7 @@ def test_n_jobs_and_verbose_of_a_text_ranker_apply_to_its_parts() -> None:
     ranker = carya.TextRanker(carya.Tfidf(min_df=1), model, n_jobs=1).fit(TEXTS, LABELS)
     assert ranker.vectorizer_.n_jobs == 1
     assert [part.n_jobs for part in (ranker.model_, *ranker.model_.members_)] == [1, 1, 1]
-    assert [member.n_jobs for member in model.members] == [2, 2], "the given estimators must not change"
+    assert [member.n_jobs for member in model.members] == [2, 2], "fit must not modify the given estimators"
     S = ranker.predict(TEXTS)
     assert same_matrix(ranker.set_params(n_jobs=2).predict(TEXTS), S)
     assert ranker.model_.members_[0].n_jobs == 2
@@ -605,7 +605,7 @@ def test_n_jobs_and_verbose_of_a_text_ranker_apply_to_its_parts() -> None:
 
 
 def test_no_library_is_imported() -> None:
-    """Objects of other libraries are recognized by their types."""
+    """Carya recognizes objects of other libraries without importing those libraries."""
     if importlib.util.find_spec("pandas") is None:
         pytest.skip("requires pandas")
     import subprocess

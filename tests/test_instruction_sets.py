@@ -27,7 +27,7 @@ print(_core.instruction_set())
 
 
 def train(instruction_set: str, folder: Path) -> str:
-    """Train models in a process with the given CARYA_ISA; return the instruction set that the process used."""
+    """Train models in a subprocess with the given CARYA_ISA, and return the instruction set that it used."""
     folder.mkdir()
     process = subprocess.run(
         [sys.executable, "-c", TRAIN],
@@ -94,7 +94,7 @@ np.savez(sys.argv[1], **results)
 
 
 def search(instruction_set: str, file: Path) -> dict[str, np.ndarray]:
-    """Search layers with all kinds of blocks in a process with the given CARYA_ISA; return labels and scores."""
+    """Search layers with all kinds of blocks, in a subprocess with the given CARYA_ISA; return labels and scores."""
     subprocess.run(
         [sys.executable, "-c", SEARCH, str(file)], env=os.environ | {"CARYA_ISA": instruction_set}, check=True
     )
@@ -122,7 +122,7 @@ def test_unknown_instruction_sets_are_errors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 31, 32, 33, 100])
 def test_dense_scores_equal_numpy(size: int) -> None:
-    """Scores are also correct if the number of features is not a multiple of the vector width."""
+    """Dense scores are also correct if the number of features is not a multiple of the vector width."""
     rng = np.random.default_rng(size)
     X = rng.standard_normal((60, size + 1)).astype(np.float32)
     Y = (rng.random((60, 5)) < 0.4).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Tests for Ctrl-C while native threads run, and for progress reports."""
+"""Tests for interrupting native threads with Ctrl-C, and for progress reports."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def arrays_of(model: Any) -> list[np.ndarray]:
 
 
 def inputs(world: SyntheticData) -> dict[str, Any]:
-    """Return a label graph, a shortlist, a tree and label features."""
+    """Return a label graph, a shortlist, a tree and label features, keyed by parameter name."""
     rng = np.random.default_rng(0)
     n_labels = world.Y.shape[1]
     return {
@@ -71,7 +71,7 @@ def test_inputs_that_no_member_uses_are_refused(world: SyntheticData) -> None:
     for name, message in (
         ("label_graph", "label_graph is not used by any of the models. Omit it, or use a representation with 'graph'"),
         ("shortlist", "shortlist is not used by any of the models. Omit it, or use negatives with 'given'"),
-        ("tree", "tree is not used by any of the models. Omit it, or use XRLinear models without the parameter tree"),
+        ("tree", "tree is not used by any of the models. Omit it, or use XRLinear models with tree=None"),
     ):
         with pytest.raises(InputError, match=message):
             carya.Ensemble([neighbors]).fit(world.X, world.Y, **{name: given[name]})
@@ -82,7 +82,7 @@ def test_inputs_that_no_member_uses_are_refused(world: SyntheticData) -> None:
 
 
 def paths() -> dict[str, str]:
-    """Return the path of each label, which is its topic."""
+    """Map each label to its path in the label tree; the path consists only of the label's topic."""
     return {f"{topic}/{word}": topic for topic, words in TOPICS.items() for word in words.split()} | {
         topic: topic for topic in TOPICS
     }
@@ -116,7 +116,7 @@ def test_text_rankers_take_graphs_by_name() -> None:
     fitted = ranker(**settings).fit(texts, labels, label_graph=edges)
     clusters = fitted.model_.tree_.clusters(1)
     topics = [label.partition("/")[0] for label in fitted.labels_]
-    for topic in TOPICS:  # the graph consists of one star per topic
+    for topic in TOPICS:  # the graph connects each topic with its words
         own = [cluster for cluster, other in zip(clusters, topics, strict=True) if other == topic]
         assert max(own.count(cluster) for cluster in own) >= 7
     for graph, message in (
@@ -170,7 +170,7 @@ def test_text_rankers_rank_within_labels(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with texts, matrices and the files for the command-line options."""
+    """A folder with texts, matrices, and the files that are passed as values of command-line options."""
     folder = tmp_path_factory.mktemp("files")
     texts, labels = corpus(120)
     lines = [json.dumps({"text": text, "labels": row}) for text, row in zip(texts, labels, strict=True)]
@@ -249,7 +249,7 @@ def test_embedding_dimensions(representation: str, world: SyntheticData, tmp_pat
     assert same.fit(world.X, world.Y).tree_ == default.tree_
     few = carya.XRLinear(**settings, embedding_dimensions=2).fit(world.X, world.Y)
     assert few.tree_ != default.tree_
-    assert "embedding_dimensions" not in default.to_saved().parameters  # as in earlier versions
+    assert "embedding_dimensions" not in default.to_saved().parameters  # omitted, as in files of earlier versions
     few.save(tmp_path / "model")
     assert carya.load(tmp_path / "model").embedding_dimensions == 2
     trees = carya.Ensemble([carya.XRLinear(**settings), carya.XRLinear(**settings, embedding_dimensions=2)])

@@ -1,5 +1,4 @@
-"""Tests for predictions with other transforms or restricted to some labels, smaller models, and interleaved
-rankings."""
+"""Tests for label subsets, prediction with a different transform, and ensembles that interleave rankings."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ _TREES: dict[str, dict[str, Any]] = {
 
 
 def only(S: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
-    """Return the entries of the given labels, with renumbered columns; the order within each row does not change."""
+    """Return only the columns of the given labels, renumbered; the order of entries within each row does not change."""
     kept = np.flatnonzero(np.isin(S.indices, labels))
     rows = np.repeat(np.arange(S.shape[0]), np.diff(S.indptr))[kept]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=S.shape[0]))])
@@ -43,7 +42,7 @@ def only(S: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
 
 
 def same_ranking(actual: sp.csr_array, expected: sp.csr_array) -> bool:
-    """Return whether rankings are equal up to rounding, which depends on how nodes are grouped into vectors."""
+    """Return whether rankings are equal up to rounding, which depends on how nodes are grouped into SIMD vectors."""
     same = np.array_equal(actual.indptr, expected.indptr) and np.array_equal(actual.indices, expected.indices)
     return bool(same and np.allclose(actual.data, expected.data, rtol=1e-5, atol=1e-6))
 
@@ -108,7 +107,7 @@ def test_labels_at_prediction_in_other_models(name: str, world: SyntheticData) -
     assert S.shape == (40, 150)
     assert S.nnz
     assert set(S.indices) <= set(_LABELS.tolist())
-    if name != "neighbors over rows":  # in this model, only labels with votes have a score
+    if name != "neighbors over rows":  # this model scores only labels that receive votes
         assert (np.diff(S.indptr) == 4).all()
     for row in range(5):
         labels, scores = model.rank(X[[row]], top_k=4, labels=_LABELS)
@@ -120,7 +119,7 @@ def test_labels_at_prediction_in_other_models(name: str, world: SyntheticData) -
         X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float32), top_k=4, labels=_LABELS
     )
     assert np.array_equal(rows[1], S.indices)
-    if name not in ("neighbors over rows", "reranked"):  # these models also find candidates in other ways
+    if name not in ("neighbors over rows", "reranked"):  # these models also retrieve candidates in other ways
         assert same_matrix(model.predict(X, top_k=4, labels=np.arange(150)), model.predict(X, top_k=4, **_FULL))
 
 
@@ -174,9 +173,9 @@ def test_another_transform_is_not_calibrated() -> None:
 
 def test_invalid_labels(model: carya.XRLinear, world: SyntheticData) -> None:
     for labels, message in (
-        ([], "labels must be a non-empty list of label numbers"),
-        ([0.5], "labels must be a non-empty list of label numbers"),
-        ([[1, 2]], "labels must be a non-empty list of label numbers"),
+        ([], "labels must be a non-empty list of label indices"),
+        ([0.5], "labels must be a non-empty list of label indices"),
+        ([[1, 2]], "labels must be a non-empty list of label indices"),
         ([1, 150], "labels must be between 0 and 149, got 150"),
         ([-1], "labels must be between 0 and 149, got -1"),
     ):
@@ -210,7 +209,7 @@ def test_transform_at_prediction(transform: Any, world: SyntheticData) -> None:
     assert model.with_transform(transform).transform_ == other.transform_
     assert model.transform_ != other.transform_
     assert pickle.loads(pickle.dumps(model)).transform_ == model.transform_
-    model.fit(world.X[:300], world.Y[:300])  # the cache of the earlier fit must not be used
+    model.fit(world.X[:300], world.Y[:300])  # values cached before this fit must not be used
     other.fit(world.X[:300], world.Y[:300])
     assert same_matrix(model.predict(X, transform=transform), other.predict(X))
 

@@ -1,4 +1,4 @@
-"""Tests for rankers in many languages: explanation spans, the explorer, the server, stems and warnings."""
+"""Tests for rankers in many languages: explanation spans, the explorer, the server, stemming and warnings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHINESE = ["機器學習的方法", "學習機器語言", "蘋果很好吃", "�
 THAI = ["ภาษาไทยง่าย", "เรียนภาษาไทย", "อาหารอร่อยมาก", "ชอบอาหารไทย", "ภาษาและอาหาร"]
 LABELS = [["a"], ["a"], ["b"], ["b"], ["a", "b"]]
 
-# The texts of a language, a query, and the parts of the query that a known term must cover.
+# For each language: training texts, a query, and the substrings of the query that known terms must cover.
 QUERIES = {
     "Hindi": (HINDI, "हिन्दी की नई किताब!", ["हिन्दी", "किताब"]),
     "NFD German": (
@@ -37,7 +37,7 @@ QUERIES = {
     "Thai": (THAI, "เรียน ภาษาไทย ครับ", ["เรียน", "ภาษาไทย"]),
 }
 ENGLISH = ["fast web servers", "a web server", "photo editors", "editing photos", "serving photos on the web"]
-# Queries whose terms differ from their words, with the settings and the package that they require.
+# Further cases, in which some terms are not words; each also contains the settings and the required package.
 OPTIONAL: dict[str, tuple[list[str], str, list[str], dict[str, Any], str]] = {
     "stems": (ENGLISH, "The Webs: SERVERS, edited", ["SERVERS", "edited"], {"stemmer": "english"}, "snowballstemmer"),
     "stems and characters": (
@@ -69,7 +69,7 @@ def case(request: pytest.FixtureRequest) -> tuple[carya.TextRanker, str, list[st
 
 @pytest.fixture(params=[*QUERIES, *OPTIONAL], ids=[*QUERIES, *OPTIONAL])
 def any_case(request: pytest.FixtureRequest) -> tuple[carya.TextRanker, str, list[str]]:
-    """A ranker as in `case`, optionally with stems, ICU words or character n-grams."""
+    """The same as `case`, plus rankers with stemming, ICU segmentation or character n-grams."""
     if request.param in QUERIES:
         texts, query, known = QUERIES[request.param]
         return carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, LABELS), query, known
@@ -79,7 +79,7 @@ def any_case(request: pytest.FixtureRequest) -> tuple[carya.TextRanker, str, lis
 
 
 def covered(text: str, spans: Any) -> str:
-    """Return the text with a space in place of each character outside the spans."""
+    """Replace each character outside the spans with a space."""
     inside = {position for begin, end in spans for position in range(begin, end)}
     return "".join(c if position in inside else " " for position, c in enumerate(text))
 
@@ -89,11 +89,11 @@ def test_explanations_and_the_explorer_mark_the_original_words(case: tuple[carya
     assert ranker.suggest(query, top_k=1)[0].label == "a"
     explanation = ranker.explain(query, "a")
     marked = covered(query, [span for term in explanation.terms for span in term.spans])
-    assert any(word in marked for word in known)  # terms without a weight are missing
+    assert any(word in marked for word in known)  # terms without weights are not listed
     trace = Explorer(ranker).search(query)
     marked = covered(query, trace.known_spans)
     assert all(word in marked for word in known)
-    for begin, _ in trace.known_spans:  # no mark is separated from its letter
+    for begin, _ in trace.known_spans:  # no combining mark is separated from its base letter
         assert not unicodedata.combining(query[begin])
     for term in explanation.terms:
         for begin, end in term.spans:
@@ -181,7 +181,7 @@ def test_texts_with_hardly_any_terms_are_reported(method: str, as_iterator: bool
     def given(texts: list[str]) -> Any:
         return iter(texts) if as_iterator else texts
 
-    # Without segmentation, every sentence is one word that occurs once.
+    # Without segmentation, every sentence is one word that occurs only once.
     texts = [f"{first}{second}你好世界。" for first in "機器學習方法" for second in "蘋果語言"] + ["你好", "你好"]
     with pytest.warns(
         FewTermsWarning, match=r"typical text has 0\.\d terms.* min_df \(now 2\).*segmenter='bigrams'.*char_wb"
@@ -229,7 +229,7 @@ def test_contributions_of_character_n_grams_are_added_to_words() -> None:
                     assert text[begin:end].lower().split()[0].strip(",;") in words
         total = explanation.base + sum(term.contribution for term in explanation.terms)
         assert np.exp(total) == pytest.approx(explanation.score, rel=1e-6)
-    # "planetary" and "moons" are unknown, but their n-grams are not.
+    # "planetary" and "moons" are unknown words, but some of their character n-grams are known.
     assert "planetary" in {term.term for term in ranker.explain(text, "astronomy").terms}
 
 
@@ -269,7 +269,7 @@ def test_the_command_line_warns_about_training_texts_with_few_terms(tmp_path: Pa
     assert "carya: warning: A typical text has 1.0 terms" in result.stderr
     result = run("train", str(tmp_path / "data.jsonl"), "-o", out, "--force")
     assert result.returncode == 0, result.stderr
-    assert "warning" not in result.stderr  # the default analyzer for short texts includes characters
+    assert "warning" not in result.stderr  # for short texts, the default includes character n-grams
 
 
 # Command-line options, the package that they require, a query, and its expected label.

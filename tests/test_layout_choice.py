@@ -1,4 +1,4 @@
-"""Tests for the choice of the memory layout, which depends on the sizes of a layer."""
+"""Tests for choosing the memory layout of a layer, which depends on its size and on the queries."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def make_layer(matrix: np.ndarray, sizes: list[int], weight_dtype: str) -> Layer
 
 
 def rounded_weights(matrix: np.ndarray, sizes: list[int], weight_dtype: str) -> np.ndarray:
-    """Return the weights rounded to a data type with NumPy."""
+    """Use NumPy to round the weights to a data type."""
     matrix = matrix.astype(np.float32)
     if weight_dtype == "float16":
         return matrix.astype(np.float16).astype(np.float32)
@@ -66,7 +66,7 @@ def test_round_trip_is_exact_up_to_the_data_type(
     matrix = rng.standard_normal(shape) * 10 ** rng.uniform(-3, 3, shape) * (rng.random(shape) < density)
     actual = make_layer(matrix, sizes, weight_dtype).unpacked().to_scipy().toarray()
     expected = rounded_weights(matrix, sizes, weight_dtype)
-    # If a value lies halfway between two int8 codes, the results may differ by one step.
+    # If a value lies halfway between two int8 codes, the results may differ by one quantization step.
     step = np.abs(expected) * 0.02 + np.abs(expected).max(initial=0) / 127**2 if weight_dtype == "int8" else 0
     assert (np.abs(actual - expected) <= step + 1e-6 * np.abs(expected)).all()
 
@@ -90,7 +90,7 @@ def test_child_ids_with_one_two_and_four_bytes(largest: int, weight_dtype: str) 
 @pytest.mark.parametrize("n_clusters", [1, 2, 7, 8, 14, 17, 40, 100, 256, 257, 300, 1024, 1025, 1500])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_scores_of_all_kinds_of_blocks_equal_numpy(n_clusters: int, layout: str) -> None:
-    """Narrow and wide beams give correct scores for features with weights in few or many clusters."""
+    """Scores are correct for narrow and wide beams, and for features with weights in few or many clusters."""
     rng = np.random.default_rng(n_clusters)
     sizes = rng.integers(1, 100 if n_clusters <= 100 else 12, n_clusters).tolist()
     matrix = rng.standard_normal((40, sum(sizes)))
@@ -119,9 +119,9 @@ def test_scores_of_all_kinds_of_blocks_equal_numpy(n_clusters: int, layout: str)
 
 
 def read_block(raw: bytes, chunks: np.ndarray, *, has_bitmaps: bool, kinds: set[str]) -> dict[int, float]:
-    """Decode a block of float32 weights with one-byte child ids as specified in docs/format.md.
+    """Decode a block of float32 weights and one-byte child positions, as specified in docs/format.md.
 
-    Returns the weights by position. The kinds of blocks and runs that occur are added to `kinds`.
+    Returns a mapping from positions to weights. The kinds of the block and of its runs are added to `kinds`.
     """
     parents = chunks.size - 1
     id_bytes = 1 if parents <= 256 else 2
@@ -190,7 +190,7 @@ def check_blocks(n_clusters: int, kinds: set[str]) -> None:
     sizes = rng.integers(1, 100, n_clusters).tolist()
     matrix = rng.standard_normal((40, sum(sizes))).astype(np.float32)
     matrix *= rng.random(matrix.shape) < rng.choice([0.001, 0.02, 0.3], (40, 1))
-    matrix[:, 300:] *= rng.random((40, 1)) < 0.7  # creates blocks with few chunks, some of which are full
+    matrix[:, 300:] *= rng.random((40, 1)) < 0.7  # some blocks have weights only in the first chunks
     layer = make_layer(matrix, sizes, "float32")
     base = layer.weights.starts[:, :4].copy().view("<i8").ravel()
     begins = (base[:, None] + (layer.weights.starts[:, 4:] & 0x3FFF)).ravel()
@@ -251,7 +251,7 @@ def test_unpacking_rejects_inconsistent_chunk_bits_and_flags() -> None:
             replace(layer, weights=replace(layer.weights, **change)).unpacked()
 
 
-#: Cluster sizes of one level per combination of id size, child size and kind of block.
+#: Cluster sizes that together cover all sizes of chunk ids and child positions, and all kinds of blocks.
 CLUSTER_SIZES = {
     "one cluster": [9],
     "merged blocks": [5, 3, 2],
@@ -277,7 +277,7 @@ def damage(layer: Layer, rng: np.random.Generator) -> Layer:
         match rng.choice(["anywhere", "heads", "weights", "kind"]):
             case "anywhere":
                 offsets = rng.integers(0, data.size, rng.integers(1, 8))
-            case "heads":  # the first bytes contain the heads of blocks and the locations of large blocks
+            case "heads":  # the first bytes contain the starts of blocks and the locations of large blocks
                 offsets = rng.integers(0, min(data.size, 100), rng.integers(1, 8))
             case "weights":  # the last bytes contain weights of the last block
                 offsets = data.size - rng.integers(1, 3, 2)

@@ -66,7 +66,7 @@ def test_weights_minimize_the_objective(loss: str, seed: int, C: float, columns:
 @pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
 @pytest.mark.parametrize("scale", [0.1, 3.0, 10.0, 100.0])
 def test_rows_with_any_norm_are_solved(loss: str, scale: float) -> None:
-    """If rows have a large norm, suitable steps for the logistic loss are difficult to find."""
+    """The solver converges for any row norm; with large norms, step sizes for the logistic loss are hard to choose."""
     X, Y = problem(3, rows=60, columns=40)
     X = (X * scale).astype(np.float32)
     weights = flat_weights(sp.csr_array(X), Y, loss=loss)
@@ -182,7 +182,7 @@ def test_weights_minimize_the_l1_objective(loss: str, seed: int, C: float, split
 @pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
 @pytest.mark.parametrize("size", [0.3, 1.0])
 def test_l1_solves_rare_features(loss: str, size: float) -> None:
-    """Ten of 1000 rows have the feature and the label; long steps lead to a nearly flat part of the logistic loss."""
+    """Ten of 1,000 rows have the feature and the label; large steps reach a nearly flat region of the logistic loss."""
     X = np.zeros((1000, 2), np.float32)
     X[:10, 0] = size
     X[5:500, 1] = 0.1
@@ -250,7 +250,7 @@ def test_sparse_and_dense_features_give_the_same_weights(seed: int, split: int) 
 
 @pytest.mark.parametrize("labels", [1, 3, 4, 5, 8, 9, 16, 17, 40])
 def test_the_weights_of_a_label_do_not_depend_on_other_labels(labels: int) -> None:
-    """Labels are solved in blocks of 4, 8 or 16 lanes; a label's weights are bit-identical in every block and alone."""
+    """Labels are trained in blocks of 4, 8 or 16; the weights of a label are bit-identical for every block size."""
     X, Y = problem(11, rows=60, labels=40)
     ranker = carya.XRLinear(max_depth=1, threshold=0.0, weight_dtype="float32")
     together = clone(ranker).fit(sp.csr_array(X), Y[:, :labels])
@@ -278,10 +278,10 @@ def test_threshold_and_max_weights_keep_the_largest_weights() -> None:
 @pytest.mark.parametrize("penalty", ["l2", "l1"])
 @pytest.mark.parametrize("rows", [80, 3])  # with 3 rows, most features occur only once
 def test_threshold_by_effect_scales_weights_by_feature_size(penalty: str, rows: int) -> None:
-    """The effect is the weight times the root mean square of the feature's values, relative to the median feature."""
+    """The effect is the weight times the root mean square (RMS) of the feature's values, divided by the median RMS."""
     X, Y = problem(12, rows=rows, columns=40, labels=20)
     X[:, 3] = 0
-    X = X * 2.0 ** (np.arange(40) % 7 - 3)  # gives features very different sizes
+    X = X * 2.0 ** (np.arange(40) % 7 - 3)  # gives features very different scales
     settings = {"tol": 0.03, "max_iter": 20, "penalty": penalty, "C": 5.0}
     full = flat_weights(sp.csr_array(X), Y, **settings)
     nonzero = X != 0
@@ -295,7 +295,7 @@ def test_threshold_by_effect_scales_weights_by_feature_size(penalty: str, rows: 
 
 
 def test_threshold_by_effect_is_robust() -> None:
-    """A single huge value does not remove other weights, and explicitly stored zeros are ignored."""
+    """If a feature has a huge value, the weights of other features are kept; explicitly stored zeros have no effect."""
     X, Y = problem(15, rows=80, columns=40, labels=20)
     settings: dict[str, Any] = {"threshold": 0.1, "threshold_by": "effect", "tol": 0.03, "max_iter": 20}
     plain = flat_weights(sp.csr_array(X), Y, **settings)
@@ -303,7 +303,7 @@ def test_threshold_by_effect_is_robust() -> None:
     huge[7, -1] = 1e6
     kept = flat_weights(sp.csr_array(huge), Y, **settings)
     assert np.count_nonzero(kept) > 0.8 * np.count_nonzero(plain)
-    stored = sp.csr_array(np.where(X == 0, 1.0, X))  # every cell is stored
+    stored = sp.csr_array(np.where(X == 0, 1.0, X))  # zeros are stored explicitly
     stored.data[:] = X.ravel()
     assert np.array_equal(flat_weights(stored, Y, **settings) != 0, plain != 0)
     wide = X * np.logspace(-12, 6, 40)
@@ -337,7 +337,7 @@ def test_positives_outside_the_shortlist_are_used(negatives: str) -> None:
     parameters: dict[str, Any] = {"tree": tree, "negatives": negatives, "beam_width": 1, **EXACT}
     if negatives == "given":
         shortlist = np.zeros_like(Y)
-        shortlist[::3, 0] = 1  # cluster 0 for every third row
+        shortlist[::3, 0] = 1  # shortlists cluster 0 for every third row
         shortlist[1::3, 4] = 1
         model = carya.XRLinear(**parameters).fit(sp.csr_array(X), Y, shortlist=shortlist)
         inside = np.stack([shortlist[:, :3].any(axis=1), shortlist[:, 3:].any(axis=1)], axis=1)

@@ -1,4 +1,4 @@
-"""Tests for memory limits: the same model as without a limit, large arrays in files, and clear errors."""
+"""Tests for memory limits: the model does not change, large arrays are stored in files, and errors are clear."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory limits a
 
 @pytest.fixture(autouse=True)
 def folder_on_disk(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Skip tests that enforce a limit if the temporary folder is in memory."""
+    """Skip the tests in this file if the temporary folder is not on a disk."""
     try:
         with memory.limit_memory("1TB"):
             pass
@@ -58,7 +58,7 @@ def test_invalid_sizes_are_rejected(text: str) -> None:
 
 @pytest.mark.parametrize("negatives", ["teacher", "both"])
 def test_limited_training_gives_the_same_model(tmp_path: Path, negatives: str) -> None:
-    X, Y = _problem(30_000, 3000, 2000)  # large enough for arrays in files
+    X, Y = _problem(30_000, 3000, 2000)  # large enough for arrays to be stored in files
     options: dict[str, Any] = {"negatives": negatives, "n_jobs": 2, "max_leaf_size": 20}
     carya.XRLinear(**options).fit(X, Y).save(tmp_path / "a")
     carya.XRLinear(memory="4GB", **options).fit(X, Y).save(tmp_path / "b")
@@ -113,7 +113,7 @@ with memory.limit_memory(str(limit)):
 
 def test_a_limit_that_is_too_low_is_rejected_before_training() -> None:
     X, Y = _problem(2000, 500, 50)
-    with pytest.raises(ParameterError, match=r"memory must be at least \d+ MB for this training run, got 1 MB"):
+    with pytest.raises(ParameterError, match=r"memory must be at least [\d.]+ [MG]B for this training run, got 1 MB"):
         carya.XRLinear(memory="1MB").fit(X, Y)
     assert _core.memory_limit() == 0
 

@@ -81,7 +81,7 @@ def test_averages_agree_with_scikit_learn(seed: int, rows: int, labels: int, k: 
             assert actual[f"micro-{name}@{k}"] == pytest.approx(micro)
         assert actual[f"macro-{name}@{k}"] == pytest.approx(np.mean(np.array(per_label)[occurring]))
         per_row = [function(Y[row], top[row], zero_division=0) for row in range(rows)]
-        if name != "P":  # P@k is divided by k
+        if name != "P":  # P@k divides by k even if fewer labels are ranked
             assert actual[f"{name}@{k}"] == pytest.approx(np.mean(np.array(per_row)[labeled]))
         for average in metrics.AVERAGES:
             key = f"{name}@{k}" if average == "samples" else f"{average}-{name}@{k}"
@@ -102,7 +102,9 @@ def test_propensities_from_counts_equal_those_from_a_matrix() -> None:
             InputError, match="label_counts must contain one number per label, between 0 and n_rows = 50"
         ):
             metrics.propensities_from_counts(counts, 50)
-    with pytest.raises(ParameterError, match=r"a must be a number >= 0 and b a number > 0, got a=0\.5 and b=-1"):
+    with pytest.raises(
+        ParameterError, match=r"a must be finite and >= 0, and b must be finite and > 0, got a=0\.5 and b=-1"
+    ):
         metrics.propensities_from_counts([1], 50, a=0.5, b=-1)
 
 

@@ -1,7 +1,7 @@
 """Tests for common mistakes on the command line and in Python, and for the resulting error messages.
 
-Every mistake is rejected with one line that states what is wrong: exit code 2 on the command line, a
-:class:`carya.errors.CaryaError` in Python. Nothing is accepted silently, and no file is written.
+Every mistake leads to a one-line message that states what is wrong. On the command line, the exit code is 2; in Python,
+the exception is a :class:`carya.errors.CaryaError`. Nothing is accepted silently, and no file is written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ COMMANDS = {
     "train data.jsonl -o m --beam-widht 3": "Unknown option '--beam-widht'. Did you mean '--beam-width'?",
     "train data.jsonl -o m --preset fsat": (
         "Unknown preset 'fsat'. Did you mean 'fast'? Presets: parabel, bonsai, dismec, plt, xr-linear, slice, "
-        "annexml, fast, small, accurate."
+        "annexml, fast, small, tail, accurate."
     ),
     "train data.jsonl -o m --preset fast --trees 3": (
         "--trees cannot be combined with --preset, which sets the number of trees."
@@ -105,7 +105,9 @@ COMMANDS = {
         "--tree requires --model xr-linear, got --model x-transformer."
     ),
     "train data.jsonl -o m --format jsnol": (f"data.jsonl: format must be one of {', '.join(FORMATS)}, got 'jsnol'."),
-    "train data.jsonl -o m --language de": "--language requires --vocabulary, whose label names it selects.",
+    "train data.jsonl -o m --language de": (
+        "--language requires --vocabulary, because it selects the language of the label names."
+    ),
     "train data.jsonl -o m --vocabulary empty.txt": (
         "empty.txt contains no labels. Pass a file with one label per line."
     ),
@@ -119,8 +121,7 @@ COMMANDS = {
         "texts.txt/m cannot be created, because texts.txt is not a folder. Choose a different path."
     ),
     "train data.jsonl -o foreign --force": (
-        "foreign exists and is not a Carya model, or contains other files. It was not modified. Choose a different "
-        "path."
+        "foreign contains files that are not part of a Carya model. It was not modified. Choose a different path."
     ),
     "predict model texts.txt -o foreign": "foreign: Is a directory.",
     "predict model texts.txt -o texts.txt/x.jsonl": "texts.txt/x.jsonl: Not a directory.",
@@ -165,7 +166,7 @@ COMMANDS = {
     "predict model 'a planet' --test": "--test applies to a file or folder, but 'a planet' is neither. Pass a path.",
     "predict features 'a text'": "features was trained on features. DATA must contain features, got a text.",
     "predict features nan.npy": "nan.npy: X contains NaN or infinity.",
-    "predict features narrow.npz": "narrow.npz: X has 5 columns, but the model was trained on 660.",
+    "predict features narrow.npz": "narrow.npz: X has 5 columns, but must have 660, as in training.",
     "predict features vector.npy": "vector.npy: X must have 2 dimensions, got 1.",
     "predict features strings.npy": "strings.npy: X must contain real numbers, got dtype <U1.",
     "predict features archive.npz": (
@@ -181,7 +182,9 @@ COMMANDS = {
         "carya predict model"
     ),
     "predict model ''": "An argument is empty. Pass a text, a file or a folder, or - for standard input.",
-    "predict model 'a planet' texts.txt": "texts.txt is a file or folder. Pass one file or folder, or only texts.",
+    "predict model 'a planet' texts.txt": (
+        "texts.txt is a file or folder. Pass either a single file or folder, or only texts."
+    ),
     "predict model 'a planet' --text-column title": (
         "--text-column applies to a file or folder, but 'a planet' is neither. Pass a path."
     ),
@@ -197,7 +200,7 @@ COMMANDS = {
         "texts.txt is a file. Pass its text on standard input: carya explain model - < texts.txt"
     ),
     "explain model zzz": (
-        "The text contains no terms from the model's vocabulary. Pass a different text, or use --label."
+        "The text contains no terms from the model's vocabulary. Pass a different text, or select a label with --label."
     ),
     # Evaluation
     "evaluate model unlabeled.jsonl": "unlabeled.jsonl contains no labels. At least one is required.",
@@ -206,7 +209,7 @@ COMMANDS = {
         "label in the model is 'astronomy'. Use the same --vocabulary as in training."
     ),
     "evaluate features X.npz": (
-        "X.npz contains features only. Also pass their labels: carya evaluate features X.npz Y.npz"
+        "X.npz contains only features. Also pass the labels: carya evaluate features X.npz Y.npz"
     ),
     "evaluate features X.npz short.npz": (
         "X.npz has shape (100, 660), but short.npz has 50 rows. Both must be matrices with the same number of rows."
@@ -217,9 +220,7 @@ COMMANDS = {
     "evaluate model data.jsonl --train X.npz": (
         "--train must contain texts, like the model's training data, but X.npz is a matrix."
     ),
-    "evaluate model data.jsonl --per-label-k 3": (
-        "--per-label-k requires --per-label, the file to which the report is written."
-    ),
+    "evaluate model data.jsonl --per-label-k 3": ("--per-label-k requires --per-label or --report."),
     "calibrate model empty.jsonl -o m": "empty.jsonl contains no rows. At least one is required.",
     "calibrate model foreign.jsonl -o m": (
         "foreign.jsonl and model have no labels in common: the first label in the data is 'unknown', and the first "
@@ -230,7 +231,7 @@ COMMANDS = {
     "vectorize data.jsonl -o V.npz --model features": (
         "features was trained on features and has no vectorizer. Pass a model trained on texts."
     ),
-    "encode data.jsonl -o E.npy": "Pass either --encoder or --model, a saved transformer model.",
+    "encode data.jsonl -o E.npy": "Pass either --encoder or --model (a saved transformer model).",
     "import-pecos model m": "model is not a libpecos XR-Linear model: the folder ranker/ is missing.",
     "data synth m --scale 0": "scale must be > 0 and <= 10, got 0.",
 }
@@ -284,7 +285,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Change to the folder, and check that its files are not modified."""
+    """Run a test in the folder, and check that the test does not modify any file."""
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
@@ -329,8 +330,8 @@ def with_nan() -> np.ndarray:
     return features
 
 
-#: Expressions, the exceptions that they raise, and the messages. `m` is an XRLinear, `r` a TextRanker. They are strings
-#: because type checkers would report most of them.
+#: Expressions, the exceptions that they raise, and the messages. `m` is a fitted XRLinear and `r` is a fitted
+#: TextRanker. The expressions are strings because type checkers would reject most of them.
 CALLS: dict[str, tuple[type[CaryaError], str]] = {
     # Parameters
     "carya.XRLinear(beam_widht=3)": (
@@ -377,7 +378,7 @@ CALLS: dict[str, tuple[type[CaryaError], str]] = {
     "carya.preset('fsat')": (
         ParameterError,
         "Unknown preset 'fsat'. Did you mean 'fast'? Presets: parabel, bonsai, dismec, plt, xr-linear, slice, annexml, "
-        "fast, small, accurate.",
+        "fast, small, tail, accurate.",
     ),
     # Features and labels
     "carya.XRLinear().fit(TEXTS, LABELS)": (
@@ -398,12 +399,12 @@ CALLS: dict[str, tuple[type[CaryaError], str]] = {
     "carya.XRLinear().fit(X, Y * 0)": (InputError, "Y has no positive entries. At least one row must have a label."),
     "carya.XRLinear().fit(X, np.arange(100) / 2)": (
         InputError,
-        "Y must contain one label or one list of labels per row, where labels are strings or integers, or be a matrix "
-        "with one column per label, got an array of float64 with 1 dimension.",
+        "Y must be a matrix with one column per label, or contain one label or one list of labels (strings or "
+        "integers) per row, got an array of float64 with 1 dimension.",
     ),
     "carya.XRLinear().fit(X[:0], Y[:0])": (InputError, "X has no rows."),
     "carya.XRLinear().predict(X)": (NotFittedError, "This XRLinear is not fitted yet. Call fit first."),
-    "m.predict(X[:, :5])": (InputError, "X has 5 columns, but the model was trained on 660."),
+    "m.predict(X[:, :5])": (InputError, "X has 5 columns, but must have 660, as in training."),
     "m.predict(TEXTS)": (
         InputError,
         "X must be a matrix of numbers, got strings. Use carya.TextRanker for texts and labels.",
@@ -439,7 +440,7 @@ CALLS: dict[str, tuple[type[CaryaError], str]] = {
     ),
     "carya.TextRanker().fit(TEXTS, [['']] * 120)": (
         InputError,
-        "labels[0] contains an empty string, which is not a label.",
+        "labels[0] contains an empty string, which is not a valid label.",
     ),
     "carya.TextRanker().fit(TEXTS, [[]] * 120)": (
         InputError,
@@ -477,8 +478,7 @@ CALLS: dict[str, tuple[type[CaryaError], str]] = {
     "m.save('texts.txt')": (SaveError, "texts.txt exists and is not a folder. Choose a different path."),
     "m.save('foreign')": (
         SaveError,
-        "foreign exists and is not a Carya model, or contains other files. It was not modified. Choose a different "
-        "path.",
+        "foreign contains files that are not part of a Carya model. It was not modified. Choose a different path.",
     ),
     "open_data('missing.jsonl')": (InputError, "missing.jsonl: No such file or directory."),
     "open_data('data.jsonl', part='tset')": (ParameterError, "part must be one of train, test, dev, got 'tset'."),

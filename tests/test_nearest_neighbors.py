@@ -45,7 +45,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def cases() -> list[Any]:
-    """Return all models with every supported feature format; graphs require dense features."""
+    """Return one case per model and supported feature format; graph search requires dense features."""
     params = []
     for name, parameters in MODELS.items():
         graph = parameters.get("search") == "graph"
@@ -165,7 +165,7 @@ def test_graphs_with_few_items_and_searches_without_queries(points: np.ndarray) 
 
 @GRAPHS
 def test_forged_graphs_are_rejected_or_can_be_searched(points: np.ndarray) -> None:
-    """usearch searches every graph that passes the check without accessing memory out of bounds."""
+    """Searching a graph that passes validation never accesses memory out of bounds."""
     graph = HnswGraph.build(points[:60, :4], connectivity=4).data
     vectors_end = 8 + 60 * 4 * 2
     rejected = accepted = 0
@@ -203,7 +203,7 @@ def test_errors_for_damaged_graphs_describe_the_damage(points: np.ndarray) -> No
         check_bytes(forged, items=60, dimensions=24)
 
 
-# Models; tests/test_contract.py contains the tests for all model kinds
+# Models (tests/test_contract.py contains the tests that apply to all model kinds)
 
 
 def test_held_out_rows_are_ranked_well(fitted: Any, world: SyntheticData) -> None:
@@ -262,13 +262,13 @@ def test_rank_rows_and_rank_sparse_accept_arrays(world: SyntheticData) -> None:
 
 
 def test_label_features_are_used_as_label_vectors(world: SyntheticData) -> None:
-    """If a label has the features of a row, it is the label nearest to that row."""
+    """A label with the same features as a row is the nearest label of that row."""
     label_features = world.X[:150]
     model = carya.NearestNeighbors(representation="lf", ranker=None).fit(
         world.X, world.Y, label_features=label_features
     )
     assert np.array_equal(model.predict(label_features, top_k=1).indices, np.arange(150))
-    with pytest.raises(InputError, match="representation='lf' requires label_features in fit"):
+    with pytest.raises(InputError, match=r"representation='lf' requires label features. Pass label_features to fit"):
         carya.NearestNeighbors(representation="lf").fit(world.X, world.Y)
     with pytest.raises(InputError, match=r"label_features must have one row per label \(150\), got 149 rows"):
         carya.NearestNeighbors(representation="lf").fit(world.X, world.Y, label_features=label_features[1:])
@@ -278,7 +278,7 @@ def test_label_features_are_used_as_label_vectors(world: SyntheticData) -> None:
 
 @pytest.mark.parametrize("over", ["labels", "rows"])
 def test_similarity_weight_is_learned(over: str) -> None:
-    """A ranker trained almost only on negatives prefers distant labels, so similarity must get a high weight."""
+    """A ranker trained almost only on negatives favors distant labels, so `similarity_weight` must be high."""
     X, Y = carya.data.make_world(600, 40, seed=2)
     harmful: dict[str, Any] = {"positive_weight": 1e-9, "threshold": 0.0, "n_neighbors": 20}
     learned = carya.NearestNeighbors(over=over, similarity_weight="learned", **harmful).fit(X, Y)

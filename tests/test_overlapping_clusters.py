@@ -20,9 +20,9 @@ TOPICS, PER_TOPIC = 8, 6
 
 
 def two_meanings(n_rows: int, seed: int) -> tuple[sp.csr_array, sp.csr_array]:
-    """Return rows with one label from their topic; half of the rows in the last topic also have one from the first.
+    """Return rows with one label of their topic; half of the rows of the last topic also have one of the first topic.
 
-    The features of a row indicate its topic and the number of its label within the topic.
+    The features of a row indicate its topic and the index of its label within the topic.
     """
     rng = np.random.default_rng(seed)
     X = np.zeros((n_rows, TOPICS * 10 + PER_TOPIC), np.float32)
@@ -64,7 +64,7 @@ def test_a_label_has_the_score_of_its_best_leaf(model: carya.XRLinear) -> None:
     wide = model.predict(X, top_k=labels, beam_width=TOPICS)
     assert np.array_equal(np.diff(wide.indptr), np.full(X.shape[0], labels))  # every label occurs once
     np.testing.assert_allclose(wide.toarray(), scores, rtol=1e-5)
-    leaves = carya.XRLinear.from_trained_tree(  # the same layers with the leaves as labels
+    leaves = carya.XRLinear.from_trained_tree(  # the same layers, but each leaf is a separate label
         TrainedTree(carya.LabelTree(model.tree_.parents), model.layers_, model.widths_)
     )
     leaf_scores = leaves.predict_selected(X, sp.csr_array(np.ones((X.shape[0], model.tree_.level_sizes[-1])))).toarray()

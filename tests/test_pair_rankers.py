@@ -39,14 +39,14 @@ def create(request: pytest.FixtureRequest) -> Any:
 
 
 def diagonal_pairs(queries: int, seed: int) -> tuple[Pairs, np.ndarray]:
-    """Return candidates that are relevant if two features are nearly equal; no linear model can learn this."""
+    """Return candidates that are relevant if two features are nearly equal; no linear model can learn this rule."""
     values = np.random.default_rng(seed).uniform(-1, 1, (queries * 8, 3))
     pairs = Pairs.of(values, ["a", "b", "noise"], np.arange(0, queries * 8 + 1, 8))
     return pairs, (np.abs(pairs.column("a") - pairs.column("b")) < 0.3).astype(np.float32)
 
 
 def precision_at_1(pairs: Pairs, relevance: np.ndarray, scores: np.ndarray) -> float:
-    """Return the fraction of queries for which the best candidate is relevant."""
+    """Return the fraction of queries for which the top-ranked candidate is relevant."""
     begins = pairs.offsets[:-1]
     best = [begin + scores[begin:end].argmax() for begin, end in zip(begins, pairs.offsets[1:], strict=True)]
     return float(relevance[best].mean())
@@ -117,7 +117,7 @@ def test_invalid_input_and_parameters_are_rejected(create: Any) -> None:
         ranker.fit(pairs, relevance - 2)
     with pytest.raises(ParameterError, match="seed must be an integer >= 0, got -1"):
         create(seed=-1).fit(pairs, relevance)
-    with pytest.raises(InputError, match="The ranker was trained on the features a, b, noise, but got a, b"):
+    with pytest.raises(InputError, match="The ranker was trained on the features a, b, noise, but the pairs have a, b"):
         ranker.fit(pairs, relevance).score(Pairs.of(pairs.values[:, :2], ["a", "b"], pairs.offsets))
 
 
@@ -146,7 +146,7 @@ def test_forests_score_like_lightgbm() -> None:
 
 @st.composite
 def trees(draw: st.DrawFn, leaves: int) -> dict[str, Any]:
-    """Draw a tree with two features and a given number of leaves, in the format of LightGBM's dump_model."""
+    """Generate a tree with two features and a given number of leaves, in the format of LightGBM's dump_model."""
     if leaves == 1:
         return {"leaf_value": draw(st.floats(-1, 1))}
     left = draw(st.integers(1, leaves - 1))
@@ -159,7 +159,7 @@ def trees(draw: st.DrawFn, leaves: int) -> dict[str, Any]:
 
 
 def evaluate_tree(node: dict[str, Any], x: np.ndarray) -> float:
-    """Return the value of the leaf that contains a vector."""
+    """Return the value of the leaf that `x` reaches."""
     while "split_feature" in node:
         node = node["left_child" if float(x[node["split_feature"]]) <= node["threshold"] else "right_child"]
     return float(node["leaf_value"])

@@ -1,4 +1,4 @@
-"""Tests for plans: estimates that do not depend on the speed of the machine, and the `carya plan` command."""
+"""Tests for training plans: estimates that do not depend on the speed of the machine, and the `carya plan` command."""
 
 from __future__ import annotations
 

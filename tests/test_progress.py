@@ -19,7 +19,7 @@ from topics import corpus
 
 
 class Clock:
-    """A clock that a test sets."""
+    """A clock that tests can set."""
 
     now = 100.0
 
@@ -28,7 +28,7 @@ class Clock:
 
 
 class Stream(io.StringIO):
-    """A stream that reports whether it is a terminal."""
+    """A stream whose `isatty` returns a given value."""
 
     def __init__(self, is_terminal: bool) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Stream(io.StringIO):
 
 
 def bar_lines(bars: ProgressBars) -> list[str]:
-    """Return the current output of the bars."""
+    """Return the lines that the progress bars currently display."""
     shown = io.StringIO()
     Console(file=shown, width=160).print(bars._bars.get_renderable())
     return shown.getvalue().splitlines()
@@ -134,7 +134,7 @@ def test_a_log_is_written_while_a_stage_runs() -> None:
     stream = io.StringIO()
     with ProgressLog(stream, interval=0.01) as log, log.stage("train") as report:
         report(1, 2)
-        while stream.getvalue().count("\n") < 2:  # the thread writes without further calls
+        while stream.getvalue().count("\n") < 2:  # the background thread writes without further calls
             time.sleep(0.01)
     assert stream.getvalue().startswith("train: 50%, ")
     assert re.search(r"^train: done, elapsed 0:\d\d$", stream.getvalue().splitlines()[-1])

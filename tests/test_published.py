@@ -1,4 +1,4 @@
-"""Tests for synthetic data with the sizes of published data sets: sizes, power law, topics and learnability."""
+"""Tests for synthetic data with the same sizes as published data sets: sizes, power law, topics and learnability."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from carya.data.synthetic.published_sizes import PUBLISHED_SIZES, scaled_size, s
 from carya.data.synthetic.topic_model import TopicModel
 from carya.errors import ParameterError
 
-#: Rows per label from the same table in the paper, used to verify rows, labels and labels per row.
+#: Mean number of rows per label, from the paper's table of published sizes; used to check the other sizes.
 ROWS_PER_LABEL = {
     "eurlex-4k": 20.79,
     "wiki10-31k": 8.52,
@@ -100,7 +100,7 @@ def test_linear_model_learns(like: str, scale: float, min_precision: float) -> N
 
 
 def test_written_matrices_equal_matrices_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_model, "_BLOCK_WORDS", 20_000)  # results in many blocks
+    monkeypatch.setattr(topic_model, "_BLOCK_WORDS", 20_000)  # splits the data into many blocks
     model = small_model()
     assert sum(1 for _ in model.blocks("train")) > 5
     sizes = files.write_matrices(model, tmp_path)

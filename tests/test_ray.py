@@ -20,7 +20,7 @@ from carya.cluster.rank_rows import Rankings, RankRows, SharedModel, concatenate
 from carya.cluster.row_sources import FeatureFiles, Shard, TextFiles, divide_rows
 from carya.data.io.matrix_files import read_matrix
 from carya.errors import InputError, ParameterError
-from carya.models.xr_linear import match_rows
+from carya.models.xr_linear import matching_task
 from carya.ranking import NeuralRanker
 from carya.ranking.tasks import parts, solve_part
 
@@ -34,7 +34,7 @@ ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
 MEMORY = 80 * 2**20
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data")  # caused by Ray's own settings
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data")  # Ray itself uses deprecated settings
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide the training into many tasks."""
+    """Divide training into many small tasks."""
     monkeypatch.setattr(solve_part, "divide", functools.partial(parts.divide, max_work=3e5))
 
 
@@ -164,7 +164,7 @@ def test_prediction(cluster: Any, tmp_path: Path) -> None:
 def test_errors_of_tasks_are_raised(cluster: Any, tmp_path: Path) -> None:
     folder = str(tmp_path / "checkpoints")
     carya.RayEngine(cluster.address).run([])
-    task = match_rows.MatchRows(folder, "no such data", "", 0, 10)
+    task = matching_task.MatchRows(folder, "no such data", "", 0, 10)
     with pytest.raises(carya.errors.ModelFormatError, match="must be shared by all machines"):
         carya.RayEngine(cluster.address).run([task])
     message = "threads_per_task must be at most 1, the number of CPUs of the largest machine in the cluster, got 2"

@@ -39,7 +39,7 @@ TEXTS, LABELS = corpus(30)
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide the data into many shards."""
+    """Divide the data into many small shards."""
     monkeypatch.setattr(cli_cluster, "BATCH_SIZE", 4)
     monkeypatch.setattr(prediction, "BATCH_SIZE", 4)
     monkeypatch.setattr(evaluate, "_BATCH", 4)
@@ -48,10 +48,10 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
-    """Replace the cluster with three workers in this process; return the number of calls to each worker.
+    """Replace the cluster with three workers in this process, and return the number of calls per worker.
 
-    As on a cluster, the function and the shards are pickled, each worker processes shards in any order, and the workers
-    run in a different folder from the command.
+    As on a cluster, the function and the shards are pickled, shards can be processed in any order, and the workers
+    have a different working directory than the command.
     """
     calls = [0, 0, 0]
 
@@ -77,7 +77,7 @@ def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
 
 
 def output(*arguments: Any, standard_input: str = "") -> str:
-    """Return the output of a command, run in this process."""
+    """Run a command in this process and return its output."""
     written = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin, pytest.MonkeyPatch.context() as patch:
         stdin.write(standard_input)
@@ -241,7 +241,7 @@ def test_predict_in_python(workers: list[int], models: Path, tmp_path: Path) -> 
         engine.predict(models / "features", tmp_path / "x.svm", min_score=0.1, zero_based=False), expected
     )
     cases: list[tuple[str, Any, dict[str, Any], str]] = [
-        ("features", TEXTS, {}, "data must be a path, or a list of texts for a text model"),
+        ("features", TEXTS, {}, "data must be a path or, for a text model, a list of texts"),
         ("texts", TEXTS, {"format": "csv"}, "format applies only to files, but data is a list of texts. Pass a path"),
         ("features", tmp_path / "data.jsonl", {}, "contains texts, but the model was trained on features"),
         ("texts", tmp_path / "x.svm", {}, "contains features, but the model was trained on texts"),
@@ -261,7 +261,7 @@ def test_machines_with_other_files_are_reported(models: Path, tmp_path: Path) ->
     assert shared.load(2).model_.n_jobs == 2
     shutil.rmtree(model)
     shutil.copytree(models / "features", model)
-    with pytest.raises(InputError, match=r"is not the same model\. All machines must have the same model"):
+    with pytest.raises(InputError, match=r"differs from the model on .*\. All machines must have the same model"):
         shared.load(1)
     shutil.rmtree(model)
     with pytest.raises(InputError, match=r"does not exist on the machine .* The model must be on storage that all"):

@@ -1,4 +1,4 @@
-"""Tests for reading data in commands: sparse pairs, feature numbering, standard input, and stored options."""
+"""Tests for reading data in commands: pairs of sparse files, feature numbering, standard input, and stored options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = "telescope galaxy orbit"
 
 
 def write_pair(folder: Path, part: str, X: Any, Y: Any) -> None:
-    """Write two files in the format of the Extreme Classification Repository, without the code under test."""
+    """Write features and labels in the format of the Extreme Classification Repository, without the code under test."""
     for name, matrix in (("Xf", X), ("Y", Y)):
         rows = sp.csr_array(matrix)
         lines = [f"{rows.shape[0]} {rows.shape[1]}"]
@@ -118,12 +118,12 @@ def test_sparse_matrices_are_rejected_where_texts_are_expected(pairs: Path, tmp_
     for arguments, message in (
         (["predict", model, features], "contains features, but"),
         (["predict", model, features, "--format", "lines"], "pass the feature file, such as trn_X_Xf.txt"),
-        (["predict", model, "set"], "Expected texts, but the file is a sparse matrix: it begins with '2 3'"),
+        (["predict", model, "set"], "Expected texts, but the file contains a sparse matrix: it begins with '2 3'"),
         (["predict", model, str(complete)], "contains features, but"),
-        (["predict", model, str(complete), "--format", "lines"], "with the format 'xmc'"),
-        (["predict", model, str(lines), "--format", "lines"], "with the format 'svmlight'"),
+        (["predict", model, str(complete), "--format", "lines"], "specify the format 'xmc'"),
+        (["predict", model, str(lines), "--format", "lines"], "specify the format 'svmlight'"),
         (["evaluate", model, features], "contains features, but"),
-        (["train", features, "--labels", "labels.txt", "--format", "pair", "-o", "no"], "is a sparse matrix"),
+        (["train", features, "--labels", "labels.txt", "--format", "pair", "-o", "no"], "contains a sparse matrix"),
         (["train", "texts.txt", "--labels", features, "-o", "no"], "tst_X_Xf.txt contains features, not labels. Pass"),
         (["train", str(complete), "--labels", "labels.txt", "-o", "no"], "The format 'xmc' does not support labels"),
     ):
@@ -133,7 +133,7 @@ def test_sparse_matrices_are_rejected_where_texts_are_expected(pairs: Path, tmp_
     result = run("predict", model, "-", input=Path(features).read_text(), cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert "standard input contains features, but" in result.stderr
-    texts = "3 4\nrows of numbers\n1:2\n"  # a header is a text unless the next line contains index:value pairs
+    texts = "3 4\nrows of numbers\n1:2\n"  # "3 4" is a text unless the next line contains index:value pairs
     assert run("predict", model, "-", input=texts, cwd=tmp_path).stdout.count("\n") == 3
 
 
@@ -152,7 +152,7 @@ def test_the_model_stores_the_number_of_the_first_feature(base: int, tmp_path: P
     X, Y = (sp.csr_array(matrix) for matrix in carya.data.make_world(500, 30, seed=0))
     counts = np.bincount(X.indices, minlength=X.shape[1])
     X = sp.csr_array(X[:, np.roll(np.arange(X.shape[1]), -int(np.abs(counts - 100).argmin()))])
-    X.sort_indices()  # one in five rows has feature 0
+    X.sort_indices()  # one in five rows contains feature 0
     (tmp_path / "train.svm").write_text(svmlight(X[:400], Y[:400], base))
     without_first = [row for row in range(400, 500) if 0 not in X.indices[X.indptr[row] : X.indptr[row + 1]]]
     assert len(without_first) > 50
@@ -169,7 +169,7 @@ def test_the_model_stores_the_number_of_the_first_feature(base: int, tmp_path: P
     assert result.stderr == ""
     other = run("evaluate", "model", "test.svm", "--json", "--one-based" if base == 0 else "--zero-based", cwd=tmp_path)
     if base == 0:
-        assert json.loads(other.stdout)["P@1"] < expected - 0.1  # the result of guessing for each file separately
+        assert json.loads(other.stdout)["P@1"] < expected - 0.1  # the index base suggested by this file alone is wrong
     ranked = run("predict", "model", "test.svm", "--top-k", "1", cwd=tmp_path).stdout.splitlines()
     assert [json.loads(line)["labels"][0]["label"] for line in ranked] == S.indices.tolist()
     piped = run("predict", "model", "--top-k", "1", input=(tmp_path / "test.svm").read_text(), cwd=tmp_path)
@@ -179,7 +179,7 @@ def test_the_model_stores_the_number_of_the_first_feature(base: int, tmp_path: P
         for command in ("evaluate", "predict"):
             result = run(command, "model", "zero.svm", cwd=tmp_path)
             assert (result.returncode, result.stdout) == (2, "")
-            assert "zero.svm, line 2: Features are numbered from 1, but feature 0 occurs." in result.stderr
+            assert "zero.svm, line 2: Expected features numbered from 1, but feature 0 occurs." in result.stderr
             assert "zero_based=False is stored in the model" in result.stderr
     model.save(tmp_path / "copy")
     assert carya.load(tmp_path / "copy").data_options_ == model.data_options_
@@ -198,7 +198,7 @@ def test_a_model_without_stored_options_causes_a_warning(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the same data in several formats and under several column names."""
+    """Return a folder that contains the same data in several formats and with several sets of column names."""
     folder = tmp_path_factory.mktemp("texts")
     rows = list(zip(*corpus(200), strict=True))
     records = [{"title": text.split()[0], "body": " ".join(text.split()[1:]), "topics": row} for text, row in rows]
@@ -240,7 +240,7 @@ def test_json_lines_on_standard_input_are_recognized(texts: Path, tmp_path: Path
     array = "[" + ",\n".join(lines.splitlines()) + "]"
     assert run("predict", "model", input=array, cwd=tmp_path).stdout == expected
     result = run("evaluate", "model", "-", input="some text\n", cwd=tmp_path)
-    assert "standard input, line 1: Invalid JSON" in result.stderr  # the format stored in the model
+    assert "standard input, line 1: Invalid JSON" in result.stderr  # read in the format stored in the model
 
 
 def test_tables_on_standard_input_are_recognized(texts: Path, tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_tables_on_standard_input_are_recognized(texts: Path, tmp_path: Path) ->
         assert run("predict", "model", input=content, cwd=tmp_path).stdout == expected
     header, *lines = table.splitlines(keepends=True)
     plain = run("predict", "model", "--format", "lines", input="".join(lines), cwd=tmp_path).stdout
-    assert run("predict", "model", input="".join(lines), cwd=tmp_path).stdout == plain  # no header: texts
+    assert run("predict", "model", input="".join(lines), cwd=tmp_path).stdout == plain  # texts without a header
     assert plain != expected
     other = run("train", str(texts / "plain.jsonl"), "-o", "other", "--quiet", cwd=tmp_path)
     assert other.returncode == 0, other.stderr

@@ -1,4 +1,4 @@
-"""Tests for releases: the version, the release notes, and metadata that must agree with pyproject.toml."""
+"""Tests for releases: the version, the release notes, and metadata that must match pyproject.toml."""
 
 from __future__ import annotations
 
@@ -43,11 +43,23 @@ def release_notes(version: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
 
 
-def test_release_notes_contain_the_section_of_one_version() -> None:
+def test_release_notes_contain_the_section_of_one_version(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    script = tmp_path / "tools" / "release-notes"
+    script.write_bytes((ROOT / "tools/release-notes").read_bytes())
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    dated = changelog.replace("## [0.1.0] - unreleased", "## [0.1.0] - 2026-12-31")
+    (tmp_path / "CHANGELOG.md").write_text(dated, encoding="utf-8")
+    command = [sys.executable, str(script), "0.1.0"]
+    notes = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
+    assert notes.startswith("The first release.\n\n### Added")
+    assert "\n## " not in notes
+
+
+def test_release_notes_without_a_date_are_rejected() -> None:
     notes = release_notes("Unreleased")
-    assert notes.returncode == 0
-    assert notes.stdout.startswith("###")
-    assert "\n## " not in notes.stdout
+    assert notes.returncode == 1
+    assert "has no date" in notes.stderr
 
 
 def test_release_notes_of_an_unknown_version_are_rejected() -> None:

@@ -1,4 +1,4 @@
-"""Tests for reranked models, in which a reranker orders the candidates from trees and neighbors."""
+"""Tests for reranked models, in which a reranker ranks the candidates from trees and neighbors."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_reranker_is_trained_on_held_out_rows(world: SyntheticData) -> None:
     SingleFeatureRanker.seen.clear()
     carya.Reranked(TREE, SingleFeatureRanker("trees.score"), validation_fraction=0.2, n_rounds=2).fit(distinct, Y)
     ((pairs, relevance),) = SingleFeatureRanker.seen
-    # Rows are held out in runs of up to 20 rows, so slightly more than the requested fraction can be held out.
+    # Up to 20 consecutive rows are held out together, so the held-out fraction can be slightly larger than requested.
     assert 2 * int(rows * 0.2) <= pairs.offsets.size - 1 < 2 * int(rows * 0.2) + 80
     assert pairs.column("neighbors.nearest").max() < 0.999  # no row is its own neighbor
     assert 0 < relevance.mean() < 1
@@ -99,7 +99,7 @@ def test_groups_are_held_out_together(world: SyntheticData) -> None:
         SingleFeatureRanker.seen.clear()
         carya.Reranked(TREE, SingleFeatureRanker("trees.score")).fit(X, Y, groups=given_groups)
         nearest.append(SingleFeatureRanker.seen[0][0].column("neighbors.nearest"))
-    assert (nearest[0] > 0.999).mean() > 0.7  # the copy of a held-out row is usually a training row
+    assert (nearest[0] > 0.999).mean() > 0.7  # the duplicate of a held-out row is usually a training row
     assert (nearest[1] > 0.999).mean() < 0.1
 
 
@@ -131,7 +131,7 @@ def test_candidate_features_equal_brute_force(world: SyntheticData, reranked: ca
     assert pairs.column("neighbors.sum") == pytest.approx(top[:, :50].sum(axis=1)[rows], rel=5e-3)
     first = np.argsort(-cosines, axis=1)[:, :50]
     votes = [Y[first[row]][:, [label]].nnz for row, label in zip(rows, labels, strict=True)]
-    assert (np.abs(pairs.column("votes") - votes) <= 1).mean() > 0.99  # rounding can change the fiftieth neighbor
+    assert (np.abs(pairs.column("votes") - votes) <= 1).mean() > 0.99  # the 50th neighbor can differ due to rounding
     centroids = Y.T @ unit
     centroids = sp.csr_array(centroids / np.maximum(sp.linalg.norm(centroids, axis=1), 1e-9)[:, None])
     similarities = (unit[:40] @ centroids.T).toarray()[rows, labels]
@@ -139,7 +139,7 @@ def test_candidate_features_equal_brute_force(world: SyntheticData, reranked: ca
 
 
 def test_label_features_find_labels_without_training_rows() -> None:
-    """Labels without training rows cannot be found by a tree, but they can be found by their label features."""
+    """A tree cannot retrieve labels without training rows, but they can be retrieved by their label features."""
     labels = 300
     noise = sp.csr_array((np.random.default_rng(0).random((labels, 40)) < 0.1).astype(np.float32))
     own = sp.eye_array(labels, dtype=np.float32, format="csr")
@@ -156,7 +156,7 @@ def test_label_features_find_labels_without_training_rows() -> None:
 
 
 def test_name_columns_are_used_only_for_label_names(world: SyntheticData, tmp_path: Path) -> None:
-    """Trees and neighbors ignore the name columns, and label names are compared only in these columns."""
+    """Trees and neighbors ignore the name columns, and only these columns are compared with label names."""
     letters = sp.csr_array((np.random.default_rng(0).random((1500, 30)) < 0.2).astype(np.float32))
     names = sp.csr_array((np.random.default_rng(1).random((150, 30)) < 0.2).astype(np.float32))
     words = sp.csr_array(world.X / sp.linalg.norm(world.X, axis=1)[:, None])
@@ -170,7 +170,7 @@ def test_name_columns_are_used_only_for_label_names(world: SyntheticData, tmp_pa
     assert model.widths_ == (X.shape[1], 0)
     (pairs, labels), (plain_pairs, plain_labels) = model.pairs(X[:40]), plain.pairs(words[:40])
     numbers = {key: number for number, key in enumerate(zip(pairs.queries, labels, strict=True))}
-    # Includes all candidates of the plain model; label names add more candidates.
+    # The candidates include all candidates of the plain model; label names add more.
     shared = [numbers[key] for key in zip(plain_pairs.queries, plain_labels, strict=True)]
     for name in ("tree0.score", "votes", "centroid", "query_features"):
         assert pairs.column(name)[shared] == pytest.approx(plain_pairs.column(name), rel=1e-3, abs=1e-3), name
@@ -224,7 +224,7 @@ def test_scikit_learn_can_clone_reranked_models() -> None:
     [
         (
             {"base": 3},
-            "base must be an XRLinear, an Ensemble of XRLinear models, a non-empty list of them, or None, got 3",
+            "base must be an XRLinear model, an Ensemble of XRLinear models, a non-empty list of XRLinear models",
         ),
         ({"base": []}, r"base must be an XRLinear.*, got \[\]"),
         ({"ranker": NeuralRanker}, "ranker must be a Ranker"),
@@ -241,7 +241,7 @@ def test_invalid_parameters_are_rejected(world: SyntheticData, changes: dict[str
 def test_invalid_input_is_rejected(world: SyntheticData, reranked: carya.Reranked) -> None:
     with pytest.raises(NotFittedError, match="This Reranked is not fitted yet"):
         carya.Reranked().predict(world.X)
-    with pytest.raises(InputError, match="columns, but the model was trained on"):
+    with pytest.raises(InputError, match="columns, but must have"):
         reranked.predict(world.X[:, 1:])
     with pytest.raises(InputError, match="x has 2 rows, but rank accepts a single row"):
         reranked.rank(world.X[:2])

@@ -1,4 +1,4 @@
-"""Tests for split models whose parts are in this process: results, errors, files and messages."""
+"""Tests for split models whose parts are loaded in this process: results, errors, files and messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ X, Y = carya.data.make_world(n_rows=500, n_labels=150, seed=3)
 DENSE = np.random.default_rng(0).standard_normal((500, 6)).astype(np.float32)
 QUERIES = X[:60]
 
-#: Models that differ in everything that affects the rounding or the comparison of scores.
+#: Models that cover all settings that affect the rounding or the comparison of scores.
 MODELS: dict[str, tuple[dict[str, Any], Any]] = {
     "default": ({}, None),
     "float32": ({"weight_dtype": "float32"}, None),
@@ -186,7 +186,7 @@ def test_splitting_is_deterministic_balanced_and_atomic(split_folder: Path, tmp_
     sizes = [part.bytes for part in carya.split_model(split_folder / "model", tmp_path / "parts", n_parts=2)]
     assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["part-0", "part-1", "top"]
     assert max(sizes[:2]) < 1.3 * min(sizes[:2])
-    assert [path.name for path in tmp_path.iterdir()] == ["parts"]  # no temporary folders
+    assert [path.name for path in tmp_path.iterdir()] == ["parts"]  # no temporary folders remain
 
 
 def test_parts_contain_all_labels_once(split_folder: Path) -> None:
@@ -212,7 +212,7 @@ def test_models_that_cannot_be_split_are_rejected(split_folder: Path, tmp_path: 
     fails(tmp_path / "flat", "no clusters")
     fails(split_folder / "model", "n_parts must be at most", n_parts=1000)
     fails(split_folder / "model", "n_parts must be an integer >= 1", n_parts=0, error=carya.errors.CaryaError)
-    fails(split_folder / "parts" / "top", "Split the complete model")
+    fails(split_folder / "parts" / "top", "Pass the unsplit model")
     fails(split_folder / "parts" / "part-0", "kind 'model-part'")
     fails(tmp_path / "missing", "no such folder", error=ModelFormatError)
 
@@ -249,7 +249,7 @@ def test_unsupported_operations_have_clear_errors(split_folder: Path, tmp_path: 
         ("subset", {"labels": [1, 2]}),
         ("save", {"path": tmp_path / "x", "weight_dtype": "float32"}),
     ):
-        with pytest.raises(InputError, match="complete model"):
+        with pytest.raises(InputError, match="unsplit model"):
             getattr(routed, method)(**arguments)
     with pytest.raises(ModelFormatError, match=r"Use carya\.load"):
         carya.load_routed(split_folder / "model")
@@ -275,7 +275,7 @@ def test_damaged_parts_are_rejected(split_folder: Path, tmp_path: Path) -> None:
 
 
 def example_request(part: ModelPart, candidates: bool) -> PartRequest:
-    """Return a request that refers to the first clusters or labels of a part."""
+    """Return a request for all clusters of a part or, with `candidates`, for its first three labels."""
     rows = Features.of(Csr.of_scipy(sp.csr_array(QUERIES[:4])))
     n_clusters = part.tree.n_clusters
     every = np.tile(np.arange(n_clusters, dtype=np.int32), 4)

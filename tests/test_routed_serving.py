@@ -1,4 +1,4 @@
-"""Tests for split models served by several processes: the same responses, lost replicas, and memory."""
+"""Tests for split models served by several processes: identical responses, failed replicas, and memory usage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ N_PARTS = 2
 
 
 class Cluster:
-    """The servers of a split model: two replicas of part 0, one server of part 1, and one server of the top."""
+    """The servers of a split model: two with part 0, one with part 1, and one with the top of the tree."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def complete(cluster: Cluster) -> Iterator[Client]:
-    """A client for a server with the complete model."""
+    """A client for a server with the unsplit model."""
     with Client(create_app({"top": cluster.folder / "model"}, ServerSettings(log_level="error"))) as client:
         yield client
 
@@ -165,14 +165,14 @@ def test_requests_use_another_replica_and_name_unavailable_parts(cluster: Cluste
     request = {"texts": TEXTS}
     expected = without_version(complete.post("/v1/suggest", request))
     assert httpx.get(cluster.top.url("/readyz")).status_code == 200
-    # A replica that does not respond.
+    # One replica does not respond.
     os.kill(cluster.parts[0].process.pid, signal.SIGSTOP)
     try:
         for _ in range(2):
             assert without_version(cluster.post("/v1/suggest", request)) == expected
     finally:
         os.kill(cluster.parts[0].process.pid, signal.SIGCONT)
-    # A replica that has exited, and connections that were closed.
+    # One replica has exited, and its connections are closed.
     cluster.replica.process.terminate()
     cluster.replica.process.wait()
     for _ in range(4):
@@ -230,7 +230,7 @@ def test_parts_next_to_the_top_are_used_by_default(cluster: Cluster, complete: C
 
 
 def save_large_model(folder: Path, n_labels: int, n_features: int) -> None:
-    """Save a model whose size is determined by the dense weights of its labels."""
+    """Save a model whose size is dominated by the dense weights of its labels."""
     generator = np.random.default_rng(0)
     tree = LabelTree([np.zeros(20, np.int32), np.arange(n_labels, dtype=np.int32) % 20])
     layers = []
@@ -244,7 +244,7 @@ def save_large_model(folder: Path, n_labels: int, n_features: int) -> None:
     carya.XRLinear.from_trained_tree(TrainedTree(tree, layers, (0, n_features))).save(folder)
 
 
-# Split a model with at most half of its size as additional memory.
+# Split a model, and limit the additional memory to half the size of the model.
 SPLIT = """
 import resource, sys, carya
 from carya.models.routed import split
@@ -259,7 +259,7 @@ except MemoryError:
     print("limited")
 """
 
-# Rank labels with the top of a model, and print the labels and the peak memory in bytes.
+# Rank labels with the top of a split model, and print the labels and the peak memory of this process in bytes.
 RANK = """
 import sys, carya, numpy as np
 model = carya.load_routed(sys.argv[1], sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Tests for sample weights: a row with an integer weight has the same effect as a row that is repeated."""
+"""Tests for sample weights: an integer weight has the same effect as repeating the row."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_integer_weights_equal_repeated_rows(loss: str, form: str) -> None:
     weighted = carya.XRLinear(**parameters).fit(convert(X), Y, sample_weight=WEIGHTS)
     repeated = carya.XRLinear(**parameters).fit(convert(X[REPEATED]), Y[REPEATED])
     plain = carya.XRLinear(**parameters).fit(convert(X), Y)
-    tolerance = 0.05 if loss == "hinge" else 5e-3  # the solution for the hinge loss converges slowly
+    tolerance = 0.05 if loss == "hinge" else 5e-3  # the solver for the hinge loss converges slowly
     for first, second, other in zip(weights_of(weighted), weights_of(repeated), weights_of(plain), strict=True):
         assert np.allclose(first, second, atol=tolerance)
         assert np.abs(first - other).max() > 10 * np.abs(first - second).max()
@@ -120,7 +120,8 @@ def test_label_representations_count_weighted_rows_as_repeated_rows(representati
 
 
 def test_overlapping_clusters_count_weighted_rows_as_repeated_rows() -> None:
-    # Only rows with weight 3 prefer the second cluster, so the mean gain is large enough for a leaf only with weights.
+    # Only rows with weight 3 prefer the second cluster, so the mean gain is large enough to add a second leaf only if
+    # the weights are used.
     scores = np.stack([np.full(ROWS, 0.5), 0.5 + 0.12 * (WEIGHTS == 3)], axis=1).astype(np.float32)
     trees = []
     for rows, weights in ((np.arange(ROWS), WEIGHTS.astype(np.float32)), (REPEATED, None), (np.arange(ROWS), None)):
@@ -199,11 +200,11 @@ def test_text_rankers_pass_weights_to_their_model() -> None:
         expected = model.clone().fit(features, Y, sample_weight=WEIGHTS)
         assert same_matrix(ranker.predict(texts), expected.predict(features))
         assert ranker.label_counts_ is not None
-        assert ranker.label_counts_.sum() == Y.nnz  # counts of texts, not of weights
+        assert ranker.label_counts_.sum() == Y.nnz  # counts of texts, not sums of weights
 
 
 def test_models_without_weights_reject_them() -> None:
-    with pytest.raises(InputError, match="sample_weight requires over='labels'; with over='rows', every neighbor"):
+    with pytest.raises(InputError, match="sample_weight requires over='labels'; with over='rows', it does not"):
         carya.NearestNeighbors(over="rows").fit(X, Y, sample_weight=WEIGHTS)
     with pytest.raises(InputError, match="sample_weight requires over='labels'"):
         carya.Ensemble([carya.XRLinear(), carya.NearestNeighbors(over="rows")]).fit(X, Y, sample_weight=WEIGHTS)
@@ -218,7 +219,10 @@ def test_models_without_weights_reject_them() -> None:
     [
         (np.ones(3), f"sample_weight must have one number for each of the {ROWS} rows, got shape (3,)."),
         (1.0, f"sample_weight must have one number for each of the {ROWS} rows, got shape ()."),
-        ([-1, *[1] * (ROWS - 1)], "sample_weight must contain numbers >= 0, one per row; row 0 is invalid."),
+        (
+            [-1, *[1] * (ROWS - 1)],
+            "sample_weight must contain numbers >= 0, one per row; the weight of row 0 is invalid.",
+        ),
         ([1, np.nan, *[1] * (ROWS - 2)], "row 1 is invalid"),
         ([1, np.inf, *[1] * (ROWS - 2)], "row 1 is invalid"),
         (["a"] * ROWS, "sample_weight must contain numbers >= 0"),

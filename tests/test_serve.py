@@ -26,9 +26,9 @@ from carya.serve import service
 from carya.serve.app import create_app, create_state, watch_models
 from carya.serve.http import logging
 from carya.serve.http.errors import ServiceUnavailableError
-from carya.serve.http.limits import SharedLimit
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics
+from carya.serve.http.shared_limits import SharedLimit
 from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.registry import ModelRegistry, ReloadFailure
 from carya.serve.routes import messages
@@ -82,7 +82,7 @@ def test_suggestions_equal_those_of_the_ranker(client: Client, ranker: carya.Tex
     assert (response["model"], len(response["version"])) == ("first", 16)
     assert labels_of(response) == to_tuples(ranker.suggest(TEXT, top_k=5))
     all_texts = corpus(40, seed=3)[0] + [""]
-    for texts in (all_texts[:3], all_texts):  # few texts are ranked one by one, and many texts as a batch
+    for texts in (all_texts[:3], all_texts):  # a few texts are ranked one by one, many texts in a batch
         response = client.post("/v1/suggest", {"texts": texts, "min_score": 0.01, "beam_width": 3}).json()
         expected = ranker.suggest_all(texts, min_score=0.01, beam_width=3)
         assert [labels_of(response, text) for text in range(len(texts))] == [to_tuples(row) for row in expected]
@@ -125,7 +125,7 @@ def test_label_filters_are_exact(client: Client, ranker: carya.TextRanker) -> No
     def ids(rows: list[Any]) -> list[list[str]]:
         return [[label[0] for label in row] for row in rows]
 
-    # Every allowed label is scored, although a beam of width 10 does not reach most of these labels.
+    # Every allowed label is scored, although a beam of width 10 would not reach most of these labels.
     for filtered, full in zip(suggest(allowed=allowed), everything, strict=True):
         best = [label for label in to_tuples(full) if label[0] in set(allowed)][:4]
         assert [label[:2] for label in filtered] == [label[:2] for label in best]
@@ -135,14 +135,14 @@ def test_label_filters_are_exact(client: Client, ranker: carya.TextRanker) -> No
     both = suggest(prefix="chess/", allowed=["chess/queen", "astronomy"])
     assert {label[0] for row in both for label in row} == {"chess/queen"}
     assert suggest(prefix="no such prefix") == [[]] * len(texts)
-    # Excluded labels are removed from the ranking and replaced by the next labels.
+    # Excluded labels are removed from the ranking, and the next-ranked labels take their places.
     plain = ranker.suggest_all(texts, top_k=40)
     excluded = [row[0].label for row in plain if row][:5]
     expected = [[label.label for label in row if label.label not in excluded][:4] for row in plain]
     assert ids(suggest(excluded=excluded)) == expected
     remaining = suggest(prefix="chess/", excluded=["chess/queen"])
     assert all(label[0] != "chess/queen" for row in remaining for label in row)
-    assert ids(suggest(allowed=["Astronomy"]))[0] == ["astronomy"]  # allowed labels can be given by name
+    assert ids(suggest(allowed=["Astronomy"]))[0] == ["astronomy"]  # allowed labels can be specified by name
     message = {"text": TEXT, "min_score": 0.5, "labels": {"allowed": allowed}}
     assert all(score >= 0.5 for _, _, score in labels_of(client.post("/v1/suggest", message).json()))
     unknown = client.post("/v1/suggest", {"text": TEXT, "labels": {"excluded": ["gardening"]}})
@@ -218,10 +218,10 @@ def test_explanations_add_up_to_the_scores(
     assert math.isclose(math.prod(level["score"] for level in explanation["levels"]), score, rel_tol=1e-9)
     for term in explanation["terms"]:
         for begin, end in term["spans"]:
-            covered = [word for word in text[begin:end].lower().split() if len(word) > 1]  # shorter words are skipped
+            covered = [word for word in text[begin:end].lower().split() if len(word) > 1]  # drops single letters
             assert covered == term["term"].split()
     response = client.post("/v1/suggest", {"text": text, "labels": {"allowed": [label]}}).json()
-    for _, _, suggested in labels_of(response):  # no labels for a text without known terms
+    for _, _, suggested in labels_of(response):  # empty for a text without known terms
         assert math.isclose(suggested, score, rel_tol=1e-4, abs_tol=1e-30)
 
 
@@ -350,7 +350,7 @@ def test_a_mounted_application_requires_tokens(folder: Path, mount: str) -> None
 
 
 def test_rejected_requests_do_not_count_as_concurrent(folder: Path) -> None:
-    """While a request without a token waits for the rest of its body, other requests are processed."""
+    """A request without a token whose body has not yet arrived does not prevent other requests from being processed."""
     settings = ServerSettings(log_level="error", tokens=("secret",), max_requests=1)
     app = create_app({"first": folder / "first"}, settings)
     scope = {"type": "http", "method": "POST", "path": "/v1/suggest", "query_string": b"", "root_path": ""}
@@ -407,7 +407,7 @@ def test_invalid_allowed_hosts(allowed: Any) -> None:
 
 
 def test_long_responses_are_encoded_in_threads(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Responses encoded in threads are equal to responses encoded in the event loop."""
+    """Responses encoded in threads are identical to those encoded in the event loop."""
     texts = [f"{TEXT} {word}" for word in ("harbor", "flour", "nothing known: zzz", "rook")] * 8
     message = {"texts": texts, "top_k": 7}
     batch = {"documents": [{"text": text, "document_id": f"[] {number}"} for number, text in enumerate(texts)]}
@@ -470,11 +470,11 @@ def test_errors_for_damaged_models_reveal_no_path(
     assert response.status_code == 500
     assert "secret" not in response.text
     logging.flush()
-    assert "secret" in capfd.readouterr().err  # the reason is only in the log
+    assert "secret" in capfd.readouterr().err  # the details appear only in the log
 
 
 def test_logging_does_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the log is not read, excess lines are dropped and counted, and all other lines are complete."""
+    """If nothing reads the log, excess lines are dropped and counted, and all other lines are complete."""
     read_end, write_end = os.pipe()
     monkeypatch.setattr(logging, "_MAX_WAITING", 300)
     monkeypatch.setattr(logging, "_WRITER", logging._BackgroundWriter())
@@ -590,7 +590,7 @@ def test_queued_jobs_are_canceled_on_timeout() -> None:
             pool.run("", block, "first"), pool.run("", block, "second"), return_exceptions=True
         )
         assert [type(error) for error in errors] == [ServiceUnavailableError, ServiceUnavailableError]
-        while jobs.used > 1:  # the first job occupies its thread, and the second job leaves the queue
+        while jobs.used > 1:  # the first job still occupies the thread; the second job is removed from the queue
             await asyncio.sleep(0.01)
         finish.set()
         while jobs.used:
@@ -714,7 +714,7 @@ def test_a_repaired_model_is_loaded(tmp_path: Path) -> None:
     assert [type(result) for result in registry.refresh()] == [ReloadFailure]
     arrays.write_bytes(intact)
     assert registry.refresh() == [registry.get()]
-    assert registry.refresh(force=True) == []  # the same version
+    assert registry.refresh(force=True) == []  # the version has not changed
     assert registry.get().ranker.suggest(TEXT) == new.suggest(TEXT)
 
 
@@ -727,7 +727,7 @@ def test_new_versions(tmp_path: Path) -> None:
     assert registry.refresh() == [registry.get()]
     assert registry.get().version != old.version
     assert registry.get().ranker.suggest(TEXT) == second.suggest(TEXT)
-    assert old.ranker.suggest(TEXT) == first.suggest(TEXT)  # requests that use the old version can be completed
+    assert old.ranker.suggest(TEXT) == first.suggest(TEXT)  # ongoing requests can still use the old version
     (tmp_path / "m").rename(tmp_path / "away")
     assert registry.refresh() == []  # a missing folder is not a new version
     (tmp_path / "m").mkdir()

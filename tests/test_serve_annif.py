@@ -1,4 +1,4 @@
-"""Tests for Annif's API with annif-client and, if Annif is installed, with its http backend."""
+"""Tests for the Annif-compatible API with annif-client and, if Annif is installed, with its http backend."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_suggest(annif: AnnifClient, ranker: carya.TextRanker) -> None:
 
 
 def test_form_encodings(server: Server, annif: AnnifClient) -> None:
-    """UTF-8 can be sent as raw bytes or percent-encoded, and an empty limit means the default."""
+    """UTF-8 text can be sent as raw bytes or percent-encoded, and an empty limit selects the default."""
     expected = annif.suggest("topics", f"é {TEXT}")
     headers = {"content-type": f"{FORM['content-type']}; charset=utf-8"}
     for form in (f"text=é+{TEXT}", f"text=%C3%A9+{TEXT}&limit="):
@@ -170,7 +170,7 @@ def test_invalid_requests(server: Server) -> None:
 
 
 def test_http_backend(server: Server, ranker: carya.TextRanker, tmp_path: Path) -> None:
-    """Use the server from an Annif project, with the `annif` command."""
+    """Use the server as the http backend of an Annif project, with the `annif` command."""
     pytest.importorskip("annif")
     command = str(Path(sys.executable).parent / "annif")
     vocabulary = [f"<{label}>\t{name}" for label, name in zip(ranker.labels_, ranker.label_names_, strict=True)]
@@ -187,7 +187,7 @@ def test_http_backend(server: Server, ranker: carya.TextRanker, tmp_path: Path) 
         return process.stdout
 
     run_annif("load-vocab", "topics", "topics.tsv", "--language", "en")
-    assert "True" in run_annif("show-project", "topics-carya")  # the project is trained
+    assert "True" in run_annif("show-project", "topics-carya")  # Annif reports that the project is trained
     lines = [line.split("\t") for line in run_annif("suggest", "topics-carya", text=TEXT).splitlines()]
     best = ranker.suggest(TEXT, top_k=5)
     assert [line[0].strip("<>") for line in lines] == [suggestion.label for suggestion in best]

@@ -79,7 +79,7 @@ def test_sighup_reloads_models_and_killed_workers_are_restarted(tmp_path: Path) 
         assert len(workers) == 2
         os.kill(workers[0], signal.SIGKILL)
         assert server.wait_for("worker exited, restarting")["exit_code"] == -signal.SIGKILL
-        for _ in range(6):  # connections wait for the new worker and are not refused
+        for _ in range(6):  # connections are not refused, but wait for the new worker
             assert httpx.post(server.url("/v1/suggest"), json={"text": TEXT}, timeout=60).status_code == 200
 
 
@@ -109,7 +109,7 @@ def test_workers_exit_with_their_supervisor(tmp_path: Path) -> None:
 
 
 class FakeProcess:
-    """A fake process that exits when `alive` is set to False."""
+    """A stand-in for a process; setting `alive` to False simulates its exit."""
 
     exitcode = 1
 
@@ -132,7 +132,7 @@ def test_a_worker_that_cannot_start_is_restarted_with_increasing_delays(monkeypa
     for worker in (0, 1):
         supervisor._restart(worker, None)
     starts: list[float] = []
-    while len(starts) < 9:  # the second worker exits immediately
+    while len(starts) < 9:  # the second worker always exits immediately
         process = supervisor._workers[1]
         if process is not None:
             starts.append(now)

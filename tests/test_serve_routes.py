@@ -24,7 +24,7 @@ TOKEN = {"Authorization": "Bearer secret"}
 
 
 class Expected(NamedTuple):
-    """Expected properties of a route, independent of its declaration.
+    """Expected properties of a route, specified independently of its declaration.
 
     `options` are the arguments of a successful request, and `status` is the expected status code.
     """
@@ -57,7 +57,7 @@ EXPECTED = [
     Expected("GET", "/v1/explore/labels"),
     Expected("GET", "/v1/explore/label", url="/v1/explore/label?label=chess"),
     Expected("GET", "/v1"),
-    Expected("GET", "/v1/"),
+    Expected("GET", "/v1/", is_documented=False),
     Expected("GET", "/v1/vocabs"),
     Expected("GET", "/v1/projects"),
     Expected("GET", "/v1/projects/{project_id}", url="/v1/projects/m"),
@@ -110,7 +110,7 @@ def protected(folder: Path) -> Iterator[Client]:
 
 
 def test_every_declared_route_is_expected() -> None:
-    """New routes must be added to the list above, so that all tests in this file cover them."""
+    """Every new route must be added to EXPECTED, so that all tests in this file cover it."""
     assert sorted((route.method, route.path) for route in ROUTES) == sorted(
         [*((route.method, route.path) for route in EXPECTED), *PART_ROUTES]
     )
@@ -158,7 +158,7 @@ def test_the_openapi_document_contains_the_route(client: Client, route: Expected
 
 @every_route
 def test_responses_match_their_declared_types(client: Client, route: Expected) -> None:
-    """Decoding a response as its declared type and encoding it again gives the same fields."""
+    """Decoding a response as its declared type and re-encoding it yields the same JSON."""
     declared = ROUTES.find(route.path)
     assert declared is not None
     if not route.is_documented or declared.response in (None, str):

@@ -27,7 +27,7 @@ import tiny_encoders
 from serving import Client
 
 pytestmark = pytest.mark.transformer
-torch.set_num_threads(1)  # the tensors are tiny, and the tests share the machine
+torch.set_num_threads(1)  # more threads would not speed up these tiny tensors, but would slow down concurrent tests
 TEXTS, LABELS = tiny_encoders.make_corpus(200)
 TEXT = "w0 w1 w2 w3 w7"
 NAMES = {"l00": "the first", "l01": "the second"}
@@ -209,7 +209,8 @@ def test_commands(folder: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("the first (l00): score")
     refused = str(run("explain", model, TEXT).exception)
-    assert "The scores of XRTransformer cannot be explained, only the scores of its trees. Pass --tree 1." in refused
+    message = "Combined scores of XRTransformer models cannot be explained, only the scores of individual trees."
+    assert f"{message} Pass --tree 1." in refused
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(TEXTS, LABELS, strict=True)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
     result = run("calibrate", model, str(tmp_path / "data.jsonl"), "-o", str(tmp_path / "calibrated"), "--json")

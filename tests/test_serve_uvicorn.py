@@ -1,4 +1,4 @@
-"""Tests for the pinned uvicorn version: the server subclasses its HTTP protocol, which is not a public interface."""
+"""Tests for the pinned uvicorn version: the server subclasses uvicorn's HTTP protocol, which is a private interface."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FakeTransport:
 
 
 def attributes_in_source() -> dict[str, set[str]]:
-    """Return the attributes of the protocol, its requests (`cycle`) and its flow control that connections.py uses."""
+    """Return the attributes of the protocol, of requests (`cycle`) and of flow control, as used in connections.py."""
     used: dict[str, set[str]] = {"self": set(), "cycle": set(), "flow": set()}
     for node in ast.walk(ast.parse(inspect.getsource(connections))):
         if not isinstance(node, ast.Attribute):
@@ -114,7 +114,7 @@ def attributes_of_init() -> set[str]:
 
 
 def test_overridden_methods_exist() -> None:
-    """Every method that overrides one of uvicorn's methods has the same parameters."""
+    """Every method that overrides one of uvicorn's methods has the same parameters as the overridden method."""
     overriding = {"eof_received", "send_400_response", "shutdown"}  # these methods do not call super()
     for name, method in vars(LimitedConnection).items():
         if inspect.isfunction(method) and "super()" in inspect.getsource(method):

@@ -64,7 +64,7 @@ def test_cross_validation_with_the_default_score(world: SyntheticData) -> None:
 
 
 def test_fitted_models_can_be_copied_and_pickled(model: carya.XRLinear, world: SyntheticData) -> None:
-    """scikit-learn's worker processes require pickling; to store models, use `save`."""
+    """Pickling is required by scikit-learn's worker processes; to store a model permanently, use `save`."""
     expected = model.predict(world.X)
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         actual = copied.predict(world.X)

@@ -28,7 +28,7 @@ from matrix_helpers import same_arrays
 
 LIMITS = Limits(20, 10, "the header")
 
-# Mostly valid lines, and all kinds of invalid lines.
+# Most generated lines are valid; the others contain errors of all kinds.
 numbers = st.integers(0, 22).map(str) | st.sampled_from(["", "01", "1.0", "x", "-1", "+2", "9" * 30])
 values = st.floats(width=32).map(str) | st.sampled_from(
     ["1", "", ".5", "1.", "1e3", "1e40", "nan", "1-2", "1.2.3", "0x1"]
@@ -123,5 +123,5 @@ def test_svmlight_numbers_features_from_0_or_1(tmp_path: Path) -> None:
         read_svmlight(path, n_labels=2)
     path.write_text("1 0:1\n")
     assert read_svmlight(path).X.toarray().tolist() == [[1]]
-    with pytest.raises(InputError, match="line 1: Features are numbered from 1, but feature 0 occurs"):
+    with pytest.raises(InputError, match="line 1: Expected features numbered from 1, but feature 0 occurs"):
         read_svmlight(path, zero_based=False)

@@ -220,12 +220,12 @@ def test_every_flipped_byte_is_detected(folder: Path) -> None:
                 storage.load(folder)
             rejected += 1
             flip(folder, name, position)
-    assert rejected > 400  # 200 bytes of arrays and a third of the bytes in the manifest
+    assert rejected > 400  # all 200 bytes of arrays.bin and every third byte of the manifest
     storage.load(folder)
 
 
 def test_large_models_are_verified_on_first_use(tmp_path: Path) -> None:
-    """Loading reads little data; weights are verified when they are searched, unpacked, saved or copied."""
+    """Loading a model reads little data; weights are verified when they are searched, unpacked, saved or copied."""
     labels, width = 8000, 2200  # 70 MB of weights
     rng = np.random.default_rng(0)
     sparse = np.zeros((3, labels), np.float32)
@@ -290,7 +290,7 @@ def test_damage_affects_only_queries_that_read_the_damaged_weights(tmp_path: Pat
 
 
 def test_forged_models_are_rejected_or_remain_usable(saved_model: Path, tmp_path: Path, world: SyntheticData) -> None:
-    """Wrong values with valid checksums lead to an error or to different scores, but never to a crash."""
+    """Wrong values with valid checksums cause an error or different scores, but never a crash."""
 
     def use(model: carya.XRLinear) -> None:
         model.predict(world.X[:20])
@@ -367,7 +367,7 @@ def test_saving_replaces_only_models(model: carya.XRLinear, tmp_path: Path) -> N
     other = tmp_path / "documents"
     other.mkdir()
     (other / "thesis.txt").write_text("years of work")
-    with pytest.raises(SaveError, match=r"is not a Carya model, or contains other files. It was not modified"):
+    with pytest.raises(SaveError, match=r"contains files that are not part of a Carya model. It was not modified"):
         model.save(other)
     (other / "manifest.json").write_text('{"name": "my web app"}')  # not the manifest of a model
     with pytest.raises(SaveError, match="It was not modified"):
@@ -445,7 +445,7 @@ def test_a_stored_model_with_all_kinds_of_blocks_returns_the_stored_rankings() -
 
 @pytest.mark.parametrize("weight_dtype", ["float32", "float16", "int8"])
 def test_stored_models_return_the_stored_rankings(weight_dtype: str) -> None:
-    """If the format changes, it needs a new format number, and these models must remain readable."""
+    """Any change to the format requires a new format version, and these models must remain readable."""
     model = carya.load(GOLDEN / weight_dtype)
     for query in json.loads((GOLDEN / "answers.json").read_text()):
         labels, scores = model.rank((sparse_row(query, 80), np.array([query["dense"]], np.float32)), top_k=4)

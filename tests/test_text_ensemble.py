@@ -51,7 +51,7 @@ def test_scores_are_the_weighted_mean(ensemble: carya.TextEnsemble) -> None:
 def test_learned_weights_prefer_the_better_member() -> None:
     rng = np.random.default_rng(0)
     useless = carya.TextRanker(carya.Tfidf(min_df=1, max_df=1, n_jobs=1), carya.XRLinear(n_jobs=1))
-    texts = [f"{text} unique{rng.integers(10**9)}" for text in TEXTS]  # the second member uses only unique words
+    texts = [f"{text} unique{rng.integers(10**9)}" for text in TEXTS]  # the second member uses only the unique words
     learned = carya.TextEnsemble([words(), useless], weights="learned", validation_fraction=0.3).fit(texts, LABELS)
     assert learned.weights_[0] >= learned.weights_[1]
     assert learned.score(TEXTS, LABELS) > 0.9
@@ -75,7 +75,7 @@ def test_fitted_members_can_be_combined(ensemble: carya.TextEnsemble, tmp_path: 
 
 def test_text_models_and_feature_models_are_not_mixed() -> None:
     with pytest.raises(
-        ParameterError, match=r"members contains XRLinear, which ranks feature matrices .* TextRanker\("
+        ParameterError, match=r"members contains XRLinear, which accepts feature matrices, .* TextRanker\("
     ):
         carya.TextEnsemble([words(), carya.XRLinear()]).fit(TEXTS, LABELS)
     with pytest.raises(ParameterError, match=r"members contains TextRanker, .* Use carya\.TextEnsemble"):

@@ -151,7 +151,7 @@ def test_forged_rankers_are_rejected_or_remain_usable(ranker: carya.TextRanker, 
     def use(opened: carya.TextRanker) -> None:
         for text in corpus(5, seed=9)[0]:
             opened.suggest(text)
-            with contextlib.suppress(InputError):  # the forged transforms can be of different kinds
+            with contextlib.suppress(InputError):  # scores from different kinds of transforms cannot be explained
                 opened.explain(text, opened.labels_[0])
 
     ranker.save(tmp_path / "model")
@@ -223,7 +223,7 @@ def test_words_of_a_topic_contribute_to_its_label(ranker: carya.TextRanker) -> N
     assert contributions["rook"] > 0
     assert contributions["pawn"] > 0
     assert contributions.get("harbor", 0) < contributions["rook"]
-    assert ranker.explain("a rook", "Chess").label == "chess"  # labels can be given by name
+    assert ranker.explain("a rook", "Chess").label == "chess"  # labels can be specified by name
     as_dict = json.loads(json.dumps(explanation.to_dict()))
     assert as_dict["name"] == "Chess"
     (rook,) = (term for term in as_dict["terms"] if term["term"] == "rook")
@@ -252,8 +252,8 @@ def test_invalid_input_is_rejected(ranker: carya.TextRanker) -> None:
         ),
         (
             lambda: carya.TextRanker().fit(["ab cd"] * 2, "x"),
-            "labels must contain one label or one list of labels per row, where labels are strings or integers, or be "
-            "a matrix with one column per label, got 'x'.",
+            "labels must be a matrix with one column per label, or contain one label or one list of labels (strings or "
+            "integers) per row, got 'x'.",
         ),
         (
             lambda: carya.TextRanker().fit(["ab cd"] * 2, [["x"]]),
@@ -324,7 +324,7 @@ def test_concurrent_queries_get_the_same_suggestions(ranker: carya.TextRanker) -
 
 
 def test_rerankers_find_label_names_within_unknown_words(tmp_path: Path) -> None:
-    """Character n-grams relate a word that does not occur in training to the label name that it contains."""
+    """If a word that does not occur in training contains a label name, character n-grams retrieve the label."""
     rng = np.random.default_rng(0)
     names = ["".join(rng.choice(list("abcdefghijklmnop"), 6)) for _ in range(150)]
     texts = [f"{end} for {name}{end}" for end in ("tool", "lore", "less", "ful", "ness", "ship") for name in names]
@@ -335,7 +335,7 @@ def test_rerankers_find_label_names_within_unknown_words(tmp_path: Path) -> None
     assert ranker.vectorizer_.analyzer == ["word", "char_wb"]
     assert ranker.model_.members_[0].widths_ == (ranker.vectorizer_.widths_[0], 0)
     assert ranker.score(new_texts, labels[:150]) > 0.9
-    with pytest.raises(InputError, match="relevance is 0 for every pair"):  # words alone do not find any held-out label
+    with pytest.raises(InputError, match="relevance is 0 for every pair"):  # words alone retrieve no held-out label
         carya.TextRanker(carya.Tfidf(min_df=1), model).fit(texts, labels)
     ranker.save(tmp_path / "model")
     assert carya.load(tmp_path / "model").suggest(new_texts[0]) == ranker.suggest(new_texts[0])
@@ -384,7 +384,7 @@ def test_rerankers_work_without_any_frequent_word() -> None:
 
 @pytest.mark.parametrize("cls", [carya.TextRanker])
 def test_labels_belong_to_the_model_that_ranked_them(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread can finish `fit` between ranking and the lookup of label names."""
+    """Suggestions are consistent even if another thread finishes `fit` between ranking and looking up label names."""
     before = cls(carya.Tfidf(min_df=1)).fit(["a cat"], [["x"]])
     after = cls(carya.Tfidf(min_df=1)).fit(["a cat"], [["p"]])
     rank_rows = carya.XRLinear.rank_rows

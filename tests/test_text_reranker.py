@@ -55,15 +55,15 @@ def test_groups_are_held_out_together(model: carya.TextReranker) -> None:
 
 
 def test_invalid_parameters_are_rejected() -> None:
-    with pytest.raises(ParameterError, match=r"base has type XRLinear, which ranks feature matrices .* TextRanker\("):
+    with pytest.raises(ParameterError, match=r"base has type XRLinear, which accepts feature matrices.* TextRanker\("):
         carya.TextReranker(carya.XRLinear()).fit(TEXTS, LABELS)
     with pytest.raises(ParameterError, match="ranker must be a Ranker"):
         carya.TextReranker(base(), "best").fit(TEXTS, LABELS)
-    with pytest.raises(ParameterError, match=r"reads texts, but Reranked models rank feature rows"):
+    with pytest.raises(ParameterError, match=r"reads texts, but Reranked models accept only features"):
         carya.Reranked(ranker=carya.CrossEncoderRanker()).check_parameters()
-    with pytest.raises(ParameterError, match=r"reads texts, but Reranked models rank feature rows"):
+    with pytest.raises(ParameterError, match=r"reads texts, but Reranked models accept only features"):
         carya.Reranked(ranker=AveragedRanker([carya.CrossEncoderRanker()])).check_parameters()
-    with pytest.raises(InputError, match="finds no correct label for the held-out texts"):
+    with pytest.raises(InputError, match="retrieves no relevant label for any held-out text"):
         carya.TextReranker(base(), validation_fraction=0.5).fit(["red one", "blue two"], [["c"], ["d"]])
 
 
@@ -95,7 +95,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.transformer
 class TestCrossEncoder:
-    """Cross-encoders with tiny random weights."""
+    """Cross-encoders based on tiny encoders with random weights."""
 
     @pytest.fixture(autouse=True)
     def without_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ class TestCrossEncoder:
 
     @staticmethod
     def pairs(n_queries: int, seed: int = 0) -> tuple[Pairs, np.ndarray]:
-        """Return two kinds of texts with four candidates each; the kind determines which labels are relevant."""
+        """Return (text, label) pairs and their relevance; the kind of a text determines its relevant label."""
         rng = np.random.default_rng(seed)
         kinds = rng.integers(2, size=n_queries)
         labels, relevance = [], []

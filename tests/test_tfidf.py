@@ -1,4 +1,4 @@
-"""Tests for Tfidf: comparison with scikit-learn and a reference tokenizer on many languages and unusual strings."""
+"""Tests for Tfidf: comparison with scikit-learn and a reference tokenizer for many languages and unusual strings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def comparable(text: str) -> bool:
 
 
 def sklearn_tfidf(*, tokenizer: str = "sklearn", **settings: Any) -> TfidfVectorizer:
-    """Return scikit-learn's vectorizer with float64 values, and with the reference tokenizer if it is "unicode"."""
+    """Return scikit-learn's vectorizer with float64 values; tokenizer="unicode" selects the reference tokenizer."""
     if tokenizer == "unicode":
         names = ("analyzer", "ngram_range", "lowercase", "strip_accents", "min_word_length", "segmenter", "stop_words")
         terms = reference_analyzer(**{name: settings.pop(name) for name in names if name in settings})
@@ -76,12 +76,18 @@ def sklearn_tfidf(*, tokenizer: str = "sklearn", **settings: Any) -> TfidfVector
 
 def carya_tfidf(**settings: Any) -> carya.Tfidf:
     """Return Carya's vectorizer with scikit-learn's default settings."""
-    defaults: dict[str, Any] = {"ngram_range": (1, 1), "min_df": 1, "sublinear_tf": False, "tokenizer": "sklearn"}
+    defaults: dict[str, Any] = {
+        "ngram_range": (1, 1),
+        "min_df": 1,
+        "sublinear_tf": False,
+        "tokenizer": "sklearn",
+        "lead_weight": 0,
+    }
     return carya.Tfidf(**defaults | settings)
 
 
 def assert_same(texts: list[str], others: list[str], **settings: Any) -> bool:
-    """Check that both vectorizers give the same rows; return False if both reject the texts."""
+    """Check that both vectorizers return the same rows; return False if both reject the texts."""
     sklearn = sklearn_tfidf(**settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -103,7 +109,7 @@ def assert_same(texts: list[str], others: list[str], **settings: Any) -> bool:
 
 
 def assert_close(X: sp.csr_array, expected: sp.csr_matrix) -> None:
-    """Check that two matrices are equal within float32 rounding."""
+    """Check that two matrices are equal up to float32 rounding."""
     assert X.shape == expected.shape
     if expected.size:
         assert abs(X - expected).max() <= 1e-6 * max(1, abs(expected).max())
@@ -142,7 +148,7 @@ def test_texts_in_many_languages(analysis: dict[str, Any], lowercase: bool, acce
 @pytest.mark.parametrize("accents", [None, "unicode", "ascii"])
 @pytest.mark.parametrize("tokenizer", ["sklearn", "unicode"])
 def test_every_character(tokenizer: str, accents: str | None) -> None:
-    """Test each character between letters, where it may end a word, and before Σ, whose lowercase form it affects."""
+    """Test each character between two letters, where it can separate words, and before Σ, which becomes σ or ς."""
     points = [p for p in range(sys.maxunicode + 1) if not 0xD800 <= p < 0xE000]
     texts = ["".join(f"q{chr(p)}x{chr(p)}Σ " for p in points[i : i + 256]) for i in range(0, len(points), 256)]
     assert assert_same(texts, texts[:1], strip_accents=accents, ngram_range=(1, 1), tokenizer=tokenizer)
@@ -219,7 +225,7 @@ def test_all_settings_equal_scikit_learn(
 def test_max_features_keeps_the_most_frequent_terms() -> None:
     texts = ["aa aa aa bb bb cc", "bb dd dd dd dd", "cc ee"]
     assert assert_same(texts, texts, max_features=1)  # dd occurs four times
-    # aa and bb are equally frequent, and aa is kept; scikit-learn does not specify which term it keeps.
+    # aa and bb are equally frequent, and Carya keeps aa; scikit-learn does not specify which of them it keeps.
     assert carya_tfidf(max_features=2).fit(texts).get_feature_names_out().tolist() == ["aa", "dd"]
     assert carya_tfidf(max_features=1, binary=True).fit(texts).get_feature_names_out().tolist() == ["bb"]
 
@@ -336,7 +342,7 @@ def test_terms_have_their_spans_in_the_text(analysis: dict[str, Any], accents: s
 
 
 def words_and_spans(text: str, **settings: Any) -> dict[str, str]:
-    """Return each term of a text with the part of the text that its span covers."""
+    """Map each term of a text to the substring that its span covers."""
     defaults: dict[str, Any] = {"min_df": 1, "ngram_range": (1, 1)}
     tfidf = carya.Tfidf(**defaults | settings).fit([text])
     return {term.text: text[term.begin : term.end] for term in tfidf.terms_in(text)}
@@ -363,7 +369,7 @@ def test_words_of_many_languages_and_their_spans(text: str, expected: dict[str, 
 
 
 def test_spans_of_decomposed_texts_cover_the_original_characters() -> None:
-    text = "xx A\u0308\u0323b xx"  # becomes Ạ̈, whose marks are in the other order
+    text = "xx A\u0308\u0323b xx"  # normalized to Ạ̈, with the marks in the opposite order
     assert words_and_spans(text) == {"xx": "xx", "ạ\u0308b": "A\u0308\u0323b"}
     tfidf = carya.Tfidf(analyzer="char_wb", ngram_range=(3, 3), min_df=1).fit(["\u00e9a"])
     assert [(term.begin, term.end) for term in tfidf.terms_in("- e\u0301a")] == [(2, 5), (2, 5)]
@@ -394,7 +400,7 @@ def test_a_stemmer_joins_the_forms_of_a_word() -> None:
     texts = ["The servers are running", "a server runs fast"]
     tfidf = carya.Tfidf(stemmer="english", min_df=2, ngram_range=(1, 2)).fit(texts)
     assert tfidf.get_feature_names_out().tolist() == ["run", "server"]
-    # The forms of the query did not occur in training.
+    # The word forms in the query do not occur in the training texts.
     query = "Serverless? RUNNING server's"
     assert [(query[t.begin : t.end], t.text) for t in tfidf.terms_in(query)] == [
         ("RUNNING", "run"),
@@ -404,7 +410,7 @@ def test_a_stemmer_joins_the_forms_of_a_word() -> None:
         again = carya.Tfidf(stemmer="english", min_df=2, n_jobs=n_jobs).fit_transform(iter(texts * 50))
         assert (again[:2] != carya.Tfidf(stemmer="english", min_df=2).fit(texts * 50).transform(texts)).nnz == 0
     stops = carya.Tfidf(stemmer="english", min_df=1, stop_words=["running"]).fit(["running runs"])
-    assert stops.get_feature_names_out().tolist() == ["run"]  # stop words are compared before stemming
+    assert stops.get_feature_names_out().tolist() == ["run"]  # stop words are removed before stemming
     assert words_and_spans("機器 houses", stemmer="english") == {
         "機": "機",
         "器": "器",
@@ -434,7 +440,7 @@ def test_each_distinct_word_is_stemmed_once(monkeypatch: pytest.MonkeyPatch) -> 
     tfidf.row("cats")
     tfidf.transform(["new cats", "new"])
     tfidf.terms_in("new")
-    assert calls[1:] == [["cats"], ["new"]]  # the fitted vectorizer has its own table
+    assert calls[1:] == [["cats"], ["new"]]  # the fitted vectorizer caches stems in its own table
 
 
 def test_a_full_table_of_stems_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -531,3 +537,51 @@ def test_errors_in_an_iterator_are_raised() -> None:
     with pytest.raises(KeyError, match="from the iterator"):
         carya.Tfidf().fit(texts())
     assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+
+
+LONG = [
+    "Größe und  Gewicht der Bücher\tin Bibliotheken: eine Studie über Größe, Gewicht und Alter",
+    "red red green blue, and later red again and green and yellow",
+    " four words at most ",
+    "",
+]
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", None])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"analyzer": ["word", "char_wb", "char"], "ngram_range": [(1, 2), (3, 4), (1, 2)]}, {"n_buckets": 7}],
+    ids=str,
+)
+def test_the_lead_is_added_to_the_complete_text(settings: dict[str, Any], norm: str | None) -> None:
+    common: dict[str, Any] = {"min_df": 1, "norm": norm} | settings
+    plain = carya.Tfidf(lead_weight=0, **common).fit(LONG)
+    tfidf = carya.Tfidf(lead_weight=0.7, lead_words=4, **common)
+    X = tfidf.fit_transform(LONG)
+    assert (tfidf.transform(LONG) != X).nnz == 0
+    assert (carya.Tfidf(lead_weight=0.7, lead_words=4, n_jobs=1, **common).fit_transform(iter(LONG)) != X).nnz == 0
+    leads = ["Größe und  Gewicht der", "red red green blue,"]
+    full = plain.transform(LONG).toarray().astype(float)
+    for row, lead in enumerate(leads):
+        part = _single(plain, lead)
+        kind = 1 if norm == "l1" else 2
+        scale = np.linalg.norm(full[row], kind) / np.linalg.norm(part, kind)
+        expected = (full[row] + 0.7 * scale * part) / 1.7
+        if norm is not None:
+            expected /= np.linalg.norm(expected, kind)
+        np.testing.assert_allclose(X[[row]].toarray().ravel(), expected, rtol=2e-6, atol=1e-7)
+    np.testing.assert_array_equal(X[2:].toarray(), plain.transform(LONG[2:]).toarray())  # at most lead_words words
+
+
+def _single(tfidf: carya.Tfidf, text: str) -> Any:
+    """Return the features of one text as a dense row."""
+    return tfidf.transform([text]).toarray().ravel().astype(float)
+
+
+def test_the_lead_weight_is_saved(tmp_path: Any) -> None:
+    texts = [" ".join(f"word{(i * j) % 17}" for j in range(40)) for i in range(1, 30)]
+    tfidf = carya.Tfidf(lead_weight=2.5, lead_words=3, min_df=1).fit(texts)
+    tfidf.save(tmp_path / "tfidf")
+    loaded = carya.load(tmp_path / "tfidf")
+    assert (loaded.transform(texts) != tfidf.transform(texts)).nnz == 0
+    assert (loaded.transform(texts) != carya.Tfidf(min_df=1).fit_transform(texts)).nnz > 0

@@ -1,4 +1,4 @@
-"""Tests for transformer models with user-supplied features, user-supplied label trees and label features."""
+"""Tests for transformer models with user-supplied features, label trees and label features."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import torch
 import tiny_encoders
 
 pytestmark = pytest.mark.transformer
-torch.set_num_threads(1)  # the tensors are tiny, and the tests share the machine
+torch.set_num_threads(1)  # more threads would not speed up these tiny tensors, but would slow down concurrent tests
 TEXTS, LABELS = tiny_encoders.make_corpus(160)
 NEW_TEXTS, NEW_LABELS = tiny_encoders.make_corpus(40, seed=5)
 IDS = [f"l{label:02d}" for label in range(tiny_encoders.N_LABELS)]
@@ -131,7 +131,7 @@ def test_invalid_features_are_rejected(bert: Path) -> None:
     with pytest.raises(InputError, match="was trained without user-supplied features"):
         model.predict(TEXTS[:2], features=np.ones((2, 2)))
     model.fit(TEXTS, LABELS, features=indicator(LABELS))
-    with pytest.raises(InputError, match="features has 3 columns, but the model was trained on 24"):
+    with pytest.raises(InputError, match="features has 3 columns, but must have 24, as in training"):
         model.predict(TEXTS[:2], features=np.ones((2, 3)))
 
 
@@ -171,13 +171,13 @@ def test_x_transformer_requires_clusters_in_its_tree(bert: Path) -> None:
 
 
 def halves(labels: np.ndarray, model: Any, ranker: str) -> bool:
-    """Return whether the first level of a ranker's tree separates the labels as given."""
+    """Return whether each cluster at the first level of a ranker's tree contains labels of only one half."""
     clusters = model.rankers_[ranker].tree_.clusters(1)
     return all(len({int(half) for half in labels[clusters == cluster]}) == 1 for cluster in set(clusters.tolist()))
 
 
 def test_label_features_determine_the_tree(bert: Path) -> None:
-    half = np.arange(24) % 2  # texts do not reveal this division of the labels
+    half = np.arange(24) % 2  # the texts contain no information about this partition
     label_features = np.eye(2, dtype=np.float32)[half] + np.float32(0.01)
     ranker = carya.XRLinear(representation="lf", branching=2, max_leaf_size=12, n_jobs=1)
     model = make("XRTransformer", bert, ranker=ranker, matcher_representation="lf", matcher_leaf_size=12)

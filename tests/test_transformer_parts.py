@@ -1,4 +1,4 @@
-"""Tests for the parts of transformer models: tokens, batches, encoders, heads, losses and training."""
+"""Tests for the components of transformer models: tokens, batches, encoders, heads, losses and training."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ import tiny_encoders
 from tiny_encoders import PARENTS, TinyTraining, make_targets, make_tokens
 
 pytestmark = pytest.mark.transformer
-torch.set_num_threads(1)  # the tensors are tiny, and the tests share the machine
+torch.set_num_threads(1)  # more threads would not speed up these tiny tensors, but would slow down concurrent tests
 
 
 @pytest.fixture(scope="module", params=tiny_encoders.CONFIGS)
@@ -207,7 +207,7 @@ def test_exhaustive_beam_finds_the_best_nodes() -> None:
     assert torch.equal(nodes, beam_nodes)
     assert torch.allclose(scores, beam_scores, atol=1e-5)
     narrow, _ = heads.rank(embeddings, 2, top_k=5, beam_width=1)
-    assert all(len({int(node) // 6 for node in row}) == 1 for row in narrow)  # all nodes are in one cluster
+    assert all(len({int(node) // 6 for node in row}) == 1 for row in narrow)  # each row has nodes of one cluster
 
 
 def test_shortlists_contain_positives_and_hard_negatives() -> None:
@@ -220,7 +220,7 @@ def test_shortlists_contain_positives_and_hard_negatives() -> None:
         shortlist = Shortlist(beam_width, teacher=True, matcher=matcher)
         return heads.shortlist_loss(embeddings, 2, positives, "bce", shortlist)
 
-    # If all clusters are in the beam, the loss covers all nodes at both levels.
+    # If the beam contains all clusters, the loss covers all nodes at both levels.
     exhaustive = shortlist_loss(4, matcher=True)
     costs = [torch.zeros(6, size) for size in (4, 24)]
     for matrix, level in zip(costs, targets, strict=True):
@@ -229,7 +229,7 @@ def test_shortlists_contain_positives_and_hard_negatives() -> None:
     both_levels = sum(heads.full_loss(embeddings, level, costs[level - 1], "bce") for level in (1, 2))
     assert torch.allclose(exhaustive, both_levels, rtol=1e-4)
     assert bool((shortlist_loss(2, matcher=False) < exhaustive).all())
-    # With these biases, the loss is 0 per negative and 20 per positive label, so positives must be included.
+    # With these biases, the loss is about 0 per negative and 20 per positive label; shortlists must include positives.
     heads.biases[1].data.fill_(-20)
     positive_loss = torch.tensor(np.diff(targets[1].starts)) * 20
     assert bool((shortlist_loss(2, matcher=True) > 0.6 * positive_loss).all())
@@ -337,7 +337,7 @@ def test_checkpoints_that_are_damaged_or_from_other_runs_are_rejected(tmp_path: 
     tensors, progress = checkpoint
     assert torch.equal(tensors["a"], torch.ones(2))
     assert progress == {"stage": 0}
-    with pytest.raises(ModelFormatError, match="belongs to a training run with different seed"):
+    with pytest.raises(ModelFormatError, match="belongs to a training run that differs in seed"):
         Checkpoints(tmp_path, {"seed": 2}).read()
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:-3])
@@ -375,7 +375,7 @@ def test_progress_bars_show_loss_and_rate() -> None:
 
 
 def test_early_stopping_keeps_the_best_epoch(bert: Path) -> None:
-    # The learning rate is much too high, so precision decreases.
+    # The learning rate is intentionally much too high, so precision decreases.
     history = TinyTraining(bert, patience=1, learning_rate=0.3).trainer.run()
     best_epoch = history.stage_epochs[1]
     values = [epoch["P@1"] + epoch["P@3"] + epoch["P@5"] for epoch in history.epochs if epoch["stage"] == 1]

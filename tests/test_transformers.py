@@ -40,7 +40,7 @@ from carya.transformer.rankers.mixture import (
 import tiny_encoders
 
 pytestmark = pytest.mark.transformer
-torch.set_num_threads(1)  # the tensors are tiny, and the tests share the machine
+torch.set_num_threads(1)  # more threads would not speed up these tiny tensors, but would slow down concurrent tests
 TEXTS, LABELS = tiny_encoders.make_corpus(260)
 
 
@@ -80,7 +80,7 @@ def equal(a: sp.csr_array, b: sp.csr_array) -> bool:
 
 
 def tree_ranker(model: carya.XRTransformer | carya.XTransformer, name: str) -> carya.XRLinear:
-    """Return a ranker of a model after checking that it is a tree."""
+    """Return the ranker with the given name after checking that it is a tree."""
     ranker = model.rankers_[name]
     assert isinstance(ranker, carya.XRLinear)
     return ranker
@@ -229,7 +229,7 @@ def test_label_texts_train_labels_without_training_texts(bert: Path) -> None:
     queries = [text for text, text_labels in zip(texts, labels, strict=True) if set(text_labels) & set(rare)]
 
     def recall(model: carya.XRTransformer) -> float:
-        """Return the fraction of queries with a rare label among the head's top five labels."""
+        """Return the fraction of queries for which the head ranks a rare label among the top five."""
         S = model.predict(queries, using="head", top_k=5)
         return float(np.mean([bool({22, 23} & set(S[[row]].indices.tolist())) for row in range(len(queries))]))
 
@@ -237,7 +237,7 @@ def test_label_texts_train_labels_without_training_texts(bert: Path) -> None:
     repeated = carya.XRTransformer(**few, label_text_repeats=6)
     assert recall(repeated.fit(training_texts, Y, label_texts=label_texts | {"unknown": "w1"})) > 0.7
     assert recall(carya.XRTransformer(**few).fit(training_texts, Y)) < 0.3
-    # The similarity to label texts is added to the head's weights, even if the label texts are not used in training.
+    # Scaled embeddings of the label texts are added to the head's weights, even if training does not use these texts.
     without = carya.XRTransformer(**few | {"label_text_repeats": 0, "label_text_weight": 0.0})
     weighted = carya.XRTransformer(**few | {"label_text_repeats": 0, "label_text_weight": 50.0})
     before, after = (
@@ -253,7 +253,7 @@ def test_mixture_learns_from_the_agreement_of_rankers() -> None:
     rng = np.random.default_rng(0)
     rows, n_labels, correct = 400, 30, rng.integers(30, size=400)
     truth = sp.csr_array((np.ones(rows, np.float32), (np.arange(rows), correct)), shape=(rows, n_labels))
-    # Both rankers rank a wrong label above the correct label, but they never suggest the same wrong label.
+    # Both rankers rank a wrong label above the correct label, but never the same wrong label.
     rankings = []
     for gap in (1, 15):
         S = np.zeros((rows, n_labels), np.float32)
@@ -298,7 +298,7 @@ def test_model_with_a_learned_mixture(bert: Path, tmp_path: Path) -> None:
         "mixture",
     }
     assert model.weights_["label_texts"] == 0
-    assert model.validation_scores_["mixture"]["P@1"] > 0.8  # measured by cross-validation
+    assert model.validation_scores_["mixture"]["P@1"] > 0.8  # estimated by cross-validation
     S = model.predict(TEXTS[:20], top_k=3)
     assert (np.diff(S.indptr) == 3).all()
     assert (S.data > 0).all()
@@ -314,7 +314,7 @@ def test_x_transformer_ranks_labels_in_clusters(bert: Path, tmp_path: Path) -> N
     model = carya.XTransformer(**settings(bert, epochs=2)).fit(TEXTS, LABELS, label_texts={"l00": "w0 w1"})
     ranker = tree_ranker(model, "concatenated")
     assert ranker.tree_.depth == 2
-    assert ranker.layers_[0].weights.n_weights == 0  # clusters are selected only by the encoder
+    assert ranker.layers_[0].weights.n_weights == 0  # clusters are selected without sparse features
     assert model.score(TEXTS, LABELS) > 0.8
     model.save(tmp_path / "model")
     assert equal(carya.load(tmp_path / "model").predict(TEXTS[:9]), model.predict(TEXTS[:9]))
@@ -330,7 +330,7 @@ def test_scores_of_selected_labels_with_a_learned_mixture(bert: Path) -> None:
     assert np.allclose(selected.toarray(), S.toarray(), rtol=1e-5)
     everything = model.predict_selected(TEXTS[:20], np.ones((20, 24)))
     assert np.allclose(everything.toarray()[S.toarray() > 0], S.toarray()[S.toarray() > 0], rtol=1e-5)
-    assert np.allclose(everything.toarray().sum(1), 1, atol=1e-4)  # every label is a candidate of some ranker
+    assert np.allclose(everything.toarray().sum(1), 1, atol=1e-4)  # every label is a candidate of at least one ranker
     head = model.predict_selected(TEXTS[:20], S, using="head")
     expected = model.predict(TEXTS[:20], using="head", top_k=24).toarray() * (S.toarray() > 0)
     assert np.allclose(head.toarray(), expected, rtol=1e-5)

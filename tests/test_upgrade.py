@@ -1,4 +1,4 @@
-"""Tests for converting former names in saved models; test_golden_models.py loads models from earlier versions."""
+"""Tests for upgrading saved models with former names; test_golden_models.py loads models from earlier versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parent / "golden" / "model-kinds"
 
 @register
 class OpaqueRanker:
-    """User-defined ranker whose settings have names with different meanings in built-in rankers."""
+    """User-defined ranker whose settings have the same names as those of built-in rankers, but different meanings."""
 
     name: ClassVar[str] = "opaque"
 

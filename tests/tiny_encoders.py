@@ -1,4 +1,4 @@
-"""Tiny random encoders with several architectures, texts with learnable labels, and a small fine-tuning run."""
+"""Tiny encoders of several architectures with random weights, texts with learnable labels, and a fine-tuning run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CONFIGS = {
 
 
 def save_encoder(architecture: str, folder: Path) -> Path:
-    """Save a random encoder and its tokenizer in the ``transformers`` format."""
+    """Save an encoder with random weights and its tokenizer in the ``transformers`` format."""
     torch.manual_seed(0)
     transformers.utils.logging.disable_progress_bar()
     transformers.AutoModel.from_config(CONFIGS[architecture]()).save_pretrained(folder)
@@ -70,7 +70,7 @@ def save_encoder(architecture: str, folder: Path) -> Path:
 
 
 def make_corpus(rows: int, seed: int = 0) -> tuple[list[str], list[list[str]]]:
-    """Return texts with one or two of 24 labels, composed of words that belong to these labels and random words."""
+    """Return texts with one or two of 24 labels; each text contains words of its labels and some random words."""
     rng = np.random.default_rng(seed)
     texts, labels = [], []
     for _ in range(rows):
@@ -150,7 +150,7 @@ class TinyTraining:
 
     @property
     def sums(self) -> list[float]:
-        """The sum of absolute values of each parameter."""
+        """The sum of the absolute values in each parameter tensor."""
         return [float(parameter.detach().double().abs().sum()) for parameter in self.parameters]
 
     def _initialize(self, level: int) -> None:

@@ -15,7 +15,7 @@ TOPICS = {
 
 
 def corpus(rows: int = 300, seed: int = 0) -> tuple[list[str], list[list[str]]]:
-    """Return texts about one or two topics and their labels: one per topic, and one per topic word in the text."""
+    """Return texts about one or two topics and their labels: one per topic, and one per distinct topic word."""
     rng = np.random.default_rng(seed)
     texts, labels = [], []
     for _ in range(rows):

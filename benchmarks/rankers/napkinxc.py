@@ -1,4 +1,4 @@
-"""napkinXC 0.7.2: a probabilistic label tree with default settings and the beam width of the other systems."""
+"""napkinXC 0.7.2: a probabilistic label tree with default settings and the same beam width as the other systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""omikuji 0.5.2 with default settings, but with a single tree like the other systems; it has no batch prediction."""
+"""omikuji 0.5.2 with default settings, except for a single tree as in the other systems; it has no batch prediction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import measure
 
 
 def write(X: Any, Y: Any, folder: str | Path) -> Path:
-    """Write the training data in the format that omikuji reads."""
+    """Write the training data in omikuji's input format."""
     path = Path(folder) / "train.txt"
     with path.open("w") as file:
         rows = [row for row in range(X.shape[0]) if X.indptr[row] < X.indptr[row + 1]]  # omikuji rejects empty rows

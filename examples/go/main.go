@@ -1,4 +1,4 @@
-// Ranks labels for texts from standard input, one per line, with Carya's C interface.
+// Ranks labels for texts from standard input with Carya's C interface. Each line contains one text.
 //
 //	cd examples/go
 //	CGO_CFLAGS="$(carya c-flags)" CGO_LDFLAGS="$(carya c-flags)" go build -o rank
@@ -34,7 +34,7 @@ type Model struct{ handle *C.carya_model }
 func Open(folder string) (*Model, error) {
 	path := C.CString(folder)
 	defer C.free(unsafe.Pointer(path))
-	runtime.LockOSThread() // carya_error returns the last error of the calling thread
+	runtime.LockOSThread() // carya_error returns the last error of the calling OS thread
 	defer runtime.UnlockOSThread()
 	handle := C.carya_open(path)
 	if handle == nil {
@@ -43,10 +43,10 @@ func Open(folder string) (*Model, error) {
 	return &Model{handle}, nil
 }
 
-// Close closes the model, which must not be in use by any goroutine.
+// Close closes the model. No goroutine may use the model during or after this call.
 func (m *Model) Close() { C.carya_close(m.handle) }
 
-// Rank returns the best labels for a text, best first.
+// Rank returns the top-ranked labels for a text, best first.
 func (m *Model) Rank(text string) ([]Suggestion, error) {
 	raw := C.CString(text)
 	defer C.free(unsafe.Pointer(raw))

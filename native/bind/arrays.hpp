@@ -65,7 +65,7 @@ inline nb::tuple to_numpy(Csr&& csr) {
                           to_numpy(std::move(csr.values)));
 }
 
-// How thoroughly a matrix is checked: `structure` allows unsorted columns; `none` is for the results of kernels.
+// Validation level of a matrix: `structure` allows unsorted columns; `none` is for matrices returned by kernels.
 enum class Validation { full, structure, none };
 
 // A matrix passed from Python. It is validated once, and its arrays are kept alive.
@@ -115,7 +115,7 @@ public:
     }
 
 private:
-    // Returns false after a Python exception.
+    // Returns false if a Python exception was raised.
     bool report() const {
         if (PyErr_CheckSignals() != 0) return false;
         if (report_.is_none()) return true;
@@ -128,7 +128,7 @@ private:
     nb::object report_;
 };
 
-// A folder shared by its Python object and the arrays that are mapped from it.
+// A model folder whose ownership is shared by its Python object and the arrays memory-mapped from it.
 struct SharedFolder {
     std::shared_ptr<const ModelFolder> folder;
 };

@@ -10,12 +10,12 @@ using namespace nb::literals;
 
 namespace {
 
-LabelVectors aggregate(const CheckedFeatures& features, const CheckedCsr& positives, std::int64_t max_features,
-                       std::int64_t max_rows, int threads, Monitor& monitor) {
+LabelVectors aggregate(const CheckedFeatures& features, const CheckedCsr& positives, const AggregationLimits& limits,
+                       int threads, Monitor& monitor) {
     if (positives.view.cols != features.view.rows())
         throw std::invalid_argument("features has " + std::to_string(features.view.rows()) +
                                     " rows, but positives has " + std::to_string(positives.view.cols) + " columns.");
-    return aggregate_positives(features.view, positives.view, max_features, max_rows, threads, monitor);
+    return aggregate_positives(features.view, positives.view, limits, threads, monitor);
 }
 
 }  // namespace
@@ -33,32 +33,33 @@ void register_indexing(nb::module_& m) {
 
     m.def(
         "aggregate_positives",
-        [](const CheckedFeatures& features, const CheckedCsr& positives, std::int64_t max_features, int threads,
-           nb::object report) {
+        [](const CheckedFeatures& features, const CheckedCsr& positives, double energy, std::int64_t max_features,
+           int threads, nb::object report) {
             PythonMonitor monitor(std::move(report));
             LabelVectors vectors;
             Csr sparse;
             {
                 const ReleasedGil released;
-                vectors = aggregate(features, positives, max_features, 0, threads, monitor);
+                vectors = aggregate(features, positives, {energy, max_features, 0}, threads, monitor);
                 sparse = to_csr(vectors, threads);
             }
             return nb::make_tuple(to_numpy(std::move(sparse)),
                                   to_numpy(std::move(*vectors.dense), vectors.size(), features.view.dense.cols));
         },
-        "features"_a, "positives"_a, "max_features"_a, "threads"_a, "report"_a.none(),
-        "Return the normalized sum of the features of each label's positives as ((indptr, indices, values), dense).");
+        "features"_a, "positives"_a, "energy"_a, "max_features"_a, "threads"_a, "report"_a.none(),
+        "Return the normalized sum of each label's positive rows as ((indptr, indices, values), dense).");
 
     m.def(
         "group_positives",
-        [](const CheckedFeatures& features, const CheckedCsr& positives, std::int64_t max_features,
+        [](const CheckedFeatures& features, const CheckedCsr& positives, double energy, std::int64_t max_features,
            std::int64_t max_rows, int threads, nb::object report) {
             PythonMonitor monitor(std::move(report));
             const ReleasedGil released;
-            return make_root_group(aggregate(features, positives, max_features, max_rows, threads, monitor), threads);
+            return make_root_group(aggregate(features, positives, {energy, max_features, max_rows}, threads, monitor),
+                                   threads);
         },
-        "features"_a, "positives"_a, "max_features"_a, "max_rows"_a, "threads"_a, "report"_a.none(),
-        "Return the sums of aggregate_positives as a LabelGroup. At most max_rows positives are used per label.");
+        "features"_a, "positives"_a, "energy"_a, "max_features"_a, "max_rows"_a, "threads"_a, "report"_a.none(),
+        "Return the result of aggregate_positives as a LabelGroup, using at most max_rows positives per label.");
 
     m.def(
         "partition",

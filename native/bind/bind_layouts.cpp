@@ -29,7 +29,7 @@ void register_layouts(nb::module_& m) {
         },
         "weights"_a, "chunks"_a.noconvert(), "dtype"_a, "threads"_a, "scales"_a,
         "Pack a weight matrix of shape (features, positions) for searching and return (starts, data, scales, "
-        "n_weights, n_used). The scales of int8 weights are computed unless they are given.");
+        "n_weights, n_used). If scales is empty, the scales of int8 weights are computed.");
 
     nb::class_<PyChunkedWeights>(m, "ChunkedWeights", "The weights of consecutive chunks of a layer.")
         .def(nb::init<Array<std::int64_t>, std::int64_t, WeightDtype, Array<std::int64_t>, Array<std::int64_t>,

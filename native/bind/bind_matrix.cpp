@@ -72,7 +72,7 @@ void register_matrix(nb::module_& m) {
             return to_numpy(std::move(out));
         },
         "a"_a, "b"_a, "threads"_a,
-        "Return the union of the entries of a and b, all with value 1, as (indptr, indices, values).");
+        "Return the union of the nonzero patterns of a and b, with all values set to 1, as (indptr, indices, values).");
 
     m.def(
         "row_topk",
@@ -100,7 +100,7 @@ void register_matrix(nb::module_& m) {
             return to_numpy(std::move(out), columns.shape(0), columns.shape(1));
         },
         "matrix"_a, "columns"_a.noconvert(), "threads"_a,
-        "Return whether each row has an entry in each of its given columns.");
+        "Return an array that indicates whether each row i of matrix has an entry in column columns[i, j].");
 
     m.def("allocate_bytes", &allocate<std::uint8_t>, "size"_a,
           "Return an uninitialized array, which is stored in a file if a memory limit is set.");
@@ -108,10 +108,10 @@ void register_matrix(nb::module_& m) {
     m.def("allocate_int64", &allocate<std::int64_t>, "size"_a);
     m.def("allocate_float32", &allocate<float>, "size"_a);
     m.def("set_memory_limit", &set_memory_limit, "bytes"_a, "folder"_a, nb::call_guard<ReleasedGil>(),
-          "Store large arrays in files in an on-disk folder, and unmap their pages to stay below a memory limit.");
+          "Store large arrays in files in a folder on disk; unmap their pages to stay below a memory limit.");
     m.def("clear_memory_limit", &clear_memory_limit, nb::call_guard<ReleasedGil>(), "Stop enforcing the memory limit.");
     m.def("memory_limit", &memory_limit, "Return the memory limit in bytes, or 0 if no limit is set.");
-    m.def("resident_bytes", &resident_bytes, "Return the resident memory of this process, or 0 if it is unknown.");
+    m.def("resident_bytes", &resident_bytes, "Return the resident memory of this process in bytes, or 0.");
 
     m.def("thread_count", &thread_count, "n_jobs"_a,
           "Return the number of threads to use for n_jobs; -1 means all available cores.");

@@ -62,7 +62,7 @@ public:
     void check_starts(const Features& queries, const CsrView& starts) const {
         check(queries);
         if (starts.rows() != queries.rows() || starts.cols != n_roots())
-            throw std::invalid_argument("starts must have one row per query and one column per node.");
+            throw std::invalid_argument("starts must have one row per query and one column per root node.");
     }
 
     std::int64_t n_roots() const { return static_cast<std::int64_t>(layers_.front().chunks.size()) - 1; }
@@ -89,7 +89,7 @@ void register_search(nb::module_& m) {
         .value("hinge", Transform::hinge)
         .value("log_hinge", Transform::log_hinge);
 
-    nb::class_<PySearchLayer>(m, "SearchLayer", "Arrays of one layer.")
+    nb::class_<PySearchLayer>(m, "SearchLayer", "The arrays of one layer.")
         .def(
             "__init__",
             [](PySearchLayer* self, Matrix<std::uint16_t> starts, std::int64_t features, Array<std::uint8_t> data,
@@ -287,7 +287,7 @@ void register_search(nb::module_& m) {
                 return to_numpy(std::move(out));
             },
             "queries"_a, "starts"_a, "top_k"_a, "threads"_a,
-            "Search from nodes above the first layer and return (indptr, labels, path scores), best first.")
+            "Search the layers below the given start nodes and return (indptr, labels, path scores), best first.")
         .def(
             "score_pairs_below",
             [](const PyBeamSearch& self, const CheckedFeatures& queries, const CheckedCsr* starts,
@@ -321,7 +321,7 @@ void register_search(nb::module_& m) {
                 return to_numpy(std::move(out));
             },
             "rankings"_a, "top_k"_a, "min_score"_a,
-            "Merge rankings with path scores and return (indptr, labels, scores), best first.")
+            "Merge rankings that contain path scores and return (indptr, labels, scores), best first.")
         .def(
             "final_scores",
             [](const PyBeamSearch& self, Array<float> path_scores) {
@@ -329,7 +329,7 @@ void register_search(nb::module_& m) {
                 for (std::size_t i = 0; i < out.size(); ++i) out[i] = self.search().final_score(span(path_scores)[i]);
                 return to_numpy(std::move(out));
             },
-            "path_scores"_a.noconvert(), "Convert path scores to scores.");
+            "path_scores"_a.noconvert(), "Convert path scores to final scores.");
 
     nb::enum_<CombineMethod>(m, "CombineMethod")
         .value("mean", CombineMethod::mean)

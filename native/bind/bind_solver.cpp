@@ -101,8 +101,7 @@ void register_solver(nb::module_& m) {
         "features"_a, "problems"_a, "loss"_a, "penalty"_a, "positive_cost"_a, "negative_cost"_a, "use_target_costs"_a,
         "bias_feature"_a, "tol"_a, "max_iter"_a, "threshold"_a, "threshold_by_effect"_a, "max_weights"_a, "dtype"_a,
         "sample_weights"_a.none(), "threads"_a, "report"_a.none(),
-        "Train layers that do not depend on each other and return a list of (weights, biases, "
-        "dense).");
+        "Train independent layers and return a list of (weights, biases, dense), one tuple per layer.");
 }
 
 }  // namespace carya::bind

@@ -10,7 +10,8 @@ namespace carya::bind {
 using namespace nb::literals;
 
 void register_storage(nb::module_& m) {
-    // Damage may not be detected until a query reads the data, so queries must raise the same error as opening a model.
+    // Damage to a model may not be detected until a query reads the damaged data, so queries must raise the same
+    // exception as carya.load.
     nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
         try {
             std::rethrow_exception(thrown);
@@ -32,7 +33,7 @@ void register_storage(nb::module_& m) {
             "path"_a)
         .def_prop_ro(
             "descriptor", [](const SharedFolder& self) { return self.folder->descriptor(); },
-            "The file descriptor of the folder, which is open as long as this object exists.")
+            "The file descriptor of the folder; it remains open as long as this object exists.")
         .def_prop_ro("manifest",
                      [](const SharedFolder& self) {
                          const std::string& text = self.folder->manifest_text();

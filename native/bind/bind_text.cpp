@@ -18,7 +18,7 @@ namespace {
 // UTF-8 views of Python strings. The strings own the memory.
 class Texts {
 public:
-    // `first_number` is the number of the first string in error messages.
+    // Error messages refer to the strings by consecutive numbers, starting with `first_number`.
     explicit Texts(nb::handle strings, std::int64_t first_number = 0)
         : strings_(nb::steal<nb::tuple>(call_python([&] { return PySequence_Tuple(strings.ptr()); }))),
           first_number_(first_number) {
@@ -147,10 +147,10 @@ void register_text(nb::module_& m) {
     nb::class_<Weighting>(m, "Weighting")
         .def(
             "__init__",
-            [](Weighting* self, bool binary, bool sublinear, Norm norm) {
-                new (self) Weighting{binary, sublinear, norm};
+            [](Weighting* self, bool binary, bool sublinear, Norm norm, double lead_weight, int lead_words) {
+                new (self) Weighting{binary, sublinear, norm, lead_weight, lead_words};
             },
-            "binary"_a, "sublinear"_a, "norm"_a);
+            "binary"_a, "sublinear"_a, "norm"_a, "lead_weight"_a, "lead_words"_a);
 
     nb::class_<PyTextAnalyzer>(m, "TextAnalyzer")
         .def(nb::init<TokenUnit, int, int, bool, Accents, int, const std::vector<std::string>&, std::int64_t,
@@ -171,9 +171,8 @@ void register_text(nb::module_& m) {
                                     texts.bytes < kMinParallelBytes ? 1 : threads);
             },
             "texts"_a, "analyzer"_a, "threads"_a,
-            "Return the distinct words in the texts that are not in the table, in ascending order.")
-        .def("add", &StemTable::add, "words"_a, "stems"_a, nb::call_guard<ReleasedGil>(),
-             "Add words with their stems.");
+            "Return the distinct words that occur in the texts but not in the table, in ascending order.")
+        .def("add", &StemTable::add, "words"_a, "stems"_a, nb::call_guard<ReleasedGil>(), "Add words and their stems.");
 
     m.def(
         "unspaced_runs",
@@ -181,15 +180,16 @@ void register_text(nb::module_& m) {
             const Texts texts(nb::make_tuple(text));
             return find_unspaced_runs(texts.views[0]);
         },
-        "text"_a, "Return the runs of characters in scripts without spaces between words as [(begin, end)].");
+        "text"_a, "Return the ranges of text in scripts without spaces between words as [(begin, end)].");
 
     nb::class_<TermCounter>(m, "TermCounter")
         .def(
             "__init__",
-            [](TermCounter* self, const std::vector<const PyTextAnalyzer*>& analyzers, bool keep_rows, int threads) {
-                new (self) TermCounter(to_analyzers(analyzers), keep_rows, threads);
+            [](TermCounter* self, const std::vector<const PyTextAnalyzer*>& analyzers, bool keep_rows,
+               const Weighting& weighting, int threads) {
+                new (self) TermCounter(to_analyzers(analyzers), keep_rows, weighting.active_lead_words(), threads);
             },
-            "analyzers"_a, "keep_rows"_a, "threads"_a, nb::keep_alive<1, 2>())
+            "analyzers"_a, "keep_rows"_a, "weighting"_a, "threads"_a, nb::keep_alive<1, 2>())
         .def_prop_ro("n_texts", &TermCounter::n_texts)
         .def(
             "add",
@@ -211,7 +211,8 @@ void register_text(nb::module_& m) {
                     fitted = self.fit({min_df, max_df, max_features, weighting.binary});
                     if (idf)
                         weights = inverse_document_frequency(fitted.document_frequencies, self.n_texts(), smooth_idf);
-                    if (!fitted.counts.indptr.empty()) weight_rows(fitted.counts, weights, weighting, threads);
+                    if (!fitted.counts.indptr.empty())
+                        weight_rows(fitted.counts, fitted.lead_counts, weights, weighting, threads);
                 }
                 nb::list terms;
                 for (VocabularyArrays& arrays : fitted.terms) terms.append(to_numpy(std::move(arrays)));

@@ -30,7 +30,8 @@ public:
         const std::size_t n_chunks = chunks.size() - 1;
         if (run_counts.size() != n_chunks || weight_counts.size() != n_chunks || scales.size() != n_chunks)
             throw std::invalid_argument("run_counts, weight_counts and scales must have one entry per chunk.");
-        // Features are saved as int32. `check` rejects negative features, which are too large as unsigned integers.
+        // Feature indices are saved as int32 and read as uint32. A negative index becomes a large unsigned number,
+        // which `check` rejects.
         std::span<const std::uint32_t> all_features{reinterpret_cast<const std::uint32_t*>(features_.data()),
                                                     features_.size()};
         std::span<const std::uint8_t> all_counts = span(counts_);
@@ -64,7 +65,7 @@ public:
 
     const std::vector<ChunkWeightsView>& chunks() const { return chunks_; }
 
-    // Returns the arguments of the constructor after `dtype`.
+    // Returns the constructor arguments that follow `dtype`.
     nb::dict arrays() const {
         std::vector<std::int64_t> run_counts;
         std::vector<std::int64_t> weight_counts;

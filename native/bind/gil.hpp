@@ -1,8 +1,8 @@
 // Releases and acquires the GIL in threads that may outlive the interpreter.
 //
-// When the interpreter exits, Python 3.11 to 3.13 use pthread_exit to end every daemon thread that tries to take the
-// GIL. This unwinds the stack and would terminate the process at the first noexcept C++ function. Here, such a thread
-// instead sleeps until the process has exited, as in Python 3.14.
+// When the interpreter exits, Python 3.11 to 3.13 call pthread_exit in every daemon thread that tries to take the GIL.
+// This call unwinds the stack, which would terminate the process at the first noexcept C++ function. With the functions
+// below, such a thread instead sleeps until the process exits, as in Python 3.14.
 #pragma once
 
 #include <cxxabi.h>
@@ -12,8 +12,8 @@
 namespace carya::bind {
 
 // Calls a function that may take the GIL or run Python code. Does not return if the interpreter is shutting down.
-// No C++ object may be destroyed between `call` and the C API, because the thread does not hold the GIL while its stack
-// is unwound.
+// Functions that are called between this one and the C API must not own C++ objects with destructors, because the
+// thread does not hold the GIL while its stack is unwound.
 template <class Call>
 auto call_python(const Call& call) {
 #ifdef __GLIBCXX__

@@ -26,7 +26,7 @@ namespace {
 
 thread_local std::string last_error;
 
-// Calls body() and returns its result. If it throws, stores the message and returns `error_value`.
+// Calls body() and returns its result. If body() throws, stores the message and returns `error_value`.
 template <class Result, class Body>
 Result catch_errors(Result error_value, const Body& body) noexcept {
     try {
@@ -78,7 +78,7 @@ std::unique_ptr<carya_model> open_model(const char* path) {
             const carya::BeamSearch& search = model->tree->search();
             if (search.dense_cols() != 0 || search.sparse_cols() != model->text->vectorizer().n_features() ||
                 search.n_labels() != model->text->n_labels())
-                carya::fail_inconsistent("the numbers of terms, labels and weights do not match");
+                carya::fail_inconsistent("the text model and the tree have different numbers of features or labels");
         }
     } catch (const std::invalid_argument& error) {
         throw carya::FormatError(std::string(path) + ": " + error.what());
@@ -157,7 +157,7 @@ int64_t carya_rank(const carya_model* model, const int32_t* features, const floa
         require(count == 0 || (features && values), "features and values must not be NULL unless count is 0.");
         require(dense_count == model->tree->search().dense_cols(),
                 "dense_count must be equal to carya_dense_features(model).");
-        require(dense_count == 0 || dense, "dense must not be NULL because the model has dense features.");
+        require(dense_count == 0 || dense, "dense must not be NULL if dense_count is greater than 0.");
         require(is_aligned(features) && is_aligned(values) && is_aligned(dense) && is_aligned(best),
                 "features, values, dense and best must be aligned to 4 bytes.");
         const auto size = static_cast<std::size_t>(count);

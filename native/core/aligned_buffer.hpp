@@ -12,8 +12,8 @@
 namespace carya {
 
 // A buffer that grows but never shrinks. It uses huge pages because the solver accesses its weights randomly: with 4
-// KiB pages, address translation takes longer than the arithmetic (14 ns per entry instead of 9 ns with 16 MiB of
-// weights).
+// KiB pages, address translation takes longer than the arithmetic (with 16 MiB of weights, an entry takes 14 ns instead
+// of 9 ns).
 template <class T>
 class AlignedBuffer {
 public:

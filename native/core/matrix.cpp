@@ -38,8 +38,8 @@ void CsrView::check_structure(const char* name) const {
         fail(name, "has row offsets, columns and values with inconsistent lengths");
     for (const std::int32_t column : indices)
         if (column < 0 || column >= cols)
-            fail(name, "has an entry in column " + std::to_string(column) + ", outside its " + std::to_string(cols) +
-                           " columns");
+            fail(name, "has an entry in column " + std::to_string(column) + "; column indices must be >= 0 and < " +
+                           std::to_string(cols));
 }
 
 void CsrView::check(const char* name) const {
@@ -68,10 +68,11 @@ Csr transpose(const CsrView& matrix, int threads) {
     out.indptr.assign(matrix.cols + 1, 0);
     out.indices.resize(entries);
     out.values.resize(entries);
-    // Each part has its own counts, so the number of parts is limited to bound the memory for the counts.
+    // Each part has its own array of counts, so the number of parts is limited to bound the memory that these arrays
+    // use.
     const std::int64_t parts = std::clamp<std::int64_t>(entries / (2 * matrix.cols + 1), 1, threads);
     const auto first_row = [&](std::int64_t part) { return matrix.rows() * part / parts; };
-    std::vector<RawVector<std::int64_t>> next(parts);  // by part and column: the position of the next entry
+    std::vector<RawVector<std::int64_t>> next(parts);  // position of the next entry, by part and column
     parallel_for(parts, threads, nullptr, [&](int, std::int64_t part) {
         next[part].assign(matrix.cols, 0);
         for (std::int64_t e = matrix.indptr[first_row(part)]; e < matrix.indptr[first_row(part + 1)]; ++e)
@@ -112,7 +113,7 @@ Csr build_rows(std::int64_t cols, std::span<const std::int64_t> limits, int thre
     out.indices.resize(limits.back());
     out.values.resize(limits.back());
     const std::int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
-    // Every task writes its rows without gaps, starting at the limit of its first row.
+    // Each task writes its rows contiguously, starting at limits[its first row].
     parallel_for(tasks, threads, nullptr, [&](int, std::int64_t task) {
         std::int64_t end = limits[task * kRowsPerTask];
         for (std::int64_t row = task * kRowsPerTask; row < std::min(rows, (task + 1) * kRowsPerTask); ++row) {

@@ -24,8 +24,9 @@ struct CsrView {
     std::int64_t end(std::int64_t row) const { return indptr[row + 1]; }
     std::int64_t length(std::int64_t row) const { return end(row) - begin(row); }
 
-    // Throws std::invalid_argument, with `name` in the message, unless the row offsets are non-decreasing from 0 to the
-    // number of entries, the columns are in range and strictly increasing within each row, and the values are finite.
+    // Throws std::invalid_argument, with `name` in the message, unless the row offsets start at 0, never decrease and
+    // end at the number of entries, the columns are in range and strictly increasing within each row, and the values
+    // are finite.
     void check(const char* name) const;
     // Checks only that offsets are valid and columns are in range, which is sufficient for memory safety. Columns may
     // be unsorted.

@@ -125,8 +125,8 @@ private:
         }
     }
 
-    // Unmaps the pages of arrays, starting where the previous call stopped, until `target` bytes are resident.
-    // The contents remain in the files.
+    // Unmaps the pages of one array after another, starting after the last array of the previous call, until at most
+    // `target` bytes are resident. The contents remain in the files.
     void evict(std::size_t target) {
         for (std::size_t left = arrays_.size(); left > 0 && resident_bytes() > target; --left) {
             auto array = arrays_.upper_bound(last_evicted_);

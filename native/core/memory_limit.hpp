@@ -1,5 +1,6 @@
 // Bounds the resident memory of the process: large arrays are stored in temporary files, and their pages are unmapped
-// when the process approaches the limit. The operating system writes them to disk if it needs the memory.
+// when the process approaches the limit. The operating system writes these pages to disk when it needs the memory that
+// they occupy.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +21,13 @@ std::size_t memory_limit();
 // Returns memory in a temporary file, or nullptr if no limit is set. Throws std::runtime_error if the disk is full.
 void* allocate_in_file(std::size_t bytes);
 
-// Frees memory from allocate_in_file. Returns false if the memory was allocated in another way.
+// Frees memory that was allocated by allocate_in_file. Returns false if the memory was allocated in another way.
 bool free_in_file(void* memory, std::size_t bytes) noexcept;
 
 // Returns the resident memory of this process in bytes, or 0 if it is unknown.
 std::size_t resident_bytes();
 
-// Returns memory that worker threads have freed, but that the allocator still holds, to the operating system.
+// Makes the allocator return to the operating system the memory that worker threads have freed.
 void release_free_memory();
 
 }  // namespace carya

@@ -16,7 +16,7 @@ namespace carya {
 
 namespace {
 
-// More threads than cores only waste memory. However, this many threads are allowed even on small machines, so that
+// More threads than cores only waste memory. However, 16 threads are allowed even on machines with fewer cores, so that
 // results for different numbers of threads can be compared on any machine.
 constexpr int kMinThreadLimit = 16;
 

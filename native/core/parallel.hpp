@@ -39,8 +39,8 @@ void parallel_each(std::int64_t count, std::int64_t per_task, int threads, Monit
     });
 }
 
-// Returns the number of threads to use for n_jobs; -1 means all cores that are available to this process. Larger values
-// are limited to the number of cores, or to 16 on smaller machines, because every thread has its own memory.
+// Returns the number of threads to use for n_jobs; -1 means all cores that are available to this process. The result is
+// at most the number of cores or 16, whichever is larger, because every thread requires memory of its own.
 int thread_count(int n_jobs);
 
 }  // namespace carya

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <charconv>
+#include <concepts>
 
 #ifndef __cpp_lib_to_chars
 #include <locale>
@@ -11,9 +12,10 @@
 
 namespace carya {
 
-// Same as std::from_chars for finite numbers. Some versions of libc++, including those on macOS, provide
+// Equivalent to std::from_chars for finite numbers. Some versions of libc++, including those on macOS, provide
 // std::from_chars only for integers.
-inline std::from_chars_result parse_float(const char* first, const char* last, float& out) {
+template <std::floating_point Number>
+std::from_chars_result parse_float(const char* first, const char* last, Number& out) {
 #ifdef __cpp_lib_to_chars
     return std::from_chars(first, last, out);
 #else

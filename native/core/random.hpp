@@ -1,4 +1,4 @@
-// Seeded random numbers that are identical on all machines.
+// A seeded random number generator that produces the same numbers on all machines.
 #pragma once
 
 #include <cstdint>

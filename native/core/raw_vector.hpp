@@ -1,5 +1,5 @@
-// Large arrays that are written once: a vector whose new elements are uninitialized and backed by huge pages where
-// available, or by files if a memory limit is set.
+// A vector for large arrays that are written once. New elements are not initialized. The memory is backed by huge pages
+// where available, or by a temporary file if a memory limit is set.
 #pragma once
 
 #include <cstddef>

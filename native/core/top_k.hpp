@@ -1,4 +1,4 @@
-// Top-k entries per row and membership tests, used by the metrics.
+// Selection of the k largest entries of each row, and tests for the existence of entries; used by the metrics.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace carya {
 
-// Arrays of shape (rows, k), sorted by descending value; ties are broken in favor of the lower column. Rows with fewer
-// than k entries are padded.
+// Arrays of shape (rows, k), sorted by descending value; ties are broken in favor of the lower column index. Rows with
+// fewer than k entries are padded.
 struct TopK {
     std::vector<std::int32_t> columns;  // padded with -1
     std::vector<float> values;          // padded with 0
@@ -18,8 +18,8 @@ struct TopK {
 
 TopK row_topk(const CsrView& matrix, std::int64_t k, int threads);
 
-// Returns, for each row and each of its k columns, whether the matrix has an entry in that column. The rows of the
-// matrix must be sorted.
+// Returns whether row i of the matrix has an entry in column columns[i * k + j], for each row i and each j < k. The
+// rows of the matrix must be sorted.
 std::vector<std::uint8_t> contains(const CsrView& matrix, std::span<const std::int32_t> columns, std::int64_t k,
                                    int threads);
 

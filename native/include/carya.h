@@ -13,9 +13,9 @@
  * XRLinear models and TextRanker models that contain an XRLinear are supported, except for models with a stemmer or
  * the ICU segmenter.
  *
- * Models are memory-mapped: opening a model takes milliseconds regardless of its size, and processes share one copy.
- * Any number of threads can use the same model concurrently. No function throws an exception, prints anything or
- * terminates the process.
+ * Models are memory-mapped: opening a model takes milliseconds regardless of its size, and all processes share one copy
+ * in memory. Any number of threads can use the same model concurrently. No function throws an exception, prints
+ * anything or terminates the process.
  *
  * Compile with `cc service.c $(carya c-flags)`, or build the library separately (see docs/c.md).
  */
@@ -53,7 +53,7 @@ typedef struct carya_options {
  * carya_error() then returns the reason. */
 CARYA_API carya_model *carya_open(const char *folder);
 
-/* Closes a model, which must not be in use by any thread. NULL is ignored. */
+/* Closes a model. No thread may use the model during or after this call. NULL is ignored. */
 CARYA_API void carya_close(carya_model *model);
 
 /* Returns the last error message of the calling thread. It is never NULL and remains valid until the thread's next
@@ -79,7 +79,7 @@ CARYA_API double carya_probability(const carya_model *model, float score);
 /* Returns the default search options of a model. */
 CARYA_API carya_options carya_defaults(const carya_model *model);
 
-/* Ranks labels for one query, best first. Ties are broken in favor of the lower label.
+/* Ranks labels for one query, best first. Ties are broken in favor of the lower label index.
  *
  * - features, values: indices and values of the `count` nonzero sparse features. Indices start at 0 and must be
  *   strictly increasing.
@@ -88,10 +88,10 @@ CARYA_API carya_options carya_defaults(const carya_model *model);
  * - options: search options, or NULL for the defaults.
  * - best: output array for up to `top_k` labels.
  *
- * All arrays must be aligned to 4 bytes, as arrays of these types are by default.
+ * All arrays must be aligned to 4 bytes, which is the default alignment of these types.
  *
- * Returns the number of labels written to `best`, which is at most `top_k`, and 0 for a query without features. Returns
- * -1 if an argument is invalid or the file is damaged; carya_error() then returns the reason.
+ * Returns the number of labels written to `best`, which is at most `top_k` and is 0 for a query without features.
+ * Returns -1 if an argument is invalid or the model is damaged; carya_error() then returns the reason.
  */
 CARYA_API int64_t carya_rank(const carya_model *model, const int32_t *features, const float *values, int64_t count,
                              const float *dense, int64_t dense_count, const carya_options *options, carya_label *best,
@@ -99,12 +99,12 @@ CARYA_API int64_t carya_rank(const carya_model *model, const int32_t *features, 
 
 /* Ranks labels for one text, as carya_rank does for features.
  *
- * - text, size: the text in UTF-8 and its size in bytes, or -1 if the text is null-terminated. Invalid UTF-8 is read as
- *   U+FFFD.
+ * - text, size: the text in UTF-8, and its size in bytes. A size of -1 means that the text is null-terminated. Invalid
+ *   sequences are replaced with U+FFFD.
  * - options, best, top_k: as in carya_rank.
  *
- * Returns the number of labels written to `best`, which is 0 if the text contains no known terms, or -1 if an error
- * occurred; carya_error() then returns the reason.
+ * Returns the number of labels written to `best`, which is 0 if the text contains no known terms. Returns -1 if an
+ * error occurred; carya_error() then returns the reason.
  */
 CARYA_API int64_t carya_rank_text(const carya_model *model, const char *text, int64_t size,
                                   const carya_options *options, carya_label *best, int64_t top_k);

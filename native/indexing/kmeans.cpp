@@ -9,15 +9,15 @@ namespace carya {
 namespace {
 
 constexpr std::int64_t kMembersPerTask = 512;
-constexpr int kIterationsAfterSample = 2;
+constexpr std::int64_t kLabelsPerSample = 16;
 
-// Returns the factor that converts a sum of members to a centroid.
+// Returns the factor by which the sum of a cluster's members is multiplied to obtain its centroid.
 float centroid_scale(const Centroid& sum, std::int64_t members, bool spherical) {
     const double norm = spherical ? std::sqrt(sum.squared_norm()) : static_cast<double>(members);
     return norm > 0.0 ? static_cast<float>(1.0 / norm) : 0.0F;
 }
 
-// The sums of the members in two clusters.
+// The sum and the number of the members of each of two clusters.
 struct TwoClusters {
     explicit TwoClusters(const LabelGroup& group) : sums{Centroid(group), Centroid(group)} {}
 
@@ -30,7 +30,7 @@ struct TwoClusters {
     std::int64_t counts[2] = {0, 0};
 };
 
-// Alternates between assigning the members of a group to two clusters and updating the clusters.
+// Two-means iterations: alternates between assigning the members of a group to two clusters and updating the clusters.
 class Bisection {
 public:
     Bisection(const LabelGroup& group, double first_fraction, const KMeansOptions& options, int threads,
@@ -48,10 +48,10 @@ public:
           assignment_(size_, kUnassigned),
           next_(size_) {}
 
-    // The clusters can initially contain any members, such as one seed each. At the end, they contain the members of
-    // this group.
-    void run(TwoClusters& clusters, int max_iter) {
-        for (int iteration = 0; iteration < max_iter && !stop_; ++iteration) {
+    // On entry, the clusters can contain arbitrary members, such as one seed each; on return, they contain the members
+    // of this group.
+    void run(TwoClusters& clusters) {
+        for (int iteration = 0; iteration < options_.max_iter && !stop_; ++iteration) {
             assign(clusters);
             if (iteration == 0) clusters = TwoClusters(group_);
             parallel_for(2, threads_, nullptr,
@@ -81,7 +81,7 @@ private:
             difference_.dense[j] = scale1 * sums[1].dense[j] - scale0 * sums[0].dense[j];
         parallel_each(size_, kMembersPerTask, threads_, nullptr,
                       [&](int, std::int64_t m) { score_[m] = similarity(group_, m, difference_); });
-        if (!options_.balanced) {  // assign to the nearer centroid, or by rank if one cluster would be empty
+        if (!options_.balanced) {  // assign members to the nearer centroid, or by rank if one cluster would be empty
             double boundary = 0.0;
             if (!options_.spherical)
                 boundary = 0.5 * (sums[1].squared_norm() * scale1 * scale1 - sums[0].squared_norm() * scale0 * scale0);
@@ -141,21 +141,20 @@ std::vector<std::uint8_t> two_means(const LabelGroup& group, double first_fracti
     TwoClusters clusters(group);
     clusters.add(group, first_seed, 0, 1);
     clusters.add(group, second_seed, 1, 1);
-    int max_iter = options.max_iter;
     if (size >= 2 * options.sample_size) {
-        const LabelGroup sample = select_members(group, sample_members(size, options.sample_size, random));
-        Bisection(sample, first_fraction, options, threads, stop).run(clusters, max_iter);
-        max_iter = std::min(max_iter, kIterationsAfterSample);
+        const std::int64_t sample_size = std::max(options.sample_size, size / kLabelsPerSample);
+        const LabelGroup sample = select_members(group, sample_members(size, sample_size, random));
+        Bisection(sample, first_fraction, options, threads, stop).run(clusters);
     }
     Bisection bisection(group, first_fraction, options, threads, stop);
-    bisection.run(clusters, max_iter);
+    bisection.run(clusters);
     return std::move(bisection).result();
 }
 
 namespace {
 
-// Centroids of many clusters, stored by feature with the values of all clusters side by side, so each entry of a
-// member is read only once.
+// Centroids of many clusters. They are stored by feature, with the values of all clusters side by side, so that each
+// entry of a member is read only once.
 class Centroids {
 public:
     Centroids(const LabelGroup& group, int n_clusters)
@@ -224,8 +223,8 @@ private:
     std::vector<float> half_squared_norms_;
 };
 
-// Assigns each member to its best cluster with free capacity, in descending order of the difference between the
-// member's best and second-best scores.
+// Assigns each member to its best cluster with free capacity. Members are processed in descending order of the
+// difference between their best and second-best scores.
 void assign_balanced(const std::vector<float>& score, std::int64_t size, int n_clusters,
                      std::vector<std::uint32_t>& next) {
     std::vector<float> regret(size);
@@ -248,7 +247,7 @@ void assign_balanced(const std::vector<float>& score, std::int64_t size, int n_c
     std::sort(order.begin(), order.end(),
               [&](std::int32_t a, std::int32_t b) { return regret[a] != regret[b] ? regret[a] > regret[b] : a < b; });
     const std::int64_t base_size = size / n_clusters;
-    // Number of clusters that can still receive one member more than base_size.
+    // Number of clusters that can still receive one more member than base_size.
     std::int64_t larger_left = size % n_clusters;
     std::vector<std::int64_t> filled(n_clusters, 0);
     for (const std::int32_t m : order) {

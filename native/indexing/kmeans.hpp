@@ -15,9 +15,10 @@ struct KMeansOptions {
     bool spherical = true;  // normalized centroids and cosine similarity; otherwise, Euclidean k-means
     bool balanced = true;   // make cluster sizes as equal as possible
     int max_iter = 20;
-    double min_moved = 0.01;  // stop when at most this fraction of the labels changes clusters
-    // Groups with at least twice as many labels are first bisected on a sample of this size, followed by two iterations
-    // on all labels. The clusters are as good as without a sample, in half the time for large groups.
+    double min_moved = 0.01;  // stop when at most this fraction of the labels change clusters
+    // A group with at least twice this number of labels is first bisected on a sample of its labels, which contains
+    // this number of labels or 1/16 of the group, whichever is larger. The iterations on all labels start from this
+    // bisection and therefore converge faster.
     std::int64_t sample_size = 1024;
 };
 

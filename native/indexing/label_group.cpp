@@ -12,8 +12,8 @@ namespace carya {
 
 namespace {
 
-// Groups with fewer entries per feature get their own copy of the entries. (Values from 8 to 24 are equally fast; 1 is
-// slower.)
+// Subgroups with fewer entries per feature than this get their own copy of the entries. (All values from 8 to 24 are
+// equally fast; 1 is slower.)
 constexpr std::int64_t kMinEntriesPerFeature = 16;
 // A group copies its entries only if it has at most 1/kMinShrinkage of the labels that the shared entries cover, so
 // repeated bisection copies entries at every second level.
@@ -28,16 +28,16 @@ void renumber_row(LabelGroup::Row& row, std::int64_t new_begin, const Column* co
     std::int64_t used = new_begin;
     for (std::int64_t e = row.begin; e < row.end; ++e) {
         const std::uint32_t id = new_ids[columns[e]];
-        new_columns[used] = id - 1;  // overwritten by the next entry if the feature is dropped, cheaper than a branch
+        new_columns[used] = id - 1;  // overwritten by the next entry if the feature is dropped; avoids a branch
         new_values[used] = values[e];
         used += id != 0;
     }
     row = {new_begin, used};
 }
 
-// Replaces the number of labels in which each feature occurs with the feature's new id plus 1, or 0 if the feature is
-// dropped. Returns the number of features that are kept. Frequent features are numbered first, grouped by powers of 2,
-// so that most entries access the part of a centroid that stays in cache.
+// On entry, counts[f] is the number of labels in which feature f occurs; on return, it is the feature's new id plus 1,
+// or 0 if the feature is dropped. Returns the number of features that are kept. Frequent features are numbered first,
+// grouped by powers of 2, so that most accesses hit the part of a centroid that stays in cache.
 std::int64_t number_by_frequency(std::vector<std::uint32_t>& counts) {
     constexpr int kBuckets = 33;
     std::uint32_t next_id[kBuckets] = {};
@@ -135,7 +135,7 @@ LabelGroup make_subgroup(const LabelGroup& group, const std::vector<std::int32_t
     auto entries = std::make_shared<GroupEntries>();
     entries->labels = out.size();
     for (std::uint32_t& id : ids) id = id > 1 ? static_cast<std::uint32_t>(++entries->width) : 0;
-    entries->columns.resize(count + 1);  // renumber_row can write one entry too many
+    entries->columns.resize(count + 1);  // renumber_row can write one entry past the end
     entries->values.resize(count + 1);
     std::int64_t begin = 0;
     for (LabelGroup::Row& row : out.rows) {

@@ -10,9 +10,9 @@
 
 namespace carya {
 
-// Sparse rows with renumbered features; frequent features have the lowest numbers. Features that occur in only one
-// label are dropped: they do not contribute to the similarity between labels, and near the leaves they account for most
-// of the entries.
+// Sparse rows with renumbered features; the most frequent features have the lowest numbers. Features that occur in only
+// one label are dropped: they do not contribute to the similarity between labels, and near the leaves they account for
+// most of the entries.
 struct GroupEntries {
     RawVector<std::uint32_t> columns;
     RawVector<float> values;
@@ -20,8 +20,8 @@ struct GroupEntries {
     std::int64_t labels = 0;  // number of labels whose entries are stored
 };
 
-// A subgroup shares the entries of its parent group until the subgroup has few entries per feature. Copying takes as
-// long as several k-means iterations and saves little before that point. The dense block is never copied.
+// A subgroup shares the entries of its parent group unless it has few entries per feature: copying entries takes as
+// long as several k-means iterations and otherwise saves little time. The dense block is never copied.
 struct LabelGroup {
     using Row = LabelVectors::Row;
 
@@ -34,7 +34,7 @@ struct LabelGroup {
     std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
 };
 
-// Return a group that contains all labels.
+// Both functions return a group that contains all labels.
 LabelGroup make_root_group(const Features& representation, int threads);
 LabelGroup make_root_group(LabelVectors&& vectors, int threads);
 
@@ -45,7 +45,8 @@ LabelGroup select_members(const LabelGroup& group, const std::vector<std::int32_
 // Same as select_members, but the group gets its own entries if it has few entries per feature.
 LabelGroup make_subgroup(const LabelGroup& group, const std::vector<std::int32_t>& members);
 
-// A sum of members from which a centroid is computed, with one array for sparse features and one for dense features.
+// A sum of members, from which a centroid is computed; there is one array for sparse features and one for dense
+// features.
 struct Centroid {
     std::vector<float> sparse;
     std::vector<float> dense;

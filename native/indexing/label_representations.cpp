@@ -1,9 +1,11 @@
 #include "label_representations.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -66,20 +68,21 @@ private:
     std::size_t n_used_ = 0;
 };
 
-// Calls keep(i) for the `count` values with the largest magnitudes, in order. Ties are broken in favor of the lower
-// column.
+// Calls keep(i) for the `count` values with the largest magnitudes, in ascending order of i. Ties are broken in favor
+// of the lower column index.
 template <class Keep>
 void for_each_largest(std::span<const std::uint32_t> columns, const float* values, std::int64_t count,
                       std::vector<std::uint32_t>& tied, const Keep& keep) {
     const auto size = std::ssize(columns);
-    // The bits of non-negative floats have the same order as their values. Find the smallest value to keep bit by bit.
+    // The bit patterns of non-negative floats have the same order as the floats, so find the smallest magnitude to keep
+    // bit by bit.
     std::uint32_t smallest_kept = 0;
     for (std::uint32_t bit = 1U << 30; bit != 0; bit >>= 1)
         if (kernels().count_at_least(values, size, std::bit_cast<float>(smallest_kept | bit)) >= count)
             smallest_kept |= bit;
     const auto threshold = std::bit_cast<float>(smallest_kept);
     const std::int64_t n_larger = kernels().count_at_least(values, size, std::bit_cast<float>(smallest_kept + 1));
-    std::uint32_t last_tied = UINT32_MAX;  // the highest column that is kept among those with the smallest value
+    std::uint32_t last_tied = UINT32_MAX;  // highest column to keep among those whose magnitude equals the threshold
     if (kernels().count_at_least(values, size, threshold) > count) {
         tied.clear();
         for (std::int64_t i = 0; i < size; ++i)
@@ -94,19 +97,91 @@ void for_each_largest(std::span<const std::uint32_t> columns, const float* value
     }
 }
 
+// Selects the largest entries of a vector.
+class EntrySelector {
+public:
+    // Moves the selected entries to the front and returns their number.
+    std::int64_t select(std::span<std::uint32_t> columns, std::span<float> values, const AggregationLimits& limits) {
+        std::int64_t size = std::ssize(columns);
+        if (limits.energy > 0.0 && limits.energy < 1.0) size = select_energy(columns, values, limits.energy);
+        if (limits.max_features == 0 || size <= limits.max_features) return size;
+        std::int64_t kept = 0;
+        for_each_largest(columns.first(size), values.data(), limits.max_features, tied_, [&](std::int64_t i) {
+            columns[kept] = columns[i];
+            values[kept++] = values[i];
+        });
+        return kept;
+    }
+
+private:
+    // Magnitudes are divided into intervals by their exponent and the first three bits of their mantissa, so the values
+    // in an interval differ by at most 12.5%. The last interval contains all smaller magnitudes.
+    static constexpr int kIntervalShift = 20;
+    static constexpr std::uint32_t kIntervals = 128;
+
+    static std::uint32_t key_of(float value) {
+        return std::bit_cast<std::uint32_t>(std::fabs(value)) >> kIntervalShift;
+    }
+
+    std::int64_t select_energy(std::span<std::uint32_t> columns, std::span<float> values, double fraction) {
+        std::uint32_t largest_key = 0;
+        for (const float value : values) largest_key = std::max(largest_key, key_of(value));
+        const auto interval_of = [&](float value) { return std::min(largest_key - key_of(value), kIntervals - 1); };
+        double energy[kIntervals] = {};
+        for (const float value : values) energy[interval_of(value)] += double{value} * value;
+        const double target = fraction * std::accumulate(std::begin(energy), std::end(energy), 0.0);
+        std::uint32_t last = 0;
+        for (double sum = energy[0]; sum < target && last + 1 < kIntervals; sum += energy[++last]) {
+        }
+        std::int64_t kept = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const float value = values[i];
+            columns[kept] = columns[i];  // overwritten by the next entry if this one is dropped
+            values[kept] = value;
+            kept += interval_of(value) <= last;
+        }
+        return kept;
+    }
+
+    std::vector<std::uint32_t> tied_;
+};
+
+// The entries of all vectors. Workers reserve ranges in any order, so the position of a vector is arbitrary, but its
+// contents are not. Memory that is never written to uses no physical memory.
+class EntryArena {
+public:
+    EntryArena(LabelVectors& vectors, std::int64_t capacity) : vectors_(vectors) {
+        vectors.columns.resize(capacity);
+        vectors.values.resize(capacity);
+    }
+
+    LabelVectors::Row add(std::span<const std::uint32_t> columns, std::span<const float> values) {
+        const std::int64_t begin = used_.fetch_add(std::ssize(columns), std::memory_order_relaxed);
+        std::copy(columns.begin(), columns.end(), vectors_.columns.begin() + begin);
+        std::copy(values.begin(), values.end(), vectors_.values.begin() + begin);
+        return {begin, begin + std::ssize(columns)};
+    }
+
+    void finish() {
+        vectors_.columns.resize(used_);
+        vectors_.values.resize(used_);
+    }
+
+private:
+    LabelVectors& vectors_;
+    std::atomic<std::int64_t> used_{0};
+};
+
 // Aggregates the rows of each label, one label at a time.
 class Aggregator {
 public:
-    Aggregator(const Features& features, const CsrView& positives, std::int64_t max_features, std::int64_t max_rows)
+    Aggregator(const Features& features, const CsrView& positives, const AggregationLimits& limits)
         : features_(features),
           positives_(positives),
-          max_features_(max_features),
-          max_rows_(max_rows > 0 ? max_rows : std::numeric_limits<std::int64_t>::max()) {}
+          limits_(limits),
+          max_rows_(limits.max_rows > 0 ? limits.max_rows : std::numeric_limits<std::int64_t>::max()) {}
 
-    void aggregate(std::int64_t label, LabelVectors& out) {
-        LabelVectors::Row& row = out.rows[label];
-        std::uint32_t* columns = out.columns.data() + row.begin;
-        float* values = out.values.data() + row.begin;
+    void aggregate(std::int64_t label, LabelVectors& out, EntryArena& arena) {
         const std::int64_t dense_cols = features_.dense.cols;
         float* dense = out.dense->data() + label * dense_cols;
         const std::int64_t n_rows = std::min(positives_.length(label), max_rows_);
@@ -118,28 +193,20 @@ public:
                 kernels().add_scaled(dense, features_.dense.row(positives_.indices[e]), positives_.values[e],
                                      dense_cols);
         }
-        const std::span<const std::uint32_t> all_columns = sums_.drain(all_values_);
-        std::int64_t used = std::ssize(all_columns);
-        if (max_features_ > 0 && used > max_features_) {
-            used = 0;
-            for_each_largest(all_columns, all_values_.data(), max_features_, tied_, [&](std::int64_t i) {
-                columns[used] = all_columns[i];
-                values[used++] = all_values_[i];
-            });
-        } else {
-            std::copy(all_columns.begin(), all_columns.end(), columns);
-            std::copy(all_values_.begin(), all_values_.end(), values);
-        }
-        row.end = row.begin + used;
-        const double squared_norm = double{kernels().dot(values, values, used)} +
+        const std::span<std::uint32_t> columns = sums_.drain(values_);
+        const std::int64_t size = selector_.select(columns, values_, limits_);
+        const std::span<float> values = std::span<float>(values_).first(size);
+        const double squared_norm = double{kernels().dot(values.data(), values.data(), size)} +
                                     (dense_cols > 0 ? double{kernels().dot(dense, dense, dense_cols)} : 0.0);
         const float scale = squared_norm > 0.0 ? static_cast<float>(1.0 / std::sqrt(squared_norm)) : 0.0F;
-        for (std::int64_t e = 0; e < used; ++e) values[e] *= scale;
+        for (float& value : values) value *= scale;
         for (std::int64_t j = 0; j < dense_cols; ++j) dense[j] *= scale;
+        out.rows[label] = arena.add(columns.first(size), values);
     }
 
 private:
-    // Returns the entry of the label's i-th row. If there are too many rows, evenly spaced rows are selected.
+    // Returns the entry of the label's i-th row. If the label has more than max_rows_ rows, evenly spaced rows are
+    // selected.
     std::int64_t entry_of(std::int64_t label, std::int64_t i) const {
         const std::int64_t count = positives_.length(label);
         return positives_.begin(label) + (count <= max_rows_ ? i : i * count / max_rows_);
@@ -166,41 +233,37 @@ private:
 
     const Features& features_;
     const CsrView& positives_;
-    const std::int64_t max_features_;
+    const AggregationLimits& limits_;
     const std::int64_t max_rows_;
     Accumulator sums_;
-    RawVector<float> all_values_;
-    std::vector<std::uint32_t> tied_;
+    RawVector<float> values_;
+    EntrySelector selector_;
 };
 
 }  // namespace
 
-LabelVectors aggregate_positives(const Features& features, const CsrView& positives, std::int64_t max_features,
-                                 std::int64_t max_rows, int threads, Monitor& monitor) {
+LabelVectors aggregate_positives(const Features& features, const CsrView& positives, const AggregationLimits& limits,
+                                 int threads, Monitor& monitor) {
     const std::int64_t labels = positives.rows();
     LabelVectors out;
     out.cols = features.sparse.cols;
     out.dense = std::make_shared<std::vector<float>>(labels * features.dense.cols, 0.0F);
-    // Each label gets space for as many entries as it can have. Space that is never written uses no physical memory.
-    out.rows.reserve(labels);
-    const std::int64_t max_entries = max_features > 0 ? max_features : features.sparse.cols;
+    out.rows.resize(labels);
+    const std::int64_t max_entries = limits.max_features > 0 ? limits.max_features : features.sparse.cols;
     std::int64_t capacity = 0;
     for (std::int64_t label = 0; label < labels; ++label) {
-        out.rows.push_back({capacity, capacity});
         std::int64_t entries = 0;
-        for (std::int64_t e = positives.begin(label); e < positives.end(label); ++e) {
+        for (std::int64_t e = positives.begin(label); e < positives.end(label) && entries < max_entries; ++e)
             entries += features.sparse.length(positives.indices[e]);
-            if (entries >= max_entries) break;
-        }
         capacity += std::min(entries, max_entries);
     }
-    out.columns.resize(capacity);
-    out.values.resize(capacity);
+    EntryArena arena(out, capacity);
     std::vector<Aggregator> aggregators;
-    for (int i = 0; i < threads; ++i) aggregators.emplace_back(features, positives, max_features, max_rows);
+    for (int i = 0; i < threads; ++i) aggregators.emplace_back(features, positives, limits);
     monitor.total = labels;
     parallel_each(labels, kLabelsPerTask, threads, &monitor,
-                  [&](int worker, std::int64_t label) { aggregators[worker].aggregate(label, out); });
+                  [&](int worker, std::int64_t label) { aggregators[worker].aggregate(label, out, arena); });
+    arena.finish();
     return out;
 }
 

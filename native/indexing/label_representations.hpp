@@ -10,8 +10,8 @@
 
 namespace carya {
 
-// One sparse and one dense vector per label. The entries of a label are in no particular order, and there can be unused
-// space between the entries of two labels.
+// One sparse and one dense vector per label. The entries of a label are in no particular order, and the entries of
+// different labels can be separated by unused space.
 struct LabelVectors {
     struct Row {
         std::int64_t begin;
@@ -27,12 +27,21 @@ struct LabelVectors {
     std::int64_t size() const { return static_cast<std::int64_t>(rows.size()); }
 };
 
+// Limits on the numbers of sparse entries and positives that are used for each label; 0 means no limit.
+struct AggregationLimits {
+    // Keep the largest entries that account for this fraction of the squared norm. Magnitudes are rounded, so slightly
+    // more entries may be kept.
+    double energy = 0.0;
+    // Keep at most this number of entries, largest first; ties are broken in favor of the lower feature index.
+    std::int64_t max_features = 0;
+    // Use at most this number of positives, evenly spaced.
+    std::int64_t max_rows = 0;
+};
+
 // Returns label representations. The vector of label l is the sum of value(l, i) * x_i over the positives i of the
-// label, normalized to norm 1; it is zero if the label has no positives. If max_features > 0, only the max_features
-// largest sparse entries of each label are kept; ties are broken in favor of the lower feature. If max_rows > 0, only
-// max_rows evenly spaced positives of each label are used.
-LabelVectors aggregate_positives(const Features& features, const CsrView& positives, std::int64_t max_features,
-                                 std::int64_t max_rows, int threads, Monitor& monitor);
+// label, scaled to unit norm; it is zero if the label has no positives.
+LabelVectors aggregate_positives(const Features& features, const CsrView& positives, const AggregationLimits& limits,
+                                 int threads, Monitor& monitor);
 
 // Returns the sparse vectors as a matrix with sorted columns.
 Csr to_csr(const LabelVectors& vectors, int threads);

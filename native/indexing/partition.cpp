@@ -6,8 +6,8 @@ namespace carya {
 
 namespace {
 
-// A part of a cluster that will be split into `n_children` clusters of level `level`; `round` is the number of splits
-// so far.
+// A part of a cluster that will be split into `n_children` clusters at level `level`; `round` is the number of splits
+// between the cluster and this part.
 struct SubCluster {
     LabelGroup group;
     std::size_t level = 0;
@@ -43,7 +43,7 @@ private:
 
     bool is_complete(const SubCluster& cluster) const { return cluster.level == branching_.size(); }
 
-    // Splits all subclusters, starting with the root, until there are enough for all threads.
+    // Splits all subclusters, starting with the root, until there are enough subclusters to keep all threads busy.
     std::vector<SubCluster> split_near_root() {
         std::vector<SubCluster> subclusters;
         subclusters.push_back(make_cluster(labels_, 0));
@@ -75,7 +75,7 @@ private:
         for (SubCluster& child : split(std::move(subcluster), 1)) split_completely(std::move(child), order);
     }
 
-    // Performs one split. A subcluster with one child becomes a cluster of the next level.
+    // Performs one split. A subcluster with n_children = 1 becomes a cluster of the next level.
     std::vector<SubCluster> split(SubCluster subcluster, int threads) {
         std::vector<SubCluster> out;
         const LabelGroup& group = subcluster.group;
@@ -113,7 +113,7 @@ private:
         }
         out.resize(members.size());
         parallel_for(std::ssize(members), threads, nullptr, [&](int, std::int64_t s) {
-            // A part may have fewer members than its planned number of children.
+            // A subcluster can have fewer members than its planned number of children.
             const int n_children = static_cast<int>(std::min<std::size_t>(child_counts[s], members[s].size()));
             if (n_children > 0)
                 out[s] = {make_subgroup(group, members[s]), subcluster.level, subcluster.round + 1, n_children};

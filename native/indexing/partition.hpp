@@ -14,7 +14,7 @@ namespace carya {
 struct PartitionOptions {
     KMeansOptions split;
     bool bisect = true;          // create B clusters by repeated bisection; otherwise, by k-means with k = B
-    std::int64_t stop_size = 0;  // clusters up to this size are not split; 0 splits all clusters
+    std::int64_t stop_size = 0;  // clusters of at most this size are not split; 0 splits all clusters
     std::uint64_t seed = 0;
 };
 

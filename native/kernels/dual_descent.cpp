@@ -1,4 +1,4 @@
-// One pass of dual coordinate descent over the rows of a parent, for up to 16 sibling labels at once.
+// One pass of dual coordinate descent over the rows of a parent, for up to 16 sibling labels simultaneously.
 //
 // For each lane (label) with signs y in {-1, +1} and costs C, the optimization problem is
 //
@@ -6,7 +6,7 @@
 //
 // where B is the value of the constant bias feature. The dual is maximized over one alpha_i at a time (Hsieh et al.
 // 2008 for the hinge losses, Yu et al. 2011 for the logistic loss), and w = sum_i y_i alpha_i x_i is kept up to date.
-// This implementation differs from these papers in three ways:
+// This implementation differs from the algorithms in these papers in three ways:
 //
 // * Siblings share their rows. The weights w are stored by feature, with the lanes side by side, so processing one
 //   feature of a row requires one cache line and one multiply-add for all lanes. Lanes are independent: the result for
@@ -23,15 +23,16 @@
 //
 //   The two sums are `bias_over_q_sum` and `inverse_q_sum`; rows that have not yet been visited in a pass contribute
 //   through the sums from the previous pass. Three passes then reach the same objective as ten passes with a bias
-//   feature. With the (unsquared) hinge loss, the response of alpha is all or nothing, so there is no slope to use, and
-//   the bias is a feature as in the papers.
+//   feature. With the (unsquared) hinge loss, the response of alpha is all-or-nothing, so it has no usable derivative;
+//   the bias is then treated as a feature, as in the papers.
 //
-// * Rows are shrunk by gain. If visiting a row increases a lane's dual objective by less than the row's share of the
-//   stopping tolerance, the lane skips the row in the following passes; most rows are shrunk after the third pass.
-//   Shrunk rows remain in the two sums above, because they would respond to a change in the bias if they were visited.
+// * Rows are shrunk based on their gain. If visiting a row increases a lane's dual objective by less than the row's
+//   share of the stopping tolerance, the lane skips the row in the following passes; most rows are shrunk after the
+//   third pass. Shrunk rows remain in the two sums above, because they would respond to a change in the bias if they
+//   were visited.
 //
 // A feature that occurs in a single row adds y alpha x^2 to the score of that row only. It needs no weight during the
-// descent; only its square is included, in `single_norms`.
+// descent; only its squared value contributes, through `single_norms`.
 
 #include "kernels.hpp"
 #include "simd.hpp"
@@ -40,8 +41,8 @@ namespace carya::CARYA_ISA {
 
 namespace {
 
-// Number of rows between updates of the bias. Updating after every row would waste time on divisions; updating less
-// often would let b lag behind.
+// Number of rows between updates of the bias. More frequent updates would waste time on divisions; less frequent
+// updates would let b lag behind.
 constexpr std::int64_t kBiasInterval = 16;
 
 constexpr int kMaxNewtonSteps = 40;  // per row with the logistic loss; rows of norm 1 take three or four steps
@@ -158,7 +159,7 @@ void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* ord
     std::int64_t bias_updated_at = -1;
     std::int64_t next_k = 0;
     for (std::int64_t k = next_active(begin); k < end; k = next_k) {
-        // The bias is updated at fixed places in the order, regardless of which rows other lanes visit.
+        // The bias is updated at fixed positions in the row order, regardless of which rows other lanes visit.
         const std::int64_t block_start = k - k % kBiasInterval;
         if (!bias_is_feature(loss) && block_start > bias_updated_at && p.bias_feature > 0.0F) {
             bias_updated_at = block_start;
@@ -169,7 +170,7 @@ void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* ord
         }
         const std::uint32_t r = order[k];
         next_k = next_active(k + 1);
-        if (next_k < end) {  // rows are visited in random order
+        if (next_k < end) {  // prefetch, because rows are visited in random order
             const std::uint32_t next = order[next_k];
             __builtin_prefetch(p.alpha + std::int64_t{next} * N, 1, 3);
             if (p.prefetch_weights)
@@ -245,8 +246,9 @@ void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* ord
 }
 
 // Computes the initial sums. With the squared hinge loss, a row is optimal at alpha = 0 if the bias alone gives it a
-// margin of 1, at b_i = y_i; the first bias is therefore optimal for rows without common features. With the logistic
-// loss, no row is optimal at alpha = 0; unvisited rows contribute the alpha that they would have at the initial bias.
+// margin of 1, that is, if b_i = y_i; the initial bias is therefore optimal if no two rows share a feature. With the
+// logistic loss, no row is optimal at alpha = 0; unvisited rows contribute the alpha that they would have at the
+// initial bias.
 template <int N, Loss loss, bool per_row_costs>
 void initialize(const DualProblem& p, SolverState& state, std::int64_t rows) {
     using L = Lanes<N>;

@@ -1,8 +1,8 @@
 // Loops that are compiled once per instruction set. The fastest supported version is selected at run time.
 //
-// Arguments are plain structures, and the kernels must not contain inline functions that were not inlined (.ci/run
-// checks this): the linker keeps only one copy of each inline function for the whole library, and that copy must not
-// require AVX-512.
+// Arguments are plain structures, and the compiler must inline all inline functions that the kernels call (.ci/run
+// checks this). Otherwise, the linker would keep only one copy of each such function for the whole library, and that
+// copy might require AVX-512.
 #pragma once
 
 #include <cstdint>
@@ -99,8 +99,9 @@ struct PackedQuery {
     const std::uint32_t* base;  // index of the first sum of each chunk; 0 if not requested
 };
 
-// The features of a set of rows: bit f % 64 of seen[f / 64] is set if feature f occurs in a row, and the same bit of
-// shared[f / 64] if it occurs in at least two rows. ranks[w] is the number of shared features before word w.
+// The features of a set of rows: bit f % 64 of seen[f / 64] is set if feature f occurs in at least one row, and the
+// same bit of shared[f / 64] is set if it occurs in at least two rows. ranks[w] is the number of shared features before
+// word w.
 struct FeatureBits {
     std::uint64_t* seen;
     std::uint64_t* shared;
@@ -117,8 +118,8 @@ struct SplitRow {
     std::int64_t n_shared;
     std::int64_t n_single;
     float squared_norm;
-    float single_norm;     // contribution of the single features to squared_norm
-    float largest_single;  // largest absolute value of a single feature
+    float single_norm;     // contribution of the unshared features to squared_norm
+    float largest_single;  // largest absolute value of an unshared feature
 };
 
 struct Kernels {
@@ -149,16 +150,17 @@ struct Kernels {
     std::int64_t (*count_at_least)(const float* values, std::int64_t count, float threshold);
     // Computes out[j] += scale * x[j].
     void (*add_scaled)(float* out, const float* x, float scale, std::int64_t count);
-    // Writes the signed square root of each value divided by `scale`, rounded to at most 127 in absolute value.
+    // Divides each value by `scale` and writes the signed square root of the quotient, rounded and clamped to the range
+    // -127 to 127.
     void (*encode_signed_roots)(const float* values, std::int64_t count, float scale, std::int8_t* roots);
     // Computes sums[base[c] + child] += value * weight for each feature of the query and each requested chunk c. `base`
     // must have an entry for every one-byte or two-byte id. `sums` has `capacity` floats and must have space for every
-    // one-byte or two-byte child after each base. Bitmaps may add 0 to up to kBitmapPadding sums after the sums of a
-    // chunk.
+    // one-byte or two-byte child after each base. Processing a bitmap may also add 0 to up to kBitmapPadding sums that
+    // follow the sums of its chunk.
     void (*add_packed_scores)(const PackedView& weights, const PackedQuery& query, float* sums, std::int64_t capacity);
     // Converts raw scores to path scores in place: combines h = sums * scale + biases with the parent's score. If
-    // `log_space` is true, the hinge transform adds logarithms instead of multiplying. `sums` must be aligned and
-    // padded to whole vectors.
+    // `log_space` is true, the hinge transform adds the logarithms of scores instead of multiplying the scores. `sums`
+    // must be aligned and padded to whole vectors.
     void (*combine_scores)(const Transform& transform, bool log_space, float parent_score, float scale,
                            const float* biases, std::int64_t count, float* sums);
     // Writes the indices of all scores >= threshold in ascending order and returns the number of indices. `scores` must

@@ -1,4 +1,4 @@
-// Coordinate descent over the features for L1-regularized rankers, for up to 16 sibling labels at once.
+// Coordinate descent over the features for L1-regularized rankers, for up to 16 sibling labels simultaneously.
 //
 // For each lane (label) with signs y in {-1, +1} and costs C, the optimization problem is
 //
@@ -10,8 +10,8 @@
 //
 //     w_j  =  t - 1/H, t + 1/H or 0,   t = w_j - g/H.
 //
-// The losses are not quadratic everywhere, so each weight takes several such steps; each step stays within an interval
-// that is known to contain the minimum.
+// The losses are not quadratic everywhere, so each weight requires several such steps. Each step stays within an
+// interval that is known to contain the minimum.
 //
 // The bias, which is not regularized, is optimized in the same way.
 
@@ -92,8 +92,9 @@ void update_weights(const L1Problem& p, const std::uint32_t* order, std::int64_t
             high = L::select(g + L::select(w > 0.0F, one, -one) > 0.0F, w, high);
             const Float t = w - g / h;
             Float next = L::max(t - 1.0F / h, zero) + L::min(t + 1.0F / h, zero);
-            // A step that returns to a bound makes no progress. This happens with the logistic loss, because its second
-            // derivative is almost 0 after too long a step.
+            // A step to a bound is replaced as well, because w has already had this value. Such steps occur with the
+            // logistic loss: at the end of an overly long step, its second derivative is almost 0, so the next step can
+            // lead back to the bound.
             const auto outside = (next < low) | (next > high) | ((next != w) & ((next == low) | (next == high)));
             const Float lower_bound = L::select(low > -kUnbounded, low, w - 1.0F);
             const Float upper_bound = L::select(high < kUnbounded, high, w + 1.0F);

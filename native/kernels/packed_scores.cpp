@@ -2,8 +2,8 @@
 //
 // The score of a node is the sum of its products in the order of the query's features, and every product is rounded
 // before it is added (CMakeLists.txt disables fused multiply-add for this file). A score therefore does not depend on
-// the other chunks in the beam or on the form of the blocks: a model returns the same bits when its chunks are
-// distributed over several machines.
+// the other chunks in the beam or on the type of the block: the scores of a model are bitwise identical even if its
+// chunks are distributed over several machines.
 
 #include <algorithm>
 #include <span>
@@ -22,8 +22,9 @@ namespace carya::CARYA_ISA {
 
 namespace {
 
-// Formats with four-byte ids or children (more than 65,536 chunks, or more than 32,768 children per chunk) are rare and
-// take as long to compile as all others, so the kernels are compiled for them only once.
+// Formats with four-byte ids or children (more than 65,536 chunks, or more than 32,768 children per chunk) are rare.
+// Because their kernels take as long to compile as all others together, they are compiled only for the baseline
+// instruction set.
 template <class Types>
 constexpr bool is_common() {
     return Types::kIdBytes <= 2 && Types::kChildBytes <= 2;
@@ -98,12 +99,12 @@ public:
     }
 
 private:
-    // One-byte and two-byte ids need no bounds check, because `base` has an entry for each of them.
+    // Ids of one or two bytes need no bounds check, because `base` has an entry for every possible id.
     bool is_chunk(std::int64_t chunk) const { return sizeof(Id) <= 2 || chunk < query_.chunks; }
 
     std::uint32_t base_of(std::int64_t chunk) const { return is_chunk(chunk) ? query_.base[chunk] : 0; }
 
-    // One-byte and two-byte children need no bounds check, because `sums` has space for all of them.
+    // Child indices of one or two bytes need no bounds check, because `sums` has space for every possible index.
     bool in_range(std::int64_t index) const { return sizeof(Child) <= 2 || index < capacity_; }
 
     // The weights of one chunk in a block.
@@ -170,8 +171,8 @@ private:
     }
 
 #ifdef CARYA_PACKED_SIMD
-    // Collects the updates from short runs in a queue that is processed in one long loop: branch prediction fails at
-    // the end of each short loop, but not within a long loop. Returns the number of weights in the queue.
+    // Collects the updates from short runs in a queue that is processed in one long loop, because the branch at the end
+    // of every short loop would be mispredicted. Returns how many of the run's weights were queued.
     CARYA_INLINE std::int64_t queue_children(const Run& run) const {
         for (std::int64_t e = 0; e < run.count; e += Simd::kLanes) {
             const std::int64_t count = std::min<std::int64_t>(run.count - e, Simd::kLanes);
@@ -198,7 +199,7 @@ private:
         return block.run_offset(i);
     }
 
-    // Adds a narrow block by visiting every chunk up to the last requested one. A bitmap or the mark on the last child
+    // Adds a narrow block by visiting its chunks up to the last requested chunk. A bitmap or the mark on the last child
     // determines where a chunk ends.
     void add_narrow(const Narrow& block, float x) const {
         std::int64_t last = -1;
@@ -221,7 +222,7 @@ private:
         }
     }
 
-    // Adds a block by visiting every chunk and skipping chunks that are not requested. Used if many chunks are
+    // Adds a block by visiting all of its chunks and skipping those that are not requested. Used if many chunks are
     // requested.
     void add_by_scan(const Wide& block, float x) const {
         std::int64_t offset = 0;
@@ -233,7 +234,7 @@ private:
         });
     }
 
-    // Adds a block by computing the index of each requested chunk, which is the number of set bits before its own bit.
+    // Adds a block by computing the index of each requested chunk: the number of set bits before the chunk's own bit.
     // Used for blocks with chunk bits if few chunks are requested.
     void add_by_rank(const Wide& block, float x) const {
         std::uint32_t bits_before[kMaxChunkWords];
@@ -288,7 +289,7 @@ private:
         }
     }
 
-    // Prefetches a run and adds it later, when it is in cache.
+    // Prefetches a run and adds it later, when it is in the cache.
     CARYA_INLINE void add_deferred(const WideRun& run, float x, std::uint32_t to) const {
         __builtin_prefetch(run.nodes);
         __builtin_prefetch(run.weights + run.count * Types::kWeightBytes - 1);
@@ -303,7 +304,7 @@ private:
     }
 
     static constexpr std::uint64_t kMaxPending = 16;
-    // Minimum ratios of chunks in the block to requested chunks.
+    // Minimum ratios of the number of chunks in the block to the number of requested chunks.
     static constexpr std::int64_t kMinRatioForRank = 2;
     static constexpr std::int64_t kMinRatioForBisection = 64;
     static constexpr std::int64_t kMaxRanked = 64;

@@ -1,8 +1,8 @@
 // Vector instructions for reading packed blocks: the parts of packed_scores.cpp that differ between instruction sets.
 //
 // Blocks are not aligned and may end where the data ends. AVX-512 loads only the bytes that are selected by a mask.
-// AVX2 has no such loads for bytes; its functions load whole vectors if these end before `end`, the end of the data,
-// and otherwise return false, and the caller uses scalar instructions.
+// AVX2 has no such loads for bytes. The AVX2 functions load whole vectors if these end before `end`, the end of the
+// data; otherwise, they return false, and the caller uses scalar instructions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "../layouts/block_types.hpp"
 
-// For functions that take less time than a call.
+// For functions whose body takes less time than a function call.
 #define CARYA_INLINE [[gnu::always_inline]] inline
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
@@ -28,7 +28,7 @@ namespace carya::CARYA_ISA {
 namespace {
 
 #ifdef CARYA_PACKED_AVX2
-// For each 8-bit mask, the index of the weight of each set bit, and 0x80 for each bit that is not set.
+// For each 8-bit mask, the weight index of each set bit, and 0x80 for each bit that is not set.
 struct ExpandTable {
     alignas(64) std::uint8_t indices[256][8];
 
@@ -85,7 +85,7 @@ public:
         return true;
     }
 
-    // Computes to + child and x * weight for up to kLanes weights with one-byte children. Writes kLanes values.
+    // Computes `to` + child and `x` * weight for up to kLanes weights with one-byte children. Writes kLanes values.
     CARYA_INLINE static bool multiply_children(const std::uint8_t* children, const std::uint8_t* weights,
                                                [[maybe_unused]] const std::uint8_t* end,
                                                [[maybe_unused]] std::int64_t count, std::uint32_t to, float x,
@@ -98,7 +98,7 @@ public:
         _mm512_storeu_si512(indices, _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(to)), ids));
         _mm512_storeu_ps(products, _mm512_mul_ps(_mm512_set1_ps(x), load_weights(lanes, weights)));
 #else
-        // The weights follow the children, so their end is checked.
+        // The weights follow the children, so it is sufficient to check the end of the weights.
         if (end - weights < kLanes * kWeightBytes) return false;
         const __m128i marked = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(children));
         const __m256i ids = _mm256_cvtepu8_epi32(_mm_and_si128(marked, _mm_set1_epi8(kChildMask)));
@@ -165,7 +165,7 @@ private:
             return _mm256_loadu_ps(reinterpret_cast<const float*>(bytes));
     }
 
-    // Moves weights to the places given by an entry of the table; the other places are 0.
+    // Moves weights to the positions given by an entry of the table; the other positions are 0.
     CARYA_INLINE static __m256 expand(__m256 weights, __m128i indices) {
         const __m256i wide = _mm256_cvtepi8_epi32(indices);
         const __m256 moved = _mm256_permutevar8x32_ps(weights, wide);
@@ -178,7 +178,7 @@ private:
 #endif
 };
 
-// Finds the chunks of a narrow beam among the ids in a block, one vector register of ids at a time.
+// Finds the requested chunks of a narrow beam among the ids in a block, one vector register of ids at a time.
 template <class Id>
 class ChunkFinder {
 public:
@@ -217,7 +217,7 @@ public:
 #endif
     }
 
-    // Returns a mask in which bit i is set if the i-th id is requested. At most `left` ids are valid.
+    // Returns a mask in which bit i is set if the i-th id is requested. Only the first `left` ids are valid.
     Mask matches(const std::uint8_t* ids, std::int64_t left) const {
         const Mask valid = left >= kWidth ? ~Mask{0} : (Mask{1} << left) - 1;
         Mask matching = 0;

@@ -1,4 +1,5 @@
-// Compact copies of sparse rows, in which features that several rows share are separated from those in only one row.
+// Compact copies of sparse rows. Features shared by several rows are stored separately from those that occur in only
+// one row.
 
 #include "kernels.hpp"
 

@@ -79,7 +79,7 @@ struct VectorTypes<16> {
     typedef std::int32_t Mask __attribute__((vector_size(64)));
 };
 
-// Operations that are the same for registers and pairs.
+// Operations with the same implementation for registers and pairs.
 template <class Derived, class Float, class Mask>
 struct CommonLanes {
     static inline const Float& ref(const float* p) { return *reinterpret_cast<const Float*>(p); }
@@ -104,7 +104,7 @@ struct CommonLanes {
     }
 };
 
-// Lanes that need two registers.
+// Lanes that require at least two registers.
 template <int N, bool native = (N <= kNativeLanes)>
 struct Lanes : CommonLanes<Lanes<N>, Pair<typename Lanes<N / 2>::Float>, Pair<typename Lanes<N / 2>::Mask>> {
     using Half = Lanes<N / 2>;
@@ -143,7 +143,8 @@ struct Lanes<N, true> : CommonLanes<Lanes<N, true>, typename VectorTypes<N>::Flo
         return (bit & static_cast<std::int32_t>(bits)) != 0;
     }
 
-    // The inverse of mask_from_bits. It uses intrinsics because compilers do not reduce the loop to one instruction.
+    // The inverse of mask_from_bits. It uses intrinsics because compilers do not compile an equivalent loop to one
+    // instruction.
     static inline std::uint32_t bits_from_mask(Mask m) {
 #if defined(__AVX512F__)
         if constexpr (N == 16) return _mm512_test_epi32_mask((__m512i)m, (__m512i)m);

@@ -121,7 +121,7 @@ private:
     const PositionFilter& filter_;
     const WeightSink& sink_;
     std::int64_t feature_ = 0;
-    std::int64_t previous_ = -1;  // the previous position in the block
+    std::int64_t previous_ = -1;  // the position of the previous weight in the block
 };
 
 }  // namespace

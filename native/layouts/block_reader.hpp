@@ -13,8 +13,8 @@
 
 namespace carya {
 
-// The assignment of positions to chunks. If blocks are merged, there is one chunk, but each original chunk keeps its
-// scale.
+// The assignment of positions to chunks. If blocks are merged, all positions are in one chunk, but each original chunk
+// keeps its scale.
 class ChunkAssignment {
 public:
     ChunkAssignment(const PackedFormat& format, std::span<const std::int64_t> chunks)
@@ -36,7 +36,7 @@ private:
     std::vector<std::int32_t> merged_chunk_of_;
 };
 
-// The positions to unpack: all positions, or a selection that becomes columns 0, 1, ….
+// The positions to unpack: all positions, or selected positions, which become columns 0, 1, ….
 class PositionFilter {
 public:
     PositionFilter() = default;
@@ -66,7 +66,7 @@ private:
     std::vector<std::uint8_t> chunk_included_;  // per chunk
 };
 
-// Receives a weight: sink(column, chunk, bytes), with the original chunk of the weight.
+// Receives each weight as sink(column, chunk, bytes), where `chunk` is the weight's original chunk.
 using WeightSink = std::function<void(std::int32_t, std::int32_t, const std::uint8_t*)>;
 
 // Reads the blocks of features and passes each weight at a selected position to a sink. In wide blocks, chunks without

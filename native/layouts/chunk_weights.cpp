@@ -32,7 +32,7 @@ void copy_indices(std::span<const Value> from, int bytes, RawVector<std::uint8_t
         copy_indices<std::uint32_t>(from, to);
 }
 
-// Returns the scale for which the largest weight is 127 squared times the scale.
+// Returns the scale for which the largest magnitude is encoded as 127, which represents 127 * 127 * scale.
 float int8_scale(float largest) {
     return largest > 0.0F ? std::max(largest / (127.0F * 127.0F), std::numeric_limits<float>::min()) : 1.0F;
 }

@@ -11,7 +11,7 @@
 
 namespace carya {
 
-// Returns the number of bytes of a child index, or of a number of weights minus 1, in a chunk of this size.
+// Returns the number of bytes used to store a child index, or a number of weights minus 1, in a chunk of this size.
 constexpr int child_index_bytes(std::int64_t chunk_size) {
     return chunk_size <= 0x100 ? 1 : chunk_size <= 0x10000 ? 2 : 4;
 }
@@ -21,11 +21,11 @@ struct ChunkWeightsView {
     std::span<const std::uint8_t> counts;     // the number of weights of each feature, minus 1
     std::span<const std::uint8_t> children;  // the index of each weight's node in the chunk, ascending for each feature
     std::span<const std::uint8_t> values;    // the weights in the data type of the layer
-    float scale = 1.0F;                      // factor of int8 weights
-    int index_bytes = 1;                     // size of each count and each child
+    float scale = 1.0F;                      // factor by which int8 weights are multiplied
+    int index_bytes = 1;                     // number of bytes per count and per child
 
-    // Throws std::invalid_argument unless the arrays are consistent, the features are ascending and less than
-    // `n_features`, and the children are ascending and less than `chunk_size`.
+    // Throws std::invalid_argument unless the arrays are consistent, the feature indices are ascending and less than
+    // `n_features`, and the child indices of each feature are ascending and less than `chunk_size`.
     void check(std::int64_t n_features, std::int64_t chunk_size, WeightDtype dtype) const;
 };
 
@@ -46,11 +46,11 @@ struct WeightEntry {
     float value;
 };
 
-// Sorts entries by feature and keeps the order of entries with the same feature. `scratch` can be reused.
+// Sorts entries by feature; entries with the same feature keep their order. `scratch` can be reused between calls.
 void sort_by_feature(std::vector<WeightEntry>& entries, std::vector<WeightEntry>& scratch);
 
-// Builds chunk weights, one chunk at a time. Weights are appended in ascending order of their features and, for each
-// feature, of their children.
+// Builds chunk weights, one chunk at a time. Weights must be appended in ascending order of their feature indices and,
+// for each feature, in ascending order of their child indices.
 class ChunkWeightsBuilder {
 public:
     void begin_feature(std::uint32_t feature) {

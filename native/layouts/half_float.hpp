@@ -39,7 +39,7 @@ inline float from_half(std::uint16_t half) {
     if (magnitude >= 0x7C00U)
         // Infinities and NaNs are never written; they are read as the largest finite value.
         return __builtin_bit_cast(float, sign | 0x477FE000U);
-    // The exponent is 112 too low. The multiplication corrects it, including for subnormal numbers.
+    // The exponent is too low by 112. The multiplication corrects it, also for subnormal numbers.
     return __builtin_bit_cast(float, sign | (magnitude << 13)) * 5.192296858534828e+33F;
 #endif
 }

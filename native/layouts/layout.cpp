@@ -20,7 +20,7 @@ public:
     void add_scores(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const override {
         if (weights_.format.merged) return add_merged(query, beam_chunks, scratch);
         scratch.requested.clear();
-        // Reserve memory first: if anything below threw an exception, entries would remain in scratch.base.
+        // Reserve memory first: if a statement below threw an exception, entries would remain in scratch.base.
         scratch.requested.reserve(beam_chunks.size());
         for (const BeamChunk& chunk : beam_chunks) {
             scratch.base[chunk.parent] = chunk.base;
@@ -40,7 +40,7 @@ public:
     float scale(std::int32_t chunk) const override { return weights_.scales.empty() ? 1.0F : weights_.scales[chunk]; }
 
 private:
-    // Scores all nodes of the level at once, then copies the scores of the requested chunks.
+    // Scores all nodes of the level in one pass, then copies the scores of the requested chunks.
     void add_merged(const Query& query, std::span<const BeamChunk> beam_chunks, Scratch& scratch) const {
         constexpr std::uint32_t kBase = 0;
         const std::int64_t capacity = nodes_ + sum_padding(weights_.format);
@@ -113,9 +113,9 @@ private:
 
 // The features of each chunk and their weights, used by the hash and search layouts.
 struct ChunkRows {
-    std::vector<std::int64_t> chunk_starts;  // first index into `features` for each chunk, and the end
+    std::vector<std::int64_t> chunk_starts;  // first index into `features` for each chunk, followed by the end
     std::vector<std::int32_t> features;      // ascending within each chunk
-    std::vector<std::int64_t> row_starts;    // first index into `children` for each feature, and the end
+    std::vector<std::int64_t> row_starts;    // first index into `children` for each feature, followed by the end
     std::vector<std::int32_t> children;
     std::vector<float> weights;
 

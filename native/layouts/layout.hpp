@@ -1,5 +1,5 @@
-// Layouts store the weights of a layer and compute the raw scores of a query for the requested chunks. A *chunk*
-// consists of the children of one parent.
+// Layouts store the weights of a layer and compute a query's raw scores for the nodes in the requested chunks. A
+// *chunk* consists of the children of one parent.
 //
 // Four of the layouts are described in the paper (Section 3.1). `packed` is the default and the format of saved models.
 // All layouts return the same scores up to rounding.
@@ -34,12 +34,12 @@ struct BeamChunk {
     std::int64_t size() const { return end - begin; }
 };
 
-// Per-thread scratch memory. `base` and `dense_query` are zero between uses.
+// Per-thread scratch memory. All elements of `base` and `dense_query` are 0 between uses.
 struct Scratch {
     AlignedBuffer<float> sums;
     std::int64_t capacity = 0;            // number of floats in sums
     AlignedBuffer<float> level_sums;      // sums for all nodes of a level; used for merged blocks
-    std::vector<std::uint32_t> base;      // index of each chunk's first sum; 0 if not requested
+    std::vector<std::uint32_t> base;      // index of each chunk's first sum; 0 for chunks that are not requested
     std::vector<std::int32_t> requested;  // the requested chunks
     std::vector<float> dense_query;       // one value per feature; used by layouts that look up features
 };
@@ -57,7 +57,7 @@ public:
 // Creates the layout with the given name:
 //
 // by-label     weights by label; each label's features are looked up in the query
-// by-feature   weights by feature; the labels of each chunk are found by binary search
+// by-feature   weights by feature; the labels of each chunk are located by binary search
 // hash         one hash table of features per chunk
 // search       one sorted list of features per chunk
 // packed       one block of chunks per feature

@@ -25,8 +25,8 @@ struct Half {
 };
 
 // A weight stored as a signed square root: q represents q |q| times the scale of its chunk. Most weights are small, and
-// this encoding has its finest steps near 0: for a weight that is 1/50 of the largest weight, the relative error is 6%
-// instead of 20% with uniform steps.
+// this encoding has its finest steps near 0: for a weight of 1/50 of the largest weight, the relative error is 6%,
+// compared with 20% for uniform steps.
 struct SignedSqrt {
     std::int8_t root;
     operator float() const { return static_cast<float>(root * (root < 0 ? -root : root)); }
@@ -48,7 +48,7 @@ inline std::span<const std::uint8_t> locate_block(const BlockLocation& location,
 // Id type for levels with a single chunk, in which ids take no bytes.
 struct SingleChunk {};
 
-// Types of the parts of a block.
+// Types of the components of a block.
 template <class IdType, class ChildType, class WeightType>
 struct BlockTypes {
     using Id = IdType;
@@ -62,7 +62,8 @@ struct BlockTypes {
     // with the block.
     static constexpr auto kLastChild = static_cast<Child>(kSingleChunk ? 0 : Child{1} << (8 * sizeof(Child) - 1));
 
-    // Returns the number of chunks according to the start of a block, which may be wrong if the block is damaged.
+    // Returns the number of chunks that the start of a block specifies; the number may be wrong if the block is
+    // damaged.
     static std::int64_t chunk_count(std::span<const std::uint8_t> bytes) {
         if constexpr (kSingleChunk)
             return 1;
@@ -79,7 +80,7 @@ constexpr bool prefers_bitmap(std::int64_t count, std::int64_t child_bytes, std:
 // Blocks with at least this many chunks are wide, so that a search can skip most of their chunks.
 constexpr std::int64_t kMinWideChunks = 8;
 
-// The parts of a narrow block. Sizes are limited to the bytes of the block, so that reading a damaged block never
+// The components of a narrow block. Sizes are limited to the size of the block, so that reading a damaged block never
 // accesses memory out of bounds.
 template <class Types>
 struct NarrowBlock {
@@ -134,7 +135,7 @@ struct WideRun {
     bool has_bitmap;
 };
 
-// The parts of a wide block. Sizes are limited as in a narrow block.
+// The components of a wide block. Sizes are limited as in a narrow block.
 template <class Types>
 struct WideBlock {
     static constexpr std::int64_t kSumStep = 32;  // number of chunks between entries in `sums`
@@ -153,7 +154,7 @@ struct WideBlock {
         return level_words > 0 && level_words * 8 <= n * Types::kIdBytes;
     }
 
-    // Offsets of the parts of a block.
+    // Offsets of the components of a block.
     static constexpr std::int64_t sums_offset(std::int64_t n, std::int64_t level_words) {
         return Types::kIdBytes + (has_chunk_bits(n, level_words) ? level_words * 8 : n * Types::kIdBytes);
     }
@@ -196,7 +197,8 @@ struct WideBlock {
     std::int64_t run_bytes_before(std::int64_t step) const {
         return step == 0 ? 0 : std::int64_t{load<std::uint32_t>(sums + 4 * (step - 1))};
     }
-    // Returns the offset of the i-th chunk's run, computed from the preceding entry in `sums`.
+    // Returns the offset of the i-th chunk's run. `sums` contains the offset of every kSumStep-th run; the sizes of the
+    // runs between that run and the i-th one are added.
     std::int64_t run_offset(std::int64_t i) const {
         std::int64_t offset = run_bytes_before(i / kSumStep);
         for (std::int64_t previous = i / kSumStep * kSumStep; previous < i; ++previous)

@@ -12,7 +12,7 @@ namespace carya {
 
 namespace {
 
-// Maximum size of a level with merged blocks.
+// Maximum numbers of chunks and nodes in a level with merged blocks.
 constexpr std::size_t kMaxMergedChunks = 16;
 constexpr std::int64_t kMaxMergedNodes = 512;
 

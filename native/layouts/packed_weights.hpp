@@ -7,7 +7,7 @@
 //
 // A *narrow* block, with weights in at most 7 chunks, continues with
 //
-//     chunk[n]     the chunks, ascending                           Id each
+//     chunk[n]     ids of the chunks, ascending                    Id each
 //     child[m]     the index of each weight's node in its chunk,   Child each; the highest bit marks the last child of
 //                  ascending within a chunk                        each chunk
 //  or bitmap[n]    the nodes of each chunk that have a weight      one bit per node, rounded up to whole 16-bit words
@@ -16,7 +16,7 @@
 //
 // A *wide* block, in which a search can skip most of the chunks, continues with
 //
-//     chunk[n]     the chunks, ascending                           Id each
+//     chunk[n]     ids of the chunks, ascending                    Id each
 //  or bit[]        the chunks of the level that have weights       one bit per chunk, in 64-bit words; used in levels
 //                                                                  with at most 1,024 chunks if this takes no more
 //                                                                  bytes than ids
@@ -26,13 +26,13 @@
 //     run[n]       child[] or bitmap, then weight[], per chunk
 //
 // An Id takes 1 byte if the level has at most 256 chunks, 2 bytes if it has at most 65,536, and 4 bytes otherwise. If
-// the level has a single chunk, `n` and `chunk` are omitted, and no child is marked as the last. A beam covers almost
-// all nodes of a level with few chunks and few nodes. The blocks of such a level are *merged*: they are written as if
-// all nodes were in one chunk, except that each original chunk keeps its scale. A Child takes 1, 2 or 4 bytes,
-// depending on the size of the largest chunk; m is derived from the size of a narrow block. Narrow blocks and the runs
-// of wide blocks use bitmaps if these take no more bytes than child ids, because one instruction can then add 16
-// weights. A feature without weights has an empty block. A query reads one or two cache lines per rare feature, and one
-// cache line for most runs.
+// the level has a single chunk, `n` and `chunk` are omitted, and no child is marked as the last. If a level has few
+// chunks and few nodes, a beam covers almost all of its nodes. The blocks of such a level are *merged*: they are
+// written as if all nodes were in one chunk, except that each original chunk keeps its scale. A Child takes 1, 2 or 4
+// bytes, depending on the size of the largest chunk; m is derived from the size of a narrow block. Narrow blocks and
+// the runs of wide blocks use bitmaps if these take no more bytes than child ids, because one instruction can then add
+// 16 weights. A feature without weights has an empty block. A query reads one or two cache lines per rare feature, and
+// one cache line for most runs.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ enum class WeightDtype : int { float32, float16, int8 };
 
 int weight_bytes(WeightDtype dtype);
 
-// Sizes of the parts of a block, which are determined by the tree and the data type.
+// Sizes of the components of a block, which depend on the tree and the data type.
 struct PackedFormat {
     int id_bytes = 2;  // 0 for a single chunk
     int child_bytes = 1;
@@ -62,8 +62,8 @@ struct PackedFormat {
 };
 
 // The start offsets of the blocks of 28 features, in one cache line. A block starts at base + offset and ends where the
-// next block starts. The few large blocks are stored after all other blocks and are replaced with 16 bytes that contain
-// the offset and size of the block.
+// next block starts. The few large blocks are stored after all other blocks; in its original place, each of them is
+// replaced with 16 bytes that contain its offset and size.
 struct StartLine {
     static constexpr std::uint32_t kFeatures = 28;
 
@@ -72,7 +72,7 @@ struct StartLine {
 };
 static_assert(sizeof(StartLine) == 64);
 
-// Returns a view of saved start lines, an array of 16-bit integers that must be aligned to 8 bytes.
+// Returns a view of saved start lines. They are an array of 16-bit integers, which must be aligned to 8 bytes.
 inline std::span<const StartLine> start_lines(const std::uint16_t* values, std::size_t count) {
     return {reinterpret_cast<const StartLine*>(values), count * sizeof(std::uint16_t) / sizeof(StartLine)};
 }
@@ -86,7 +86,7 @@ struct BlockLocation {
 };
 
 struct BlockStarts {
-    // The maximum size of a block that is not large. 28 blocks of this size take less than 2^14 bytes.
+    // Blocks above this size are large. 28 blocks of this size take less than 2^14 bytes.
     static constexpr std::int64_t kMaxInlineBytes = 584;
     // Flags in StartLine::offsets, and the mask for the offset itself.
     static constexpr std::uint16_t kLargeFlag = 0x8000;
@@ -124,9 +124,9 @@ struct PackedView {
     // Returns the bytes of a block, or an empty span for a large block outside the data.
     std::span<const std::uint8_t> block(const BlockLocation& location) const;
 
-    // Throws std::invalid_argument unless the block starts are non-decreasing from 0 to at most the size of the data,
-    // the number of scales is correct and all scales are finite. Blocks may contain arbitrary bytes; readers never
-    // access memory outside a block.
+    // Throws std::invalid_argument unless the offsets of the blocks start at 0, never decrease and do not exceed the
+    // size of the data, the number of scales is correct, and all scales are finite. Blocks may contain arbitrary bytes;
+    // readers never access memory outside a block.
     void check(std::int64_t chunks, const char* name) const;
 };
 
@@ -145,7 +145,7 @@ struct Packed {
 // Unpacks all weights. Throws std::invalid_argument if a block is invalid.
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks);
 
-// Unpacks the weights at the given ascending positions to a matrix of shape (features, given positions). Reads all
+// Unpacks the weights at the given ascending positions into a matrix of shape (features, given positions). Reads all
 // blocks, but allocates memory only for the result. Throws std::invalid_argument if a position does not exist or a
 // visited block is invalid.
 Csr unpack(const PackedView& packed, std::span<const std::int64_t> chunks, std::span<const std::int32_t> positions);

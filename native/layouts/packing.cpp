@@ -19,7 +19,7 @@ namespace carya {
 namespace {
 
 constexpr int kRangesPerThread = 4;
-constexpr std::int64_t kMaxRanges = 64;  // each range reads the counts of all features before it
+constexpr std::int64_t kMaxRanges = 64;  // limited because each range reads the counts of all features before it
 
 template <class T>
 std::uint8_t* append(std::uint8_t* to, T value) {
@@ -40,7 +40,7 @@ struct Run {
     const std::uint8_t* values;
 };
 
-// The size and kind of a feature's block, and the part that has been written so far.
+// The size and format of a feature's block, and the number of chunks and weights written so far.
 struct Block {
     std::uint32_t chunks = 0;
     std::uint32_t weights = 0;
@@ -76,8 +76,9 @@ struct Block {
     }
 };
 
-// Types of the parts of a block other than the weights, whose size is not a constant here. This takes a third of the
-// instantiations that the kernels need, and packing copies weights without interpreting them.
+// Types of the components of a block other than the weights. Packing copies weights without interpreting them, so their
+// size is not a compile-time constant here. This requires only a third as many template instantiations as in the
+// kernels.
 template <class Id, class Child>
 using IndexTypes = BlockTypes<Id, Child, std::uint8_t>;
 
@@ -224,7 +225,7 @@ private:
                 std::memcpy(&value, bytes + i * static_cast<std::int64_t>(sizeof(Index)), sizeof(Index));
                 return std::uint32_t{value};
             };
-            std::int64_t first_weight = begin;  // the counts are stored minus 1
+            std::int64_t first_weight = begin;  // stored counts are one less than the number of weights
             for (std::int64_t i = 0; i < begin; ++i) first_weight += index(weights.counts.data(), i);
             features = weights.features.subspan(begin, end - begin);
             counts.resize(end - begin);
@@ -248,7 +249,8 @@ private:
 // Consecutive chunks of a packed layer, feature by feature.
 class PackedSource : public RunSource {
 public:
-    // `chunks` contains the chunks of the packed layer, `kept_chunks` those to keep, renumbered from 0.
+    // `chunks` contains the boundaries of all chunks of the packed layer; `kept_chunks` contains those of the chunks to
+    // keep, starting at 0.
     PackedSource(const PackedView& packed, std::span<const std::int64_t> chunks, std::int64_t first_chunk,
                  std::span<const std::int64_t> kept_chunks)
         : packed_(packed),
@@ -341,7 +343,8 @@ public:
     const PackedFormat& format() const { return format_; }
 
 private:
-    // Computes the location of each block, and divides the features into ranges with about the same number of bytes.
+    // Computes the location of each block, and divides the features into ranges whose blocks have about the same total
+    // size.
     template <class Types>
     std::vector<std::int64_t> locate(Packed& out, std::int64_t n_ranges) {
         const auto features = std::ssize(blocks_);

@@ -17,9 +17,9 @@ constexpr std::int64_t kMaxSums = 1LL << 31;  // maximum number of floats in the
 
 std::int64_t round_up_to_line(std::int64_t count) { return (count + kLineFloats - 1) / kLineFloats * kLineFloats; }
 
-// Selects the `count` best nodes. A small selection is kept sorted. A large selection is kept unsorted with up to twice
-// as many nodes and is occasionally cut in half, so rejecting a node below the current threshold costs almost
-// nothing.
+// Selects the `count` best nodes. A small selection is kept sorted. A large selection is kept unsorted; whenever it has
+// grown to about twice `count` nodes, it is reduced to the best `count` nodes. In both cases, rejecting a node below
+// the current threshold costs almost nothing.
 class TopNodes {
 public:
     TopNodes(std::vector<ScoredNode>& kept, std::int64_t count)
@@ -85,7 +85,7 @@ bool has_features(const Query& query, std::int64_t dense_cols) {
            std::any_of(query.dense, query.dense + dense_cols, nonzero);
 }
 
-// Keeps the best score of each label and the `top_k` best labels, best first.
+// Reduces the candidates to the `top_k` best labels, best first, each with its best score.
 void keep_best_labels(std::vector<ScoredNode>& candidates, std::int64_t top_k) {
     std::sort(candidates.begin(), candidates.end(), [](const ScoredNode& a, const ScoredNode& b) {
         return a.node != b.node ? a.node < b.node : a.score > b.score;
@@ -132,7 +132,7 @@ BeamSearch::BeamSearch(std::vector<SearchLayer> layers, const std::vector<std::s
         throw std::invalid_argument("layouts must have one entry, or one for each of the " +
                                     std::to_string(layers_.size()) + " layers, got " + std::to_string(layouts.size()) +
                                     ".");
-    std::vector<Transform> transforms = section.above;  // of all layers of the tree
+    std::vector<Transform> transforms = section.above;  // transforms of all layers of the tree
     for (const SearchLayer& layer : layers_) transforms.push_back(layer.transform);
     transforms.insert(transforms.end(), section.below.begin(), section.below.end());
     log_space_ = std::all_of(transforms.begin(), transforms.end(),
@@ -234,7 +234,7 @@ void BeamSearch::verify_weights(const SearchLayer& layer, const Query& query, co
 void BeamSearch::score_children(std::size_t t, const Query& query, Workspace& workspace) const {
     const SearchLayer& layer = layers_[t];
     const Layout& layout = *layouts_[t];
-    std::int64_t used = kLineFloats;  // because base 0 means that a chunk is not requested
+    std::int64_t used = kLineFloats;  // base 0 is reserved for chunks that are not requested
     for (BeamChunk& chunk : workspace.beam_chunks) {
         chunk.begin = layer.chunks[chunk.parent];
         chunk.end = layer.chunks[chunk.parent + 1];
@@ -268,7 +268,8 @@ void BeamSearch::score_children(std::size_t t, const Query& query, Workspace& wo
 
 float BeamSearch::final_score(float path_score) const { return log_space_ ? std::exp(path_score) : path_score; }
 
-// Returns a value slightly below min_score, so that rounding never prunes a path with a label that just reaches it.
+// Returns a path score slightly below min_score, so that rounding errors never prune the path to a label whose score
+// just reaches min_score.
 float BeamSearch::min_path_score(const SearchOptions& options) const {
     if (!log_space_) return options.min_score - 1e-3F * std::fabs(options.min_score);
     return options.min_score > 0.0F ? std::log(options.min_score) - 1e-3F : -std::numeric_limits<float>::infinity();
@@ -284,8 +285,8 @@ std::span<const ScoredNode> BeamSearch::rank(const Query& query, const SearchOpt
     return workspace.beam;
 }
 
-// Searches from the given nodes above the first layer and stores the top-ranked labels and their path scores in
-// workspace.beam.
+// Searches from the given nodes of the level above the first layer, and stores the top-ranked labels and their path
+// scores in workspace.beam.
 void BeamSearch::search(const Query& query, std::span<const ScoredNode> starts, const SearchOptions& options,
                         Workspace& workspace) const {
     workspace.beam.clear();
@@ -304,7 +305,7 @@ void BeamSearch::search(const Query& query, std::span<const ScoredNode> starts, 
         score_children(t, query, workspace);
         // Limit counts to the number of nodes, because callers may pass arbitrarily large values.
         const auto nodes = std::max<std::int64_t>(static_cast<std::int64_t>(layer.order.size()), 1);
-        // The score of a label is the score of its best leaf. This many leaves always contain top_k labels.
+        // A label's score is the score of its best leaf, so this many leaves always contain the top_k labels.
         const std::int64_t labels = std::min(options.top_k, nodes) * max_leaves_per_label_;
         TopNodes top_nodes(workspace.candidates, std::min(last ? labels : options.beam_width, nodes));
         // Add the children of the best parents first, so that few children of the other parents reach the threshold.
@@ -467,8 +468,8 @@ void BeamSearch::score_labels(const Query& query, std::span<const ScoredNode> st
     }
 }
 
-// Scores the leaves in workspace.nodes.back(). Computes only the chunks on the paths from the start nodes to these
-// leaves.
+// Scores the leaves in workspace.nodes.back(). Computes scores only for the chunks on the paths from the start nodes to
+// these leaves.
 void BeamSearch::score_leaves(const Query& query, std::span<const ScoredNode> starts, Workspace& workspace) const {
     const std::size_t depth = layers_.size();
     const std::vector<NodeLocations>& locations = node_locations();

@@ -22,7 +22,7 @@ struct SearchLayer {
     PackedView weights;                    // weights of the sparse features
     DenseView dense;                       // positions x dense features
     std::span<const float> biases;         // one per position
-    std::span<const std::int64_t> chunks;  // first position of each parent's children, and the end
+    std::span<const std::int64_t> chunks;  // first position of each parent's children, followed by the end
     std::span<const std::int32_t> order;   // the node at each position
     Transform transform;
     // Checksums of the file that contains `weights` and `dense`; null if they are in memory.
@@ -38,14 +38,14 @@ struct SearchOptions {
     void check() const;
 };
 
-// The location of a search's layers in a larger tree, for searches over some of its levels or clusters.
+// The location of a search's layers in a larger tree, for searches over only some of the tree's levels or clusters.
 struct TreeSection {
     std::int64_t n_roots = 1;      // number of nodes above the first layer
     std::vector<Transform> above;  // transforms of the layers above the first layer
     std::vector<Transform> below;  // transforms of the layers below the last layer
 };
 
-// Returns one row as a query.
+// Returns a row as a query.
 Query query_of_row(const Features& queries, std::int64_t row);
 
 class BeamSearch {
@@ -73,8 +73,8 @@ public:
         std::vector<float> scores;
     };
 
-    // Returns the top-ranked labels, best first; ties are broken in favor of the lower label. The result for a query
-    // without features is empty. Throws std::invalid_argument if the options are invalid.
+    // Returns the top-ranked labels, best first; ties are broken in favor of the lower label index. The result for a
+    // query without features is empty. Throws std::invalid_argument if the options are invalid.
     std::span<const ScoredNode> rank(const Query& query, const SearchOptions& options, Workspace& workspace) const;
 
     // Calls body(workspace) with a workspace from the pool. Thread-safe.
@@ -95,23 +95,24 @@ public:
                                    Monitor* monitor) const;
 
     // The following functions search the sections of a tree one after another. They exchange *path scores*, which are
-    // used to compare nodes during a search: scores, or their logarithms. The results are the same as for one search
-    // through all layers.
+    // used to compare nodes during a search; a path score is a score or its logarithm. The results are the same as for
+    // one search through all layers.
 
     // Returns the beam after the last layer, best node first, with path scores. Nodes that cannot lead to a label with
     // a score of at least `min_score` are omitted.
     Csr search_beams(const Features& queries, SearchOptions options, int threads) const;
-    // Searches from the given nodes above the first layer. `starts` contains these nodes in ascending order, with their
-    // path scores. Returns the top-ranked labels, best first, with path scores.
+    // Searches from some nodes of the level above the first layer. `starts` contains these nodes in ascending order,
+    // with their path scores. Returns the top-ranked labels, best first, with path scores.
     Csr search_below(const Features& queries, const CsrView& starts, SearchOptions options, int threads) const;
-    // Returns the path scores of (query, label) pairs. If `starts` is given, it must contain the ancestor of each label
-    // above the first layer, as for search_below; otherwise, std::invalid_argument is thrown.
+    // Returns the path scores of (query, label) pairs. If `starts` is given, it must contain each label's ancestor in
+    // the level above the first layer, in the same format as for search_below; otherwise, std::invalid_argument is
+    // thrown.
     std::vector<float> score_pairs_below(const Features& queries, const CsrView* starts, const CsrView& candidates,
                                          int threads) const;
-    // Merges rankings with path scores, given as matrices of the same shape, and returns the best labels with their
-    // scores. The score of a label is its best score in any ranking.
+    // Merges rankings, which are given as matrices of the same shape and contain path scores, and returns the
+    // top-ranked labels with their final scores. The score of a label is its best score in any ranking.
     Csr merge_rankings(std::span<const CsrView> rankings, const SearchOptions& options) const;
-    // Converts a path score to a score.
+    // Converts a path score to a final score.
     float final_score(float path_score) const;
 
 private:
@@ -149,8 +150,8 @@ private:
     std::vector<std::unique_ptr<Layout>> layouts_;
     // Per layer, whether no label below a node can have a higher score than the node.
     std::vector<bool> never_increases_;
-    // Whether to add logarithms instead of multiplying scores. True if all transforms are `hinge`, because the
-    // products could underflow.
+    // Whether to add logarithms instead of multiplying scores. This is the case if all transforms are `hinge`, because
+    // the products could underflow.
     bool log_space_ = false;
     float root_score_ = 0.0F;
 

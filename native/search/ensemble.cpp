@@ -70,7 +70,7 @@ void Combiner::add(std::size_t member, std::span<const ScoredNode> ranking) {
 std::span<const ScoredNode> Combiner::top(std::int64_t top_k) {
     std::stable_sort(votes_.begin(), votes_.end(), [](const Vote& a, const Vote& b) { return a.label < b.label; });
     const float sum = std::accumulate(weights_.begin(), weights_.end(), 0.0F);
-    // Less than one vote, so that the mean score only breaks ties between labels with the same number of votes.
+    // Smaller than one vote, so that the mean score only breaks ties between labels with the same number of votes.
     const float tie =
         method_ == CombineMethod::count ? 0.5F * *std::min_element(weights_.begin(), weights_.end()) : 0.0F;
     ranking_.clear();
@@ -147,7 +147,8 @@ Csr predict_combined(std::span<const BeamSearch* const> members, const Features&
     std::vector<Workspace> workspaces;
     for (int w = 0; w < threads; ++w) workspaces.push_back({Combiner(method, weights), {}, {}, {}});
     const std::int64_t labels_per_row = count * member_options.top_k;
-    // Search many rows with one member before the next member, so that weights shared by the rows are still in cache.
+    // Search many rows with one member before searching them with the next member, so that weights that are used by
+    // several rows remain in the cache.
     const std::int64_t max_rows = std::min(kMaxRowsPerMember, kMaxBufferedLabels / labels_per_row + 1);
     const std::int64_t rows_per_task = std::clamp<std::int64_t>(rows / (4 * threads), 1, max_rows);
     if (monitor) monitor->total = static_cast<std::uint64_t>(rows);

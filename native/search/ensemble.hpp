@@ -17,10 +17,10 @@ namespace carya {
 // sigmoid   the mean of 1 / (1 + exp(-score))
 // round_robin   1 / (1 + p), where p is the position of the label in the sequence of the members' first labels, then
 //               their second labels, and so on; the member with the largest weight comes first, and members with
-//               weight 0 are left out
+//               weight 0 are omitted
 enum class CombineMethod : int { mean, rank, count, softmax, sigmoid, round_robin };
 
-// Combines the rankings of one query at a time and reuses memory between queries.
+// Combines rankings for one query at a time; memory is reused between queries.
 class Combiner {
 public:
     Combiner(CombineMethod method, std::span<const float> weights);
@@ -28,7 +28,7 @@ public:
     void clear() { votes_.clear(); }
     // Adds the ranking of one member, best label first.
     void add(std::size_t member, std::span<const ScoredNode> ranking);
-    // Returns the top `top_k` labels, best first; ties are broken in favor of the lower label.
+    // Returns the top `top_k` labels, best first; ties are broken in favor of the lower label index.
     std::span<const ScoredNode> top(std::int64_t top_k);
 
 private:
@@ -40,7 +40,7 @@ private:
 
     CombineMethod method_;
     std::span<const float> weights_;
-    std::vector<std::size_t> turns_;  // the turn of each member, for round_robin
+    std::vector<std::size_t> turns_;  // position of each member in a round, for round_robin
     std::vector<Vote> votes_;
     std::vector<ScoredNode> ranking_;
 };

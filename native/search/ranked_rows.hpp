@@ -15,7 +15,7 @@ struct ScoredNode {
     float score;
 };
 
-// Ties are broken in favor of the lower node.
+// Ties are broken in favor of the lower node index.
 inline bool ranks_before(const ScoredNode& a, const ScoredNode& b) {
     return a.score != b.score ? a.score > b.score : a.node < b.node;
 }

@@ -9,7 +9,7 @@ namespace carya {
 
 struct TreeLevel {
     std::vector<std::int32_t> order;  // nodes, grouped by parent and ascending within each group
-    // Index of each parent's first child in `order`, and the end.
+    // For each parent, the index in `order` of its first child; the last entry is the size of `order`.
     std::vector<std::int64_t> chunks;
 };
 

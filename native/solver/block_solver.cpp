@@ -169,7 +169,8 @@ void BlockSolver::run_passes(const LabelBlock& block) {
     }
 }
 
-// Collects the weights of shared features that reach their thresholds. `values` has shape (features, lanes).
+// Collects, for the shared features, the weights whose magnitudes reach the thresholds of their features. `values` has
+// shape (features, lanes).
 void BlockSolver::collect_shared_weights(const LabelBlock& block, const float* values, BlockWeights& out) {
     const RawVector<std::uint32_t>& features = block.rows->feature_ids;
     out.masks.resize(features.size());
@@ -186,8 +187,9 @@ void BlockSolver::collect_shared_weights(const LabelBlock& block, const float* v
     }
 }
 
-// Collects all weights that reach their thresholds. With L2 regularization, the weight of a feature that occurs in only
-// one row is computed from the row's alpha; with L1 regularization, the feature has its own column.
+// Collects all weights whose magnitudes reach the thresholds of their features. With L2 regularization, the weight of a
+// feature that occurs in only one row is computed from the row's alpha; with L1 regularization, the feature has its own
+// column.
 void BlockSolver::collect_weights(const LabelBlock& block, BlockWeights& out) {
     const LocalRows& rows = *block.rows;
     out.clear();
@@ -218,7 +220,8 @@ void BlockSolver::collect_weights(const LabelBlock& block, BlockWeights& out) {
     if (options_.max_weights > 0) keep_largest(block, out);
 }
 
-// Keeps the `max_weights` largest weights of each label in the block; ties are broken in favor of the lower feature.
+// Keeps the `max_weights` largest weights of each label in the block; ties are broken in favor of the lower feature
+// index.
 void BlockSolver::keep_largest(const LabelBlock& block, BlockWeights& weights) {
     std::vector<WeightEntry>& entries = weights.entries;
     std::size_t next = 0;

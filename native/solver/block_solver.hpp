@@ -22,7 +22,7 @@ struct SolverOptions {
     float positive_cost = 1.0F;
     float negative_cost = 1.0F;
     float bias_feature = 1.0F;  // value of the constant bias feature; 0 disables the bias
-    float tol = 0.005F;         // a label has converged when a pass adds at most this fraction of its total gain
+    float tol = 0.005F;         // a label has converged when a pass yields at most this fraction of its total gain
     int max_iter = 20;
     float threshold = 0.1F;                 // weights with smaller absolute values are dropped
     bool threshold_by_effect = false;       // scale the threshold by the feature's values (see weight_thresholds.hpp)
@@ -34,16 +34,16 @@ struct SolverOptions {
 struct LabelBlock {
     const LocalRows* rows = nullptr;
     const Features* features = nullptr;
-    const CsrView* positives = nullptr;        // row l contains the training rows of label l; values are costs
-    std::span<const float> sample_weights;     // multiplies the cost of each training row; empty means 1
+    const CsrView* positives = nullptr;        // row l contains the positive training rows of label l; values are costs
+    std::span<const float> sample_weights;     // factor for the costs of each training row; empty means 1
     std::span<const std::int32_t> labels;      // at most 16
     std::span<const std::uint32_t> positions;  // positions of these labels in the layer
     std::int64_t first_position = 0;           // position of the parent's first child
-    // 1 for rows that are included only as positive examples for some labels; other labels are not trained on these
-    // rows. May be empty.
+    // For each row, 1 if the row is included only because it is a positive of some labels, otherwise 0. Other labels
+    // are not trained on rows with a 1. May be empty.
     std::span<const std::uint8_t> positive_only;
     std::uint64_t seed = 0;
-    // Determines the order of the rows, together with the seed. All blocks of a parent have the same stream.
+    // Together with the seed, determines the order of the rows. All blocks of a parent have the same stream.
     std::uint64_t stream = 0;
 };
 
@@ -54,7 +54,7 @@ public:
         : options_(options), thresholds_(thresholds), stop_(stop) {}
 
     // Writes the block's weights to `weights`, and the biases and dense weights of its labels to `biases` and
-    // `dense_weights`, which contain all labels of the layer.
+    // `dense_weights`, which have entries for all labels of the layer.
     void solve(const LabelBlock& block, BlockWeights& weights, float* biases, float* dense_weights);
 
 private:

@@ -7,7 +7,7 @@
 
 namespace carya {
 
-// Stores the rows by feature.
+// Transposes the rows, so that their entries are stored by feature.
 void L1Solver::transpose_rows(const LocalRows& rows) {
     n_shared_ = static_cast<std::int64_t>(rows.feature_ids.size());
     const std::size_t singles = rows.single_features.size();

@@ -23,7 +23,8 @@ struct L1Options {
 class L1Solver {
 public:
     // Trains the labels in `dual_problem`, which provides rows, signs and costs, and stores the biases in `state`. The
-    // columns are the shared features of the rows, followed by the single features and the dense features.
+    // columns are the shared features of the rows, followed by their single features (see local_rows.hpp) and the dense
+    // features.
     void solve(const DualProblem& dual_problem, const LocalRows& rows, int lanes, const L1Options& options,
                SolverState& state, const std::atomic<bool>& stop);
 

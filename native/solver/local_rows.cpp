@@ -12,7 +12,7 @@ void RowGatherer::gather(const Features& all, std::span<const std::int32_t> row_
     std::size_t entries = 0;
     for (const std::int32_t row : row_ids) entries += static_cast<std::size_t>(x.length(row));
 
-    // One bit per feature and one rank per word stay in the cache, unlike an array with one local id per feature.
+    // Bitmaps with one rank per word remain in the cache, unlike an array with one local id per feature.
     const auto words = static_cast<std::size_t>(x.cols) / 64 + 1;
     const FeatureBits bits{seen_.zeros(words), shared_.zeros(words), ranks_.reserve(words)};
     for (const std::int32_t row : row_ids)

@@ -15,7 +15,7 @@ namespace carya {
 // separately.
 struct LocalRows {
     std::vector<std::int32_t> row_ids;  // ascending
-    std::vector<std::int64_t> offsets;  // offset of each row in `columns` and `values`, and the end
+    std::vector<std::int64_t> offsets;  // offset of each row in `columns` and `values`, followed by the end
     AlignedBuffer<std::uint32_t> columns;
     AlignedBuffer<float> values;
     RawVector<std::uint32_t> feature_ids;  // the global id of each local id
@@ -29,15 +29,15 @@ struct LocalRows {
     std::int64_t rows() const { return static_cast<std::int64_t>(row_ids.size()); }
 };
 
-// Builds LocalRows. Each thread needs its own object, which contains arrays over all features.
+// Builds LocalRows. Each thread needs its own object, whose arrays cover all features.
 class RowGatherer {
 public:
     void gather(const Features& all, std::span<const std::int32_t> row_ids, LocalRows& out);
 
 private:
-    AlignedBuffer<std::uint64_t> seen_;    // one bit per feature: occurs in a row
+    AlignedBuffer<std::uint64_t> seen_;    // one bit per feature: occurs in at least one row
     AlignedBuffer<std::uint64_t> shared_;  // one bit per feature: occurs in at least two rows
-    AlignedBuffer<std::uint32_t> ranks_;   // number of shared features before each word
+    AlignedBuffer<std::uint32_t> ranks_;   // number of shared features before each 64-bit word
 };
 
 }  // namespace carya

@@ -14,9 +14,9 @@ namespace carya {
 
 namespace {
 
-constexpr float kBiasWithoutPositives = -1e4F;  // finite, but ranks below all other labels
+constexpr float kBiasWithoutPositives = -1e4F;  // finite, but ranks these labels below all others
 
-// The rows of a parent whose labels are divided among several tasks. The first task gathers them, and the last task
+// The rows of a parent whose labels are divided among several tasks. The first task gathers the rows, and the last task
 // frees them.
 struct SharedRows {
     std::once_flag gathered;
@@ -29,7 +29,7 @@ struct SharedRows {
 struct Task {
     std::size_t layer;
     std::int64_t parent;
-    std::size_t first;  // range of the parent's labels that have positives
+    std::size_t first;  // [first, last) is a range of the parent's labels that have positives
     std::size_t last;
     std::uint64_t work;
     SharedRows* shared;
@@ -218,7 +218,8 @@ private:
         }
         if (task.shared) {
             if (--task.shared->users > 0) return;
-            // This is the parent's last task to finish. The labels are in the order of the tasks.
+            // The parent's other tasks have finished, so collect the blocks of all tasks. Their labels are in task
+            // order.
             worker.blocks.clear();
             for (std::vector<BlockWeights>& part : task.shared->blocks)
                 std::move(part.begin(), part.end(), std::back_inserter(worker.blocks));

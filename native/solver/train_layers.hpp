@@ -12,12 +12,12 @@
 namespace carya {
 
 struct LayerProblem {
-    std::int64_t level = 0;  // level in the tree; determines the order of rows together with the seed and the parent
+    std::int64_t level = 0;  // level in the tree; the order of the rows depends on it, the seed and the parent
     std::uint64_t seed = 0;
-    std::int64_t first_parent = 0;  // index of the first parent in the level, if the problem is a part of a layer
+    std::int64_t first_parent = 0;  // index of the first parent in the level if the problem is only part of a layer
     CsrView positives;              // labels x training rows; values are costs
     // Labels grouped by parent: the children of parent p are order[chunks[p]] … order[chunks[p + 1] - 1]. The index of
-    // a label in `order` is its position; positions are the columns of the weights.
+    // a label in `order` is its position, which is also its column in the weights.
     std::span<const std::int32_t> order;
     std::span<const std::int64_t> chunks;
     CsrView shortlist;      // parents x training rows: the rows on which each parent's labels are trained
@@ -30,11 +30,11 @@ struct LayerWeights {
     std::vector<float> dense;          // positions x dense features
 };
 
-// Trains layers of one or more trees in a single pool of tasks. The layers must not depend on each other. A positive
-// outside its parent's shortlist is used only for its own label. Labels without positives get no weights and a bias of
-// -10,000. The costs of each training row are multiplied by its positive sample weight; if `sample_weights` is empty,
-// all weights are 1. The result depends on the seeds, but not on the number of threads. Throws std::invalid_argument if
-// the training diverges.
+// Trains layers of one or more trees in a single pool of tasks. The layers must not depend on each other. If a positive
+// row of a label is not in the shortlist of the label's parent, the row is used only for this label. Labels without
+// positives have no weights and a bias of -10,000. The costs of each training row are multiplied by its sample weight,
+// which must be positive; if `sample_weights` is empty, all sample weights are 1. The result depends on the seeds, but
+// not on the number of threads. Throws std::invalid_argument if the training diverges.
 std::vector<LayerWeights> train_layers(const Features& features, std::span<const LayerProblem> layers,
                                        const SolverOptions& options, std::span<const float> sample_weights, int threads,
                                        Monitor& monitor);

@@ -13,8 +13,8 @@ ChunkWeights WeightCollector::combine(std::span<const std::uint32_t> features, s
         next_values_.push_back(block.values.data());
     }
     sort_by_feature(entries_, scratch_);
-    // Merge the shared features with the features of the entries. Both are in ascending order, and no feature is in
-    // both.
+    // Merge the shared features with the features of the entries. Both lists are in ascending order and have no feature
+    // in common.
     std::size_t e = 0;
     const auto append_entries_before = [&](std::uint64_t feature) {
         const std::size_t begin = e;

@@ -15,7 +15,7 @@ struct BlockWeights {
     std::vector<std::uint16_t> masks;  // bit l of masks[f] is set if lane l has a weight for the shared feature f
     std::vector<float> values;         // the weights in ascending order of their features and lanes
     std::uint32_t children[kMaxLanes] = {};
-    std::vector<WeightEntry> entries;  // other weights, in ascending order of their children for each feature
+    std::vector<WeightEntry> entries;  // other weights; for each feature, in ascending order of the children
 
     void clear() {
         masks.clear();
@@ -28,7 +28,7 @@ struct BlockWeights {
 class WeightCollector {
 public:
     // Returns the weights of all blocks. Blocks must be in ascending order of their children. `features` contains the
-    // shared features, ascending.
+    // indices of the shared features in ascending order.
     ChunkWeights combine(std::span<const std::uint32_t> features, std::span<BlockWeights> blocks,
                          std::int64_t chunk_size, WeightDtype dtype);
 

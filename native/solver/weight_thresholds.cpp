@@ -32,7 +32,7 @@ std::vector<FeatureScale> feature_scales(const CsrView& x, std::span<const float
     return out;
 }
 
-// Returns the median RMS of the features, weighted by the count of values per feature.
+// Returns the weighted median of the features' root mean squares. Each feature is weighted by its count.
 double median_rms(std::vector<FeatureScale> features) {
     std::sort(features.begin(), features.end(),
               [](const FeatureScale& a, const FeatureScale& b) { return a.rms < b.rms; });

@@ -1,4 +1,4 @@
-// Minimum absolute weight of each feature. Smaller weights are dropped.
+// Minimum magnitudes of weights, by feature. Smaller weights are dropped.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ public:
     // its feature. The threshold is multiplied by m / r, where r is the root mean square of the feature's values and m
     // is the median of r over all entries of x: if the values are half as large as usual, the threshold is twice as
     // high. The median is robust to a few extreme values. Each entry is weighted by the sample weight of its row; if
-    // `sample_weights` is empty, all weights are 1.
+    // `sample_weights` is empty, all sample weights are 1.
     static WeightThresholds by_effect(const CsrView& x, std::span<const float> sample_weights, float threshold);
 
     float operator[](std::uint32_t feature) const { return per_feature_.empty() ? minimum_ : per_feature_[feature]; }

@@ -1,4 +1,4 @@
-// Block checksums of a file. Each block is verified before it is first used, so large models open instantly and
+// Block checksums of a file. Each block is verified before it is first used, so that large models open immediately and
 // damage is still detected.
 #pragma once
 

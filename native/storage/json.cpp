@@ -4,6 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "../core/parse_float.hpp"
 #include "../text/unicode/unicode.hpp"
 
 namespace carya {
@@ -181,6 +182,15 @@ std::optional<std::int64_t> Json::integer() const {
     std::int64_t out = 0;
     const char* end = text_.data() + text_.size();
     const auto [last, error] = std::from_chars(text_.data(), end, out);
+    if (error != std::errc() || last != end) return std::nullopt;
+    return out;
+}
+
+std::optional<double> Json::number() const {
+    if (kind_ != Kind::number) return std::nullopt;
+    double out = 0.0;
+    const char* end = text_.data() + text_.size();
+    const auto [last, error] = parse_float(text_.data(), end, out);
     if (error != std::errc() || last != end) return std::nullopt;
     return out;
 }

@@ -25,12 +25,14 @@ public:
 
     bool is_null() const { return kind_ == Kind::null; }
 
-    // Returns the value of a string in UTF-8, or nothing for other values and for invalid escape sequences.
+    // Returns the value in UTF-8 if it is a string without invalid escape sequences, otherwise nothing.
     std::optional<std::string> text() const;
-    // Returns the value of a boolean, or nothing for other values.
+    // Returns the value if it is a boolean, otherwise nothing.
     std::optional<bool> boolean() const;
-    // Returns the value of an integer, or nothing for other values.
+    // Returns the value if it is an integer, otherwise nothing.
     std::optional<std::int64_t> integer() const;
+    // Returns the value if it is a number, otherwise nothing.
+    std::optional<double> number() const;
 
 private:
     enum class Kind { null, boolean, number, string, array, object };

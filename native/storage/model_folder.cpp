@@ -15,7 +15,7 @@ constexpr const char* kArrays = "arrays.bin";
 constexpr std::size_t kMaxManifestBytes = 64 << 20;
 constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kMaxArrayBytes = std::int64_t{1} << 56;
-constexpr int kMaxAttempts = 100;                // to open a folder that is being replaced; one is usually enough
+constexpr int kMaxAttempts = 100;                // to open a folder that is being replaced; one usually suffices
 constexpr std::size_t kVerifyOnOpen = 64 << 20;  // files up to this size are verified when they are opened (takes 7 ms)
 
 const std::map<std::string, std::int64_t> kItemBytes = {{"float32", 4}, {"int32", 4},  {"int64", 8},
@@ -61,7 +61,8 @@ ModelFolder::ModelFolder(const std::string& path) : path_(path) {
             }
             return;
         } catch (const std::system_error& error) {
-            // A save that replaces the folder removes the files of the old model. The new model can be opened instead.
+            // The file is missing if a save has just replaced the folder and removed the files of the old model. Try
+            // again to open the new model.
             if (is_missing(error) && attempt < kMaxAttempts) continue;
             if (is_missing(error) && manifest_text_.empty())
                 throw FormatError(path_ + " is not a Carya model: " + kManifest + " is missing.");
@@ -142,7 +143,8 @@ void ModelFolder::map_arrays() {
     if (covered <= kVerifyOnOpen) checksums_->verify(file_->bytes().data(), covered);
 }
 
-// Returns the array with this description. The array must start after the previous one and end within the file.
+// Returns the array with this description. The array must not start before the end of the previous array, and it must
+// end within the file.
 StoredArray ModelFolder::locate_array(const Json& description, std::int64_t& end) const {
     const Json* name = description.find("name");
     const Json* dtype = description.find("dtype");

@@ -24,8 +24,9 @@ struct StoredArray {
 
 class ModelFolder {
 public:
-    // Opens a folder, or the folder that a save has just moved aside in order to replace it (see docs/format.md).
-    // Throws FormatError unless the manifest is valid and arrays.bin contains all arrays that the manifest describes.
+    // Opens a folder. If a save has just moved the folder aside in order to replace it, opens the moved folder (see
+    // docs/format.md). Throws FormatError unless the manifest is valid and arrays.bin contains all arrays that the
+    // manifest describes.
     explicit ModelFolder(const std::string& path);
 
     const std::string& path() const { return path_; }

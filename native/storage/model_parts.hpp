@@ -9,7 +9,7 @@
 
 namespace carya {
 
-// Throws std::invalid_argument, with a message about the inconsistent parts.
+// Throws std::invalid_argument with a message that describes the inconsistency.
 [[noreturn]] void fail_inconsistent(const std::string& problem);
 
 // Returns a member of a JSON object. Throws std::invalid_argument if it is missing.

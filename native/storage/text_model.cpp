@@ -57,7 +57,7 @@ TextModel::Strings::Strings(std::span<const std::uint8_t> bytes, std::span<const
         if (end < previous) fail_inconsistent("the end offsets of strings decrease");
         previous = end;
     }
-    if (previous != std::ssize(bytes)) fail_inconsistent("the end offsets of strings do not match their bytes");
+    if (previous != std::ssize(bytes)) fail_inconsistent("the end offsets of strings do not match the number of bytes");
 }
 
 std::string_view TextModel::Strings::operator[](std::int64_t i) const {
@@ -83,7 +83,7 @@ TextModel::TextModel(const ModelFolder& folder) {
         fail_inconsistent("the numbers of calibration scores and probabilities differ");
     for (std::size_t i = 0; i < scores_.size(); ++i) {
         if (!std::isfinite(scores_[i]) || !std::isfinite(probabilities_[i]) || (i > 0 && scores_[i] <= scores_[i - 1]))
-            fail_inconsistent("calibration scores must be finite and increasing, and probabilities finite");
+            fail_inconsistent("calibration scores must be finite and increasing, and probabilities must be finite");
     }
 }
 
@@ -147,8 +147,15 @@ void TextModel::open_vectorizer(const ModelFolder& folder, const Json& parameter
     const auto idf = arrays.read<float>("text.idf", "float32");
     if (!std::all_of(idf.begin(), idf.end(), [](float x) { return std::isfinite(x); }))
         fail_inconsistent("an idf weight is NaN or infinite");
-    const Weighting weighting{flag(parameters, "binary"), flag(parameters, "sublinear_tf"),
-                              static_cast<Norm>(choice(member(parameters, "norm"), "norm", {"null", "l1", "l2"}))};
+    Weighting weighting{flag(parameters, "binary"), flag(parameters, "sublinear_tf"),
+                        static_cast<Norm>(choice(member(parameters, "norm"), "norm", {"null", "l1", "l2"}))};
+    if (const Json* lead_weight = parameters.find("lead_weight")) {  // missing in models from earlier versions
+        weighting.lead_weight = lead_weight->number().value_or(-1.0);
+        weighting.lead_words =
+            small_integer(member(parameters, "lead_words"), "lead_words", 1, std::numeric_limits<std::int32_t>::max());
+        if (!(weighting.lead_weight >= 0.0) || std::isinf(weighting.lead_weight))
+            fail_inconsistent("lead_weight is not a finite number >= 0");
+    }
     vectorizer_ = std::make_unique<Vectorizer>(std::move(analyzers), idf, weighting);
     if (idf.empty() == flag(parameters, "use_idf")) fail_inconsistent("the number of idf weights is wrong");
 }

@@ -1,4 +1,4 @@
-// The vectorizer, the labels and the calibration of a saved text ranker, opened without Python for the C interface.
+// Reads the vectorizer, the labels and the calibration of a saved text ranker without Python, for the C interface.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ public:
     std::string_view label_id(std::int64_t label) const { return ids_[label]; }
     std::string_view label_name(std::int64_t label) const { return names_[label]; }
 
-    // Returns the probability at a score, or NaN if the model is not calibrated.
+    // Returns the calibrated probability for a score, or NaN if the model is not calibrated.
     double probability(double score) const;
 
 private:
@@ -30,7 +30,8 @@ private:
     class Strings {
     public:
         Strings() = default;
-        // Throws std::invalid_argument unless the end offsets are non-decreasing from 0 to the number of bytes.
+        // Throws std::invalid_argument unless the end offsets are non-negative, never decrease and end at the number of
+        // bytes.
         Strings(std::span<const std::uint8_t> bytes, std::span<const std::int64_t> ends);
 
         std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }

@@ -1,4 +1,4 @@
-// The label tree of a saved model, opened without Python for the C interface.
+// Reads the label tree of a saved model without Python, for the C interface.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace carya {
 
 class XRLinearModel {
 public:
-    // `parameters` are the parameters of the tree. The folder must outlive this object. Throws std::invalid_argument if
-    // the parts of the model are inconsistent.
+    // `parameters` contains the parameters of the XRLinear model. The folder must outlive this object. Throws
+    // std::invalid_argument if the parts of the model are inconsistent.
     XRLinearModel(const ModelFolder& folder, const Json& parameters);
 
     const BeamSearch& search() const { return *search_; }

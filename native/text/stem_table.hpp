@@ -1,4 +1,4 @@
-// A growing table of words and their stems, which a stemming library computes once per distinct word.
+// A growing table of words and their stems. A stemming library computes the stem of each distinct word only once.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct AnalyzerOptions;
 // Words can be added while other threads read texts.
 class StemTable {
 public:
-    // Returns the distinct words in the texts that are not in the table, in ascending order.
+    // Returns the distinct words that occur in the texts but not in the table, in ascending order.
     std::vector<std::string> missing(std::span<const std::string_view> texts, const AnalyzerOptions& options,
                                      int threads) const;
 

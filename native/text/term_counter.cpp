@@ -18,8 +18,12 @@ constexpr std::size_t kMaxReserved = std::size_t{1} << 24;
 
 }  // namespace
 
-TermCounter::TermCounter(std::vector<TextAnalyzer> analyzers, bool keep_rows, int threads)
-    : analyzers_(std::move(analyzers)), keep_rows_(keep_rows), threads_(threads), row_locations_(analyzers_.size()) {
+TermCounter::TermCounter(std::vector<TextAnalyzer> analyzers, bool keep_rows, int lead_words, int threads)
+    : analyzers_(std::move(analyzers)),
+      keep_rows_(keep_rows),
+      lead_words_(lead_words),
+      threads_(threads),
+      row_locations_(analyzers_.size()) {
     for (int w = 0; w < threads; ++w) {
         Worker& worker = workers_.emplace_back();
         for (const TextAnalyzer& analyzer : analyzers_) {
@@ -39,7 +43,8 @@ void TermCounter::add(std::span<const std::string_view> texts, Monitor* monitor)
     if (monitor) monitor->total = static_cast<std::uint64_t>(count);
     if (keep_rows_) {
         for (auto& locations : row_locations_) locations.resize(static_cast<std::size_t>(first + count));
-        // The system does not allocate unused memory, so a generous reservation is cheaper than repeated reallocation.
+        // Memory that is never written to uses no physical memory, so a generous reservation is cheaper than
+        // reallocations.
         std::size_t bytes = 0;
         for (const std::string_view text : texts) bytes += text.size();
         for (Worker& worker : workers_)
@@ -56,22 +61,23 @@ void TermCounter::add(std::span<const std::string_view> texts, Monitor* monitor)
     parallel_each(count, kTextsPerTask, threads_, monitor, [&](int w, std::int64_t i) {
         Worker& worker = workers_[w];
         ++worker.n_texts;
+        const std::uint32_t lead_end = find_lead_end(texts[i], lead_words_);
         for (std::size_t analyzer = 0; analyzer < analyzers_.size(); ++analyzer) {
             worker.tokenizers[analyzer].read(texts[i], first + i);
             RawVector<TermCount>& items = worker.items[analyzer];
             if (!keep_rows_) items.clear();
             const std::size_t begin = items.size();
             if (analyzers_[analyzer].n_buckets > 0)
-                count_buckets(worker, analyzer);
+                count_buckets(worker, analyzer, lead_end);
             else
-                count_terms(worker, analyzer);
+                count_terms(worker, analyzer, lead_end);
             if (keep_rows_) row_locations_[analyzer][first + i] = {w, begin, items.size()};
         }
     });
     n_texts_ += count;
 }
 
-void TermCounter::count_terms(Worker& worker, std::size_t analyzer) {
+void TermCounter::count_terms(Worker& worker, std::size_t analyzer, std::uint32_t lead_end) {
     const Tokenizer& tokenizer = worker.tokenizers[analyzer];
     const char* text = tokenizer.normalized().data();
     TermTable& table = worker.tables[analyzer];
@@ -90,33 +96,34 @@ void TermCounter::count_terms(Worker& worker, std::size_t analyzer) {
         TermTable::Record& record = table.find(text + term.begin, term.size, worker.hashes[i]);
         ++record.total;
         if (record.last_text == worker.n_texts) {
-            ++items[begin + record.index_in_text].count;
+            items[begin + record.index_in_text].add(in_lead(term, lead_end));
             continue;
         }
         record.last_text = worker.n_texts;
         record.index_in_text = static_cast<std::uint32_t>(items.size() - begin);
         ++record.document_frequency;
-        items.push_back({record.number, 1});
+        items.push_back({record.number, 0, 0});
+        items.back().add(in_lead(term, lead_end));
     }
 }
 
-void TermCounter::count_buckets(Worker& worker, std::size_t analyzer) {
+void TermCounter::count_buckets(Worker& worker, std::size_t analyzer, std::uint32_t lead_end) {
     const Tokenizer& tokenizer = worker.tokenizers[analyzer];
     RawVector<TermCount>& items = worker.items[analyzer];
     worker.bucket_ids.clear();
     tokenizer.for_each_term([&](const TermSpan& term) {
         const std::string_view text = tokenizer.normalized().substr(term.begin, term.size);
-        worker.bucket_ids.push_back(static_cast<std::uint32_t>(hash_bucket(text, analyzers_[analyzer].n_buckets)));
+        const auto bucket = static_cast<std::uint32_t>(hash_bucket(text, analyzers_[analyzer].n_buckets));
+        worker.bucket_ids.push_back(bucket << 1 | static_cast<std::uint32_t>(in_lead(term, lead_end)));
     });
     std::sort(worker.bucket_ids.begin(), worker.bucket_ids.end());
     for (std::size_t i = 0; i < worker.bucket_ids.size(); ++i) {
-        const std::uint32_t bucket = worker.bucket_ids[i];
-        if (i > 0 && worker.bucket_ids[i - 1] == bucket) {
-            ++items.back().count;
-            continue;
+        const std::uint32_t bucket = worker.bucket_ids[i] >> 1;
+        if (i == 0 || worker.bucket_ids[i - 1] >> 1 != bucket) {
+            items.push_back({bucket, 0, 0});
+            ++worker.bucket_dfs[analyzer][bucket];
         }
-        items.push_back({bucket, 1});
-        ++worker.bucket_dfs[analyzer][bucket];
+        items.back().add((worker.bucket_ids[i] & 1) != 0);
     }
 }
 
@@ -270,8 +277,9 @@ TermCounter::FeatureIds TermCounter::select_features(std::size_t analyzer, const
     return features;
 }
 
-Csr TermCounter::build_rows(const std::vector<FeatureIds>& features, std::int64_t cols) const {
-    Csr out;
+void TermCounter::build_rows(const std::vector<FeatureIds>& features, std::int64_t cols,
+                             FittedVocabulary& fitted) const {
+    Csr& out = fitted.counts;
     out.cols = cols;
     out.indptr.assign(static_cast<std::size_t>(n_texts_) + 1, 0);
     const auto for_each_count = [&](std::int64_t row, std::size_t analyzer, const auto& body) {
@@ -279,31 +287,33 @@ Csr TermCounter::build_rows(const std::vector<FeatureIds>& features, std::int64_
         const std::vector<std::int32_t>& feature = features[analyzer][location.worker];
         const RawVector<TermCount>& items = workers_[location.worker].items[analyzer];
         for (std::size_t i = location.begin; i < location.end; ++i)
-            if (feature[items[i].term] >= 0) body(feature[items[i].term], items[i].count);
+            if (feature[items[i].term] >= 0) body(feature[items[i].term], items[i]);
     };
     parallel_each(n_texts_, kRowsPerTask, threads_, nullptr, [&](int, std::int64_t row) {
         for (std::size_t analyzer = 0; analyzer < analyzers_.size(); ++analyzer)
-            for_each_count(row, analyzer, [&](std::int32_t, std::uint32_t) { ++out.indptr[row + 1]; });
+            for_each_count(row, analyzer, [&](std::int32_t, const TermCount&) { ++out.indptr[row + 1]; });
     });
     for (std::int64_t row = 0; row < n_texts_; ++row) out.indptr[row + 1] += out.indptr[row];
     out.indices.resize(static_cast<std::size_t>(out.indptr.back()));
     out.values.resize(out.indices.size());
+    if (lead_words_ > 0) fitted.lead_counts.resize(out.indices.size());
     std::vector<std::vector<std::uint64_t>> scratch(static_cast<std::size_t>(threads_));
     parallel_each(n_texts_, kRowsPerTask, threads_, nullptr, [&](int w, std::int64_t row) {
         std::vector<std::uint64_t>& entries = scratch[w];
         entries.clear();
         for (std::size_t analyzer = 0; analyzer < analyzers_.size(); ++analyzer)
-            for_each_count(row, analyzer, [&](std::int32_t feature, std::uint32_t count) {
-                entries.push_back(static_cast<std::uint64_t>(feature) << 32 | count);
+            for_each_count(row, analyzer, [&](std::int32_t feature, const TermCount& item) {
+                entries.push_back(static_cast<std::uint64_t>(feature) << 32 | item.count << 8 | item.lead_count);
             });
         std::sort(entries.begin(), entries.end());
         auto entry_index = static_cast<std::size_t>(out.indptr[row]);
         for (const std::uint64_t entry : entries) {
             out.indices[entry_index] = static_cast<std::int32_t>(entry >> 32);
-            out.values[entry_index++] = static_cast<float>(static_cast<std::uint32_t>(entry));
+            out.values[entry_index] = static_cast<float>(static_cast<std::uint32_t>(entry) >> 8);
+            if (lead_words_ > 0) fitted.lead_counts[entry_index] = static_cast<std::uint8_t>(entry);
+            ++entry_index;
         }
     });
-    return out;
 }
 
 TermCounter::FittedVocabulary TermCounter::fit(const VocabularyLimits& limits) {
@@ -315,7 +325,7 @@ TermCounter::FittedVocabulary TermCounter::fit(const VocabularyLimits& limits) {
     const auto cols = static_cast<std::int64_t>(fitted.document_frequencies.size());
     if (cols > std::numeric_limits<std::int32_t>::max())
         throw std::length_error("There are too many features; the maximum is 2147483647.");
-    if (keep_rows_) fitted.counts = build_rows(feature_ids, cols);
+    if (keep_rows_) build_rows(feature_ids, cols, fitted);
     return fitted;
 }
 

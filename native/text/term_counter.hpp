@@ -14,8 +14,8 @@
 
 namespace carya {
 
-// Limits on the vocabulary. Terms with a document frequency in [min_df, max_df] become features, or only the most
-// frequent of them if there are more than max_features.
+// Limits on the vocabulary. Terms with a document frequency in [min_df, max_df] become features; if there are more than
+// max_features such terms, only the most frequent ones become features.
 struct VocabularyLimits {
     double min_df = 1;
     double max_df = 1;
@@ -27,7 +27,8 @@ struct VocabularyLimits {
 class TermCounter {
 public:
     // If `keep_rows` is true, the counts of each text are stored, so that texts are read only once.
-    TermCounter(std::vector<TextAnalyzer> analyzers, bool keep_rows, int threads);
+    // Terms within the first `lead_words` words of a text are also counted separately.
+    TermCounter(std::vector<TextAnalyzer> analyzers, bool keep_rows, int lead_words, int threads);
     TermCounter(const TermCounter&) = delete;
 
     // Throws std::invalid_argument, with the number of the text in the message, if a text is too long.
@@ -38,14 +39,23 @@ public:
         std::vector<VocabularyArrays> terms;             // per analyzer; empty for hash buckets
         std::vector<std::int64_t> document_frequencies;  // per feature
         Csr counts;                                      // texts x features; empty unless rows are kept
+        RawVector<std::uint8_t> lead_counts;             // counts within the leads; empty if lead_words is 0
     };
     // Selects the features. May be called only once.
     FittedVocabulary fit(const VocabularyLimits& limits);
 
 private:
+    static constexpr std::uint32_t kMaxCount = (1 << 24) - 1;
+
     struct TermCount {
         std::uint32_t term;
-        std::uint32_t count;
+        std::uint32_t count : 24;
+        std::uint32_t lead_count : 8;
+
+        void add(bool in_lead) {
+            if (count < kMaxCount) ++count;
+            if (in_lead && lead_count < kMaxLeadCount) ++lead_count;
+        }
     };
     struct RowLocation {
         int worker;
@@ -63,17 +73,19 @@ private:
         std::vector<std::uint32_t> bucket_ids;
         std::uint32_t n_texts = 0;
     };
-    // The feature of each term, or -1 if the term is not a feature, indexed by worker and term.
+    // The feature index of each term, by worker and term; -1 if the term is not a feature.
     using FeatureIds = std::vector<std::vector<std::int32_t>>;
 
-    void count_terms(Worker& worker, std::size_t analyzer);
-    void count_buckets(Worker& worker, std::size_t analyzer);
+    // Terms that end after `lead_end` are not in the lead.
+    void count_terms(Worker& worker, std::size_t analyzer, std::uint32_t lead_end);
+    void count_buckets(Worker& worker, std::size_t analyzer, std::uint32_t lead_end);
     FeatureIds select_features(std::size_t analyzer, const VocabularyLimits& limits, std::int64_t first_feature,
                                FittedVocabulary& fitted);
-    Csr build_rows(const std::vector<FeatureIds>& features, std::int64_t cols) const;
+    void build_rows(const std::vector<FeatureIds>& features, std::int64_t cols, FittedVocabulary& fitted) const;
 
     std::vector<TextAnalyzer> analyzers_;
     bool keep_rows_;
+    int lead_words_;
     int threads_;
     std::int64_t n_texts_ = 0;
     std::deque<Worker> workers_;

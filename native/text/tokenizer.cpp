@@ -57,6 +57,22 @@ constexpr AsciiWords kLowercaseWords(true);
 
 }  // namespace
 
+std::uint32_t find_lead_end(std::string_view text, int n_words) {
+    std::uint32_t characters = 0;
+    std::uint32_t end = 0;
+    int words = 0;
+    bool in_word = false;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        const bool is_space = byte <= ' ';
+        if (!is_space && !in_word && ++words > n_words) return end;
+        if (is_space && in_word) end = characters;
+        in_word = !is_space;
+        if ((byte & 0xC0U) != 0x80U) ++characters;  // not a continuation byte of UTF-8
+    }
+    return 0;
+}
+
 std::vector<std::pair<std::uint32_t, std::uint32_t>> find_unspaced_runs(std::string_view text) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;
     bool in_run = false;
@@ -92,7 +108,8 @@ void Tokenizer::read(std::string_view text, std::int64_t text_number) {
         text = normalized_.bytes;
     }
     text_size_ = text.size();
-    // Sufficient for ASCII text with a space after every character. More memory is reserved below for other characters.
+    // Sufficient for ASCII text with a space after every character. More memory is reserved later if the text contains
+    // other characters.
     reserve(2 * text.size());
     switch (options_.unit) {
         case TokenUnit::word: add_words(text, options); break;
@@ -109,7 +126,7 @@ void Tokenizer::restore_spans() {
         const std::uint32_t begin = unit.char_begin < spans.size() ? spans[unit.char_begin].begin : spans.back().end;
         const std::uint32_t end = unit.char_end > 0 ? spans[unit.char_end - 1].end : spans.front().begin;
         unit.char_begin = begin;
-        unit.char_end = std::max(begin, end);  // the spaces around words have empty spans
+        unit.char_end = std::max(begin, end);  // the spaces added around words have empty spans
     }
 }
 
@@ -171,7 +188,7 @@ void Tokenizer::add_words(std::string_view text, const AnalyzerOptions& options)
         if (length > 0) add_unit({begin, char_begin, char_end, length, false});
         length = 0;
     };
-    // Ends a word or character of a script without spaces.
+    // Ends the current unit, a word or character of a script without spaces.
     const auto end_unspaced = [&] {
         const bool kept = length > 0 && add_unit({begin, char_begin, char_end, length, true});
         length = 0;

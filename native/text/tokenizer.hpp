@@ -15,13 +15,13 @@ namespace carya {
 enum class TokenUnit : int { word, character, character_in_word };
 enum class Accents : int { keep, unicode, ascii };
 
-// How texts are split into words and normalized.
+// The rules for splitting texts into words and normalizing them.
 enum class TokenizerKind : int {
     sklearn,  // as in scikit-learn: a word is a sequence of letters, digits and underscores
     unicode,  // words include combining marks; texts are converted to NFC, and invisible characters are removed
 };
 
-// How runs of characters in scripts without spaces are split by TokenizerKind::unicode.
+// The methods by which TokenizerKind::unicode splits runs of characters in scripts that are written without spaces.
 enum class Segmenter : int {
     none,        // a run is part of a word, like any other letters
     characters,  // a character and its marks are a unit; unigrams and bigrams of a run are always terms
@@ -43,13 +43,13 @@ struct AnalyzerOptions {
 };
 
 // An analyzer of a vectorizer. It has one feature per term or, with hash buckets, one feature per bucket. Its features
-// follow the features of the previous analyzers.
+// are numbered after those of the preceding analyzers.
 struct TextAnalyzer {
     AnalyzerOptions options;
     std::int64_t n_buckets = 0;
 };
 
-// A term in the current text: its bytes in Tokenizer::normalized() and its characters in the original text.
+// A term in the current text: its byte range in Tokenizer::normalized() and its character range in the original text.
 struct TermSpan {
     std::uint32_t begin;
     std::uint32_t size;
@@ -57,8 +57,18 @@ struct TermSpan {
     std::uint32_t char_end;
 };
 
-// Returns the ranges of characters of a text that are written in scripts without spaces, including their marks.
+// Returns the character ranges of a text that are written in scripts without spaces, including combining marks.
 std::vector<std::pair<std::uint32_t, std::uint32_t>> find_unspaced_runs(std::string_view text);
+
+// Returns the number of characters up to the end of the first `n_words` words, where words are separated by whitespace.
+// Returns 0 if `n_words` is 0 or if the text contains no further words.
+std::uint32_t find_lead_end(std::string_view text, int n_words);
+
+// The maximum count of a term in the lead; larger counts are clipped.
+constexpr std::uint8_t kMaxLeadCount = 255;
+
+// Returns whether a term is in the lead. The lead ends at character `lead_end` and is empty if `lead_end` is 0.
+inline bool in_lead(const TermSpan& term, std::uint32_t lead_end) { return lead_end > 0 && term.char_end <= lead_end; }
 
 // Splits one text at a time and reuses memory between texts. Terms are spans of the normalized text, in which words are
 // separated by single spaces, so every n-gram is contiguous.
@@ -131,7 +141,8 @@ private:
             }
     }
 
-    // Calls body(term) for the n-grams within each word. A word with at most n units is passed once, as a single term.
+    // Calls body(term) for the n-grams within each word. A word with at most max_n units is itself a term, which is
+    // passed exactly once, even if the word has fewer than min_n units.
     template <class Body>
     void for_each_ngram_in_words(const Body& body) const {
         std::size_t first = 0;

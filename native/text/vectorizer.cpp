@@ -49,7 +49,8 @@ Csr Vectorizer::transform(std::span<const std::string_view> texts, int threads, 
     struct Worker {
         std::vector<Tokenizer> tokenizers;
         std::vector<std::uint64_t> hashes;
-        std::vector<std::int32_t> features;
+        std::vector<std::uint32_t> features;    // twice the feature index, plus 1 if the term is in the lead
+        std::vector<std::uint8_t> lead_counts;  // of the current row; empty if its lead has no weight
         RawVector<std::int32_t> indices;
         RawVector<float> values;
     };
@@ -69,28 +70,34 @@ Csr Vectorizer::transform(std::span<const std::string_view> texts, int threads, 
     parallel_each(count, kTextsPerTask, threads, monitor, [&](int w, std::int64_t row) {
         Worker& worker = workers[w];
         worker.features.clear();
+        worker.lead_counts.clear();
+        const std::uint32_t lead_end = find_lead_end(texts[row], weighting_.active_lead_words());
         std::int64_t first_feature = 0;
         for (std::size_t p = 0; p < analyzers_.size(); ++p) {
             const FittedAnalyzer& fitted = analyzers_[p];
             worker.tokenizers[p].read(texts[row], row);
             for_each_feature(worker.tokenizers[p], fitted, first_feature, worker.hashes,
-                             [&](std::int64_t feature, const TermSpan&) {
-                                 worker.features.push_back(static_cast<std::int32_t>(feature));
+                             [&](std::int64_t feature, const TermSpan& term) {
+                                 worker.features.push_back(static_cast<std::uint32_t>(feature) << 1 |
+                                                           static_cast<std::uint32_t>(in_lead(term, lead_end)));
                              });
             first_feature += fitted.n_features();
         }
         std::sort(worker.features.begin(), worker.features.end());
         const std::size_t begin = worker.indices.size();
         for (std::size_t i = 0; i < worker.features.size(); ++i) {
-            if (i > 0 && worker.features[i] == worker.features[i - 1]) {
+            if (i > 0 && worker.features[i] >> 1 == worker.features[i - 1] >> 1) {
                 worker.values.back() += 1.0F;
-                continue;
+            } else {
+                worker.indices.push_back(static_cast<std::int32_t>(worker.features[i] >> 1));
+                worker.values.push_back(1.0F);
+                if (lead_end > 0) worker.lead_counts.push_back(0);
             }
-            worker.indices.push_back(worker.features[i]);
-            worker.values.push_back(1.0F);
+            if ((worker.features[i] & 1) != 0 && worker.lead_counts.back() < kMaxLeadCount) ++worker.lead_counts.back();
         }
         const std::size_t size = worker.indices.size() - begin;
-        weight_row({worker.indices.data() + begin, size}, {worker.values.data() + begin, size}, idf_, weighting_);
+        weight_row({worker.indices.data() + begin, size}, {worker.values.data() + begin, size}, worker.lead_counts,
+                   idf_, weighting_);
         locations[row] = {w, begin};
         out.indptr[row + 1] = static_cast<std::int64_t>(size);
     });

@@ -16,7 +16,7 @@ constexpr std::uint64_t kHashTag = 0xFFFFFFFF00000000ULL;
 
 std::uint64_t make_slot(std::uint64_t hash, std::uint64_t number) { return (hash & kHashTag) | (number + 1); }
 
-// Returns the slot of an equal term, or the first free slot.
+// Returns the slot of the equal term if there is one, otherwise the first free slot.
 template <class IsEqual>
 std::uint64_t probe(std::span<const std::uint64_t> slots, std::uint64_t hash, const IsEqual& is_equal) {
     const std::uint64_t mask = slots.size() - 1;

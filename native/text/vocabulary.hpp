@@ -1,4 +1,4 @@
-// Sets of terms: an immutable set that uses saved arrays, and a growing set that is used while texts are read.
+// Sets of terms: an immutable set that views saved arrays, and a growing set that is filled while texts are read.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace carya {
 
 // Returns a hash of `size` bytes. Memory must be readable up to 8 bytes beyond the end. The hash h starts as `size`;
-// for each 8-byte word w, zero-padded at the end, h = fold(h ^ w), where fold(x) is the upper half of x * K XOR the
-// lower half.
+// for each 8-byte word w, zero-padded at the end, h = fold(h ^ w), where fold(x) is the bitwise XOR of the two halves
+// of the 128-bit product x * kMultiplier.
 inline std::uint64_t hash_term(const char* bytes, std::size_t size) {
     constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ULL;
     __extension__ using Wide = unsigned __int128;
@@ -87,7 +87,7 @@ struct VocabularyArrays {
 };
 
 // A growing hash table of terms, which are numbered in order of insertion. A term is stored next to its counts, so
-// counting it accesses only two places in memory: its slot and its record.
+// counting it accesses only two memory locations: its slot and its record.
 class TermTable {
 public:
     struct Record {
@@ -96,7 +96,7 @@ public:
         std::uint32_t size;
         std::uint32_t document_frequency = 0;
         std::uint32_t total = 0;
-        std::uint32_t last_text = 0;      // number of the last text that contains the term, starting at 1
+        std::uint32_t last_text = 0;      // 1-based number of the last text that contains the term
         std::uint32_t index_in_text = 0;  // index of the term's count within that text
 
         const char* bytes() const { return reinterpret_cast<const char*>(this + 1); }
@@ -108,7 +108,7 @@ public:
     Record& find(const char* term, std::size_t size, std::uint64_t hash);
     std::size_t size() const { return count_; }
 
-    // Calls body(record) for each term in order of its number.
+    // Calls body(record) for each term, in order of the term numbers.
     template <class Body>
     void for_each(const Body& body) const {
         for (const Slab& slab : slabs_)
@@ -133,7 +133,7 @@ public:
 
 private:
     // Records are stored in slabs that never move. Slab c starts at index c * kSlabWords; a larger slab for a long term
-    // takes up the indices of several slabs.
+    // occupies the indices of several slabs.
     struct Slab {
         std::unique_ptr<std::uint64_t[]> words;
         std::size_t first;

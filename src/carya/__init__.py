@@ -1,4 +1,4 @@
-"""Extreme multi-label ranking: find the few labels that are relevant to a query among thousands or millions.
+"""Extreme multi-label ranking: find the few labels, out of thousands or millions, that are relevant to a query.
 
 The public names are listed in ``__all__``. Each name is imported on first use to keep ``import carya`` fast.
 """
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics, ranking
     from carya.cluster.ray_engine import RayEngine
+    from carya.diagnostics.report import label_report
+    from carya.hub.repository import from_pretrained, push_to_hub
     from carya.loading import load, load_routed
     from carya.models.ensemble.model import Ensemble
     from carya.models.neighbors.model import NearestNeighbors
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from carya.transformer.x_transformer import XTransformer
     from carya.transformer.xr_transformer import XRTransformer
     from carya.trees.label_tree import LabelTree
+    from carya.tuning.recipe import Recipe
+    from carya.tuning.tune import tune
     from carya.version import __version__
 
 __all__ = [
@@ -36,6 +40,7 @@ __all__ = [
     "LabelTree",
     "NearestNeighbors",
     "RayEngine",
+    "Recipe",
     "Reranked",
     "RoutedModel",
     "TextEnsemble",
@@ -48,14 +53,18 @@ __all__ = [
     "__version__",
     "data",
     "errors",
+    "from_pretrained",
     "indexing",
+    "label_report",
     "load",
     "load_routed",
     "metrics",
     "plan",
     "preset",
+    "push_to_hub",
     "ranking",
     "split_model",
+    "tune",
 ]
 
 _HOMES = {
@@ -64,6 +73,7 @@ _HOMES = {
     "LabelTree": "carya.trees.label_tree",
     "NearestNeighbors": "carya.models.neighbors.model",
     "RayEngine": "carya.cluster.ray_engine",
+    "Recipe": "carya.tuning.recipe",
     "Reranked": "carya.models.reranked.model",
     "RoutedModel": "carya.models.routed.model",
     "TextEnsemble": "carya.text.combined.text_ensemble",
@@ -74,11 +84,15 @@ _HOMES = {
     "XRTransformer": "carya.transformer.xr_transformer",
     "XTransformer": "carya.transformer.x_transformer",
     "__version__": "carya.version",
+    "from_pretrained": "carya.hub.repository",
+    "label_report": "carya.diagnostics.report",
     "load": "carya.loading",
     "load_routed": "carya.loading",
     "plan": "carya.planning.plan",
     "preset": "carya.models.presets",
+    "push_to_hub": "carya.hub.repository",
     "split_model": "carya.models.routed.split",
+    "tune": "carya.tuning.tune",
 }
 
 

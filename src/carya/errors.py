@@ -18,7 +18,7 @@ Each exception also derives from the corresponding built-in exception, so ``exce
 
     CaryaWarning (UserWarning)
     ├── FewTermsWarning                              most training texts have very few terms
-    └── UnknownTextWarning                           a text to rank contains no known terms
+    └── UnknownTextWarning                           a query text contains no known terms
 """
 
 from __future__ import annotations
@@ -60,11 +60,14 @@ class MissingExtraError(InputError, ImportError):
 
 
 class NotFittedError(CaryaError, ValueError, AttributeError):
-    """Raised when a model is used before it is fitted; has the same built-in base classes as scikit-learn's class."""
+    """Raised when a model is used before it is fitted.
+
+    Like scikit-learn's exception of the same name, it derives from ValueError and AttributeError.
+    """
 
 
 class ModelFormatError(CaryaError, ValueError):
-    """Raised when a saved model is damaged, is not a Carya model, or was written by a newer version."""
+    """Raised when a folder is not a Carya model, or when the model is damaged or was written by a newer version."""
 
 
 class PartUnavailableError(CaryaError, ConnectionError):
@@ -75,7 +78,7 @@ class PartUnavailableError(CaryaError, ConnectionError):
     part : str
         The name of the part.
     problems : list of str
-        The problem with each replica.
+        For each replica, the reason why it is unavailable.
     """
 
     def __init__(self, part: str, problems: list[str]) -> None:
@@ -97,7 +100,7 @@ class FewTermsWarning(CaryaWarning):
 
 
 class UnknownTextWarning(CaryaWarning):
-    """Issued when texts to rank contain no known terms, so no labels can be suggested for them.
+    """Issued when query texts contain no known terms, so no labels can be suggested for them.
 
     Attributes
     ----------

@@ -54,14 +54,15 @@ def load_routed(
     timeout: float = 5.0,
     token: str | None = None,
 ) -> Any:
-    """Load the top of a split model and connect its parts.
+    """Load the top of a split model (the upper levels of its tree) and connect it to the parts.
 
     Parameters
     ----------
     path : str or path-like
         The folder ``top`` written by :func:`split_model`.
     parts, timeout, token
-        See :meth:`RoutedModel.connect`. By default, the parts next to the top are memory-mapped in this process.
+        See :meth:`RoutedModel.connect`. By default, the folders ``part-0``, ``part-1``, … next to `path` are
+        memory-mapped in this process.
 
     Returns
     -------
@@ -99,7 +100,7 @@ def load_routed(
 
 
 def routed_model(model: Any) -> RoutedModel | None:
-    """Return a model, or the model inside a text ranker, if it is the top of a split model; otherwise None."""
+    """Return `model` itself, or the model inside a text ranker, if it is a RoutedModel; otherwise None."""
     from carya.models.routed.model import RoutedModel
 
     inner = getattr(model, "model_", model)

@@ -60,7 +60,7 @@ __all__ = [
 
 _Floats = NDArray[np.float64]
 
-#: How precision, recall and F1 are averaged.
+#: The averaging methods for precision, recall and F1.
 AVERAGES = ("samples", "micro", "macro")
 
 
@@ -75,7 +75,7 @@ class LabelReport:
     suggested : ndarray of int64
         The number of rows whose top k contain the label.
     correct : ndarray of int64
-        The number of rows for which both are true.
+        The number of rows for which the label is relevant and in the top k.
 
     Examples
     --------
@@ -94,7 +94,9 @@ class LabelReport:
 
     @property
     def recall(self) -> _Floats:
-        """For each label, the fraction of its rows for which it is suggested; 0 if it has no rows."""
+        """For each label, the fraction of the rows with this label for which it is suggested; 0 if there are no such
+        rows.
+        """
         return _ratio(self.correct, self.support)
 
     @property
@@ -198,8 +200,8 @@ def label_report(Y_true: Any, S: Any, k: int = 5) -> LabelReport:
 def ndcg(Y_true: Any, S: Any, k: int = 5) -> float:
     """Compute normalized discounted cumulative gain at k (nDCG@k).
 
-    A relevant label at rank r contributes 1 / log2(1 + r); the sum is divided by the sum for an ideal ranking. Rows
-    without relevant labels are ignored.
+    A relevant label at rank r contributes 1 / log2(1 + r); the sum over the top k is divided by the sum for an ideal
+    ranking. Rows without relevant labels are ignored.
 
     Parameters
     ----------
@@ -265,7 +267,8 @@ def coverage(Y_true: Any, S: Any, k: int = 5) -> float:
 def psp(Y_true: Any, S: Any, k: int = 1, *, propensity: ArrayLike) -> float:
     """Compute propensity-scored precision at k (PSP@k), which gives more weight to rare labels.
 
-    Each label is weighted by its inverse propensity; the sum is divided by the sum for an ideal ranking.
+    Each relevant label in the top k contributes its inverse propensity; the sum over all rows is divided by the sum for
+    an ideal ranking.
 
     Parameters
     ----------
@@ -342,7 +345,7 @@ def propensities(Y_train: Any, *, a: float = 0.55, b: float = 1.5) -> Any:
 
 
 def propensities_from_counts(label_counts: ArrayLike, n_rows: int, *, a: float = 0.55, b: float = 1.5) -> _Floats:
-    """Estimate propensities like :func:`propensities`, but from the number of training rows per label.
+    """Estimate the propensity of each label from its number of training rows; see :func:`propensities`.
 
     Parameters
     ----------
@@ -366,7 +369,7 @@ def propensities_from_counts(label_counts: ArrayLike, n_rows: int, *, a: float =
     if counts.ndim != 1 or not ((counts >= 0) & (counts <= n_rows)).all():
         raise InputError(f"label_counts must contain one number per label, between 0 and n_rows = {n_rows}.")
     if not (0 <= a < np.inf and 0 < b < np.inf):
-        raise ParameterError(f"a must be a number >= 0 and b a number > 0, got a={a!r} and b={b!r}.")
+        raise ParameterError(f"a must be finite and >= 0, and b must be finite and > 0, got a={a!r} and b={b!r}.")
     scale = max(np.log(max(n_rows, 1)) - 1, 0.0) * (b + 1) ** a
     propensity: _Floats = 1 / (1 + scale * (counts + b) ** -a)
     return propensity
@@ -383,7 +386,7 @@ def _is_label_lists(labels: Any) -> bool:
 def report(
     Y_true: Any, S: Any, k: int | Iterable[int] = (1, 3, 5), *, propensity: ArrayLike | None = None
 ) -> dict[str, float]:
-    """Compute all metrics for one or more values of k; the prefixes ``micro-`` and ``macro-`` denote averages.
+    """Compute all metrics for one or more values of k; the prefixes ``micro-`` and ``macro-`` denote averaging methods.
 
     Parameters
     ----------
@@ -392,7 +395,7 @@ def report(
     S : array_like or sparse matrix of shape (rows, labels)
         The predicted scores.
     k : int or iterable of int
-        The numbers of top-ranked labels per row.
+        One or more numbers of top-ranked labels per row.
     propensity : array_like of shape (labels,), optional
         The result of :func:`propensities` for the training labels; if given, the propensity-scored metrics are
         included.
@@ -430,15 +433,15 @@ def scorer(name: str, *, propensity: ArrayLike | Mapping[str, float] | None = No
         The name of a metric, as in :func:`report`: P, R, F1, nDCG, coverage, PSP or PSnDCG, followed by @k. P, R and F1
         can be preceded by ``micro-`` or ``macro-``.
     propensity : array_like of shape (labels,), or mapping of str to float, optional
-        The result of :func:`propensities` for the training labels: one value per column of Y or, for models that rank
-        texts, a mapping from labels. Required for PSP and PSnDCG.
+        The result of :func:`propensities` for the training labels: one value per column of Y or, for text
+        models, a mapping from labels to propensities. Required for PSP and PSnDCG.
 
     Returns
     -------
     callable
-        A function that takes an estimator, X and Y, and returns the metric. For models that rank texts, such as
-        :class:`carya.TextRanker`, X contains texts and Y contains one list of labels per text; labels that the model
-        was not trained on, such as those that occur only in the held-out fold, count as missed.
+        A function that takes an estimator, X and Y, and returns the metric. For text models, such as
+        :class:`carya.TextRanker`, X contains texts and Y contains one list of labels per text; labels on which the
+        model was not trained, such as those that occur only in the held-out fold, count as false negatives.
 
     Examples
     --------
@@ -475,17 +478,17 @@ def scorer(name: str, *, propensity: ArrayLike | Mapping[str, float] | None = No
 
 
 def _text_ranker(estimator: Any) -> Any:
-    """Return the estimator, or the last step of a pipeline, if it ranks labels for texts; otherwise None."""
+    """Return the estimator (for a pipeline, its last step) if it ranks labels for texts; otherwise None."""
     while hasattr(estimator, "steps"):
         estimator = estimator.steps[-1][1]
     return estimator if hasattr(estimator, "label_matrix_and_ids") else None
 
 
 def _propensity_of(propensity: Any, labels: Sequence[str]) -> list[float]:
-    """Return the propensity of each of the named labels."""
+    """Return the propensity of each of the given labels."""
     if not isinstance(propensity, Mapping):
         raise InputError(
-            "propensity must be a mapping from labels to numbers for a model that ranks texts. Pass "
+            "propensity must be a mapping from labels to numbers for a text model. Pass "
             "carya.metrics.propensities(labels)."
         )
     missing = next((label for label in labels if label not in propensity), None)
@@ -528,12 +531,12 @@ class _Ranking:
         return _mean(2 * self.hits[labeled, :k].sum(axis=1) / (suggested + self.sizes[labeled]))
 
     def micro(self, k: int) -> LabelReport:
-        """Return the totals over all labels, as a report with one label."""
+        """Return the counts summed over all labels, as a report with a single entry."""
         totals = (self.truth.indices.size, (self.top[:, :k] >= 0).sum(), self.hits[:, :k].sum())
         return LabelReport(*(np.array([total], np.int64) for total in totals))
 
     def macro(self, k: int) -> LabelReport:
-        """Return the report for the labels that occur in `Y_true`."""
+        """Return the report restricted to the labels that occur in `Y_true`."""
         report = self.label_report(k)
         occurring = report.support > 0
         return LabelReport(report.support[occurring], report.suggested[occurring], report.correct[occurring])
@@ -597,14 +600,14 @@ _METRICS: dict[str, Callable[[_Ranking, int], float]] = {
 
 
 def _average_of(metric: str, average: str) -> Callable[[_Ranking, int], float]:
-    """Return the function that computes precision, recall or F1 with the given kind of average."""
+    """Return the function that computes precision, recall or F1 with the given averaging method."""
     if average not in AVERAGES:
         raise ParameterError(f"average must be one of {', '.join(map(repr, AVERAGES))}, got {average!r}.")
     return _METRICS[metric if average == "samples" else f"{average}-{metric}"]
 
 
 def _ratio(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> _Floats:
-    """Return the elementwise quotients, and 0 where the denominator is 0."""
+    """Return the elementwise quotients; they are 0 where the denominator is 0."""
     quotients: _Floats = numerator / np.maximum(denominator, 1)
     return quotients
 

@@ -41,8 +41,9 @@ _RERANKED_PARAMETERS = _ENSEMBLE_PARAMETERS | {
     "ranker_rows": "max_ranker_rows",
 }
 _TFIDF_PARAMETERS = {"min_length": "min_word_length", "buckets": "n_buckets"}
-#: The values of parameters that did not exist in earlier versions, where they differ from the current defaults.
-_TFIDF_DEFAULTS = {"tokenizer": "sklearn"}
+#: Values for parameters that earlier versions did not have and for which the earlier behavior differs from the current
+#: default.
+_TFIDF_DEFAULTS = {"tokenizer": "sklearn", "lead_weight": 0.0}
 _TRANSFORMER_PARAMETERS = {
     "layers": "pooled_layers",
     "shorter_first": "progressive_length",
@@ -198,13 +199,13 @@ _FUNCTIONS: dict[str, Callable[[SavedModel], SavedModel]] = {
 
 
 def _upgrade_vectorizer(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a text model, with upgraded parameters for its vectorizer, if it has one."""
+    """Return the parameters of a text model, with the parameters of its vectorizer, if any, upgraded."""
     own = parameters["text"]
     return parameters | {"text": None if own is None else _TFIDF_DEFAULTS | _renamed(own, _TFIDF_PARAMETERS)}
 
 
 def _upgrade_ranker(ranker: dict[str, Any], current_feature: Callable[[str], str]) -> dict[str, Any]:
-    """Return the name and upgraded parameters of a ranker; user-defined rankers are returned unchanged."""
+    """Return the name and the upgraded parameters of a ranker; those of user-defined rankers are unchanged."""
     name, settings = ranker["name"], ranker["parameters"]
     if name == "averaged":
         rankers = [_upgrade_ranker(part, current_feature) for part in settings["rankers"]]
@@ -227,7 +228,7 @@ def _ranker_array_names(ranker: dict[str, Any]) -> dict[str, str]:
 
 
 def _part_names(saved: SavedModel, parts: Mapping[str, str]) -> dict[str, str]:
-    """Return a mapping from the former to the current names of the arrays in parts, which are named ``part/…``."""
+    """Return a mapping from the former to the current names of the arrays in the renamed parts."""
     names = {}
     for name in saved.arrays:
         part, separator, rest = name.partition("/")

@@ -1,8 +1,7 @@
-"""Save a model repeatedly, with a fault in each file operation in turn.
+"""Save a model repeatedly, each time injecting a fault into a different file operation.
 
-Run by test_storage_faults.py, with file_faults.c preloaded.
-
-Prints one JSON object with the number of faults and a list of problems.
+The script is run by test_storage_faults.py with file_faults.c preloaded. It prints a JSON object with the number of
+faults, a list of problems, and logs of the file operations.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ library.file_faults_log.restype = ctypes.c_char_p
 
 
 def save(folder: Path, version: int) -> None:
-    """Save a small model with an additional file; both contain the version."""
+    """Save a small model and an additional file, both of which contain the version."""
 
     def extra(temporary: Path) -> None:
         (temporary / "encoder").mkdir()
@@ -39,7 +38,7 @@ def save(folder: Path, version: int) -> None:
 
 
 def version_of(folder: Path) -> int | None:
-    """Return the version of a complete model, or None if there is no folder."""
+    """Check that a saved model is complete and return its version, or None if there is no model."""
     if not folder.exists() and not folder.with_name(f".{folder.name}.old").exists():
         return None
     saved = storage.load(folder)
@@ -54,7 +53,7 @@ def version_of(folder: Path) -> int | None:
 
 
 def save_with_fault(folder: Path, at: int, mode: int, exchange: bool) -> int:
-    """Save version 2 in a new process with a fault in operation `at`; return the exit code."""
+    """Save version 2 in a child process with a fault in operation `at`; return the exit code."""
     process = os.fork()
     if process == 0:
         library.file_faults(at, mode, int(exchange))
@@ -69,7 +68,7 @@ def save_with_fault(folder: Path, at: int, mode: int, exchange: bool) -> int:
 
 
 def operations(folder: Path, exchange: bool) -> list[list[str]]:
-    """Save version 2 without a fault and return the operations."""
+    """Save version 2 without a fault and return a log of the file operations."""
     library.file_faults(0, 0, int(exchange))
     save(folder, 2)
     log = library.file_faults_log().decode()
@@ -78,7 +77,7 @@ def operations(folder: Path, exchange: bool) -> list[list[str]]:
 
 
 def check(folder: Path, exit_code: int, existed: bool, mode: int) -> str | None:
-    """Return a description of the problem after a fault, or None."""
+    """Check the model after a fault; return a description of the problem, or None."""
     version = version_of(folder)
     if version not in ((1, 2) if existed else (None, 2)):
         return f"the model has version {version}"
@@ -90,11 +89,11 @@ def check(folder: Path, exit_code: int, existed: bool, mode: int) -> str | None:
     if version_of(folder) != 3:
         return "the next save failed"
     left = sorted(path.name for path in folder.parent.iterdir())
-    return None if left == [folder.name] else f"the next save left {left}"
+    return None if left == [folder.name] else f"the next save left {left} behind"
 
 
 def main(root: Path) -> None:
-    """Try all faults."""
+    """Inject every fault in turn and print the results."""
     n_faults, problems, logs = 0, [], {}
     for exchange, existed in product((True, False), repeat=2):
         setting = f"exchange={exchange}, existed={existed}"

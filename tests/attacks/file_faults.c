@@ -1,10 +1,10 @@
-/* Counts the file operations of a process and injects a fault into one of them. It is loaded with LD_PRELOAD.
+/* Library, loaded with LD_PRELOAD, that counts a process's file operations and injects a fault into one of them.
  *
- * file_faults(n, mode, exchange)   starts counting at 0; operation n (from 1) fails with EIO (mode 1), is not performed
- *                                  because the process dies (mode 2), or is the last one before it dies (mode 3). If
- *                                  exchange is 0, two paths cannot be exchanged, as on NFS.
- * file_faults_count()              returns the number of operations since then
- * file_faults_log()                returns these operations, one per line
+ * file_faults(n, mode, exchange)   resets the counter. Operation n (counting from 1) fails with EIO (mode 1), or the
+ *                                  process dies immediately before it (mode 2) or after it (mode 3). If exchange is 0,
+ *                                  two paths cannot be swapped atomically, as on NFS.
+ * file_faults_count()              returns the number of operations since the last reset
+ * file_faults_log()                returns a log of these operations, one per line
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ static void path_of(int descriptor, char *path, size_t size) {
     path[length > 0 ? length : 0] = 0;
 }
 
-/* Returns 1 if the operation must fail. */
+/* Counts and logs an operation; returns 1 if it must fail. */
 static int before(const char *name, const char *path, const char *other) {
     if (!active) return 0;
     ++count;
@@ -89,7 +89,7 @@ ssize_t write(int descriptor, const void *data, size_t size) {
     char path[512];
     path_of(descriptor, path, sizeof path);
     if (before("write", path, NULL)) return -1;
-    /* A process that dies while writing leaves only part of the data. */
+    /* If the process dies after this operation, write only part of the data, as if it had died while writing. */
     const size_t part = active && count == fault_at && fault_mode == 3 ? (size + 1) / 2 : size;
     const ssize_t result = ((ssize_t(*)(int, const void *, size_t))original("write"))(descriptor, data, part);
     after();

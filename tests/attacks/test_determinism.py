@@ -1,4 +1,4 @@
-"""Training gives the same bytes for any number of BLAS threads."""
+"""Test that trained weights are bit-identical for any number of BLAS threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that are changed, misaligned or read-only, and sizes that would take too much memory."""
+"""Tests with concurrently modified, misaligned or read-only arrays, and with arguments that would exhaust memory."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_row_offsets_that_change_during_training() -> None:
 
 
 def copies(model: carya.XRLinear, folder: Path) -> dict[str, carya.XRLinear]:
-    """Return a model and copies made in every supported way."""
+    """Return a model and copies of it, created in every supported way."""
     model.save(folder)
     return {
         "fitted": model,
@@ -76,7 +76,7 @@ def copies(model: carya.XRLinear, folder: Path) -> dict[str, carya.XRLinear]:
 
 
 def test_fitted_arrays_are_read_only(model: carya.XRLinear, tmp_path: Path) -> None:
-    """Regression test: writing to the node order crashed the process in the next query."""
+    """Regression test: after a write to the node order, the next query crashed the process."""
     for name, fitted in copies(model, tmp_path / "model").items():
         for layer in fitted.layers_:
             arrays: list[np.ndarray[Any, Any]] = [layer.order, layer.chunks, layer.biases, layer.dense]
@@ -94,7 +94,7 @@ def test_training_data_remains_writable() -> None:
 
 
 def misaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy that starts at an odd address."""
+    """Return a misaligned copy of an array."""
     buffer = np.zeros(array.nbytes + 1, np.uint8)[1:]
     shifted: np.ndarray[Any, Any] = buffer[: array.nbytes].view(array.dtype).reshape(array.shape)
     shifted[...] = array
@@ -123,7 +123,7 @@ def test_kernels_reject_misaligned_arrays() -> None:
 
 
 def limited(script: str, *arguments: str, gigabytes: float = 3.0) -> subprocess.CompletedProcess[str]:
-    """Run a script with limited memory."""
+    """Run a script with a limited address space."""
 
     def limit() -> None:
         size = int(gigabytes * 2**30)
@@ -185,7 +185,7 @@ def test_misspelled_instruction_sets_are_errors(name: str) -> None:
 
 @pytest.mark.skipif(CC is None, reason="requires a C compiler")
 def test_transforms_are_the_same_in_c(saved_model: Path, tmp_path: Path) -> None:
-    """C and Python reject the same names."""
+    """C and Python reject the same transform names."""
     program = compile_program(EXAMPLES / "rank.c", tmp_path)
     for transform in ("linf-hinge", "lnan-hinge", "l1e9-hinge", "log-linfinity-hinge"):
         saved = storage.load(saved_model)

@@ -1,4 +1,4 @@
-"""Native calls in daemon threads while the interpreter exits: the process exits normally."""
+"""Test that the process exits normally if daemon threads execute native code while the interpreter shuts down."""
 
 from __future__ import annotations
 

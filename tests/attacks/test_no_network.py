@@ -1,4 +1,4 @@
-"""No command or model opens a network connection, except for `carya serve` and `carya data debian`."""
+"""Test that models and commands do not use the network, except for `carya serve` and `carya data debian`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: Code that is run before each script: an audit hook, which cannot be removed, forbids network access.
+#: Code prepended to each script; it installs an audit hook that forbids network access. Audit hooks cannot be removed.
 FORBID = """
 import sys
 

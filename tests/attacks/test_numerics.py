@@ -1,4 +1,4 @@
-"""Numerical accuracy: weights compared with liblinear, float32 compared with float64, and degenerate problems."""
+"""Tests for numerical accuracy: comparison with liblinear, float32 and float64 input, and degenerate problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from carya.errors import InputError
 import reference
 
 EXACT: dict[str, Any] = {"max_depth": 1, "tol": 0.0, "max_iter": 1000, "threshold": 0.0, "weight_dtype": "float32"}
-#: liblinear solver types with the same objectives (L2-regularized, dual).
+#: liblinear solver types that optimize the same objectives (L2-regularized, dual).
 LIBLINEAR = {"squared-hinge": 1, "hinge": 3, "logistic": 7}
 
 
@@ -28,7 +28,7 @@ def random_problem(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weights(X: np.ndarray, Y: np.ndarray, **parameters: Any) -> np.ndarray:
-    """Return the weights of a one-versus-rest model in float64; the last row contains the biases."""
+    """Return the weights of a one-versus-rest model as float64; the last row contains the biases."""
     model = carya.XRLinear(**{**EXACT, **parameters}).fit(sp.csr_array(X), Y)
     return np.asarray(model.layers_[0].matrix().toarray(), np.float64)
 
@@ -49,7 +49,7 @@ def test_weights_agree_with_liblinear(loss: str) -> None:
             costs = np.ones(len(y))
             mine, best = (reference.objective(w, A, y, costs, loss) for w in (ours[:, label], theirs))
             assert mine <= best * (1 + 1e-5), (seed, label)
-            if loss != "hinge":  # with the hinge loss, weights with little effect are not unique
+            if loss != "hinge":  # with the hinge loss, nearly optimal solutions can differ more
                 assert np.allclose(ours[:, label], theirs, atol=2e-3), (seed, label)
 
 
@@ -80,7 +80,7 @@ def test_float64_input_is_ranked_like_float32(world: Any) -> None:
 @pytest.mark.parametrize(
     ("X", "Y"),
     [
-        (np.ones((5, 1)), np.ones((5, 1))),  # one label, which every row has
+        (np.ones((5, 1)), np.ones((5, 1))),  # one label, assigned to all rows
         (np.ones((1, 3)), np.ones((1, 4))),  # one row
         (np.zeros((4, 3)), np.eye(4)),  # rows without features
         (np.eye(4), np.vstack([np.eye(2), np.zeros((2, 2))])),  # rows without labels

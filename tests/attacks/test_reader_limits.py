@@ -1,4 +1,4 @@
-"""Files and arguments that would take too much time or memory, or would alter the terminal."""
+"""Tests for input that would take too much time or memory to process, or that contains terminal escape sequences."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_entities_for_prefixes_are_read(tmp_path: Path) -> None:
 
 
 def test_endless_lines_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compressed file of a few kilobytes can contain gigabytes without a newline."""
+    """A small compressed file can expand to gigabytes of data without a newline."""
     monkeypatch.setattr(files, "_MAX_LINE_BYTES", 1 << 20)
     with gzip.open(tmp_path / "bomb.txt.gz", "wb") as file:
         file.write(b"first\n")
@@ -79,7 +79,7 @@ def test_one_large_number_does_not_determine_the_size_of_a_matrix(line: str, con
 
 
 def test_control_characters_are_not_printed(tmp_path: Path) -> None:
-    """Escape sequences in a term or a label name could change the title or the colors of a terminal."""
+    """Escape sequences in a term or label name could change the title or colors of the terminal."""
     texts = ["web \x1b]0;title\x07 server", "mail \x1b[31m server"] * 4
     labels = [["w\x1b[2J"], ["m\x9b31m"]] * 4
     vectorizer = carya.Tfidf(analyzer="char", ngram_range=(1, 3), min_df=1, lowercase=False)

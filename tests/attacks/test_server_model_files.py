@@ -1,4 +1,4 @@
-"""Attacks on the files of a served model: special files, endless files, and files overwritten in place."""
+"""Tests with attacks on the files of a served model: special files, endless files, and in-place overwrites."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENDLESS = ("fifo", "/dev/zero", "/dev/full", "sparse file")
 
 
 def replace_manifest(folder: Path, kind: str) -> None:
-    """Replace the manifest of a saved model with a file that cannot be read to its end."""
+    """Replace the manifest of a saved model with a special or endless file."""
     manifest = folder / "manifest.json"
     manifest.unlink()
     if kind == "fifo":
@@ -56,12 +56,12 @@ def test_a_manifest_without_end_is_rejected(tmp_path: Path, kind: str) -> None:
         ModelRegistry.open({"m": tmp_path / "m"})
     with pytest.raises(ModelFormatError, match=r"manifest\.json"):
         carya.load(tmp_path / "m")
-    with pytest.raises(SaveError, match="is not a Carya model"):
+    with pytest.raises(SaveError, match="files that are not part of a Carya model"):
         ranker.save(tmp_path / "m")
 
 
 def test_a_server_survives_a_fifo_as_manifest(tmp_path: Path) -> None:
-    """Reloading fails with a log line, other models are still reloaded, and SIGTERM stops the server at once."""
+    """The failed reload is logged, other models are still reloaded, and SIGTERM still stops the server."""
     save_model(tmp_path / "m")
     save_model(tmp_path / "other")
     arguments = (str(tmp_path / "m"), str(tmp_path / "other"), "--reload-interval", "0.1")
@@ -78,7 +78,7 @@ def test_a_server_survives_a_fifo_as_manifest(tmp_path: Path) -> None:
 def test_a_reload_that_does_not_finish_is_logged_and_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A file system that does not respond delays neither reloads of other models nor the shutdown of the server."""
+    """An unresponsive file system delays neither the reloading of other models nor the shutdown of the server."""
     for name in ("a", "b"):
         save_model(tmp_path / name)
     registry = ModelRegistry.open({"a": tmp_path / "a", "b": tmp_path / "b"})
@@ -102,7 +102,7 @@ def test_a_reload_that_does_not_finish_is_logged_and_skipped(
         while registry.get("b").version == old:
             assert time.monotonic() < deadline
             await reloader.reload()
-        await reloader.reload()  # the thread for model "a" is still running, so no second thread is started
+        await reloader.reload()  # model "a" is skipped because its thread is still running
         await reloader.close()
 
     asyncio.run(run())
@@ -115,7 +115,7 @@ def test_a_reload_that_does_not_finish_is_logged_and_skipped(
 
 
 def overwrite(path: Path, content: bytes) -> None:
-    """Overwrite a file in place, as `cp` does; its identity remains the same."""
+    """Overwrite a file in place, as `cp` does, so that its inode number does not change."""
     number = path.stat().st_ino
     with path.open("r+b") as file:
         file.truncate(len(content))
@@ -148,7 +148,7 @@ def test_a_model_that_is_overwritten_in_place_is_not_used(tmp_path: Path, damage
     with client:
         before = client.post("/v1/suggest", {"text": TEXT})
         overwrite(arrays, DAMAGES[damage](intact))
-        if keep_time:  # only the checksums or the size reveal the change
+        if keep_time:  # only the checksum or file size reveals the change
             os.utime(arrays, ns=(status.st_atime_ns, status.st_mtime_ns))
             (failure,) = registry.refresh()
         for path, message in (("/v1/suggest", {"text": TEXT}), ("/v1/explain", {"text": TEXT})):
@@ -163,7 +163,7 @@ def test_a_model_that_is_overwritten_in_place_is_not_used(tmp_path: Path, damage
             (failure,) = registry.refresh()
         assert isinstance(failure, ReloadFailure)
         assert "arrays.bin" in failure.reason
-        assert registry.refresh() == []  # the failure is reported once
+        assert registry.refresh() == []  # the failure is reported only once
         overwrite(arrays, intact)
         assert registry.refresh() == [registry.get("m")]
         assert client.post("/v1/suggest", {"text": TEXT}).content == before.content
@@ -204,7 +204,7 @@ def test_results_computed_during_a_change_are_not_sent(
 
 
 def test_replaced_folders_are_not_damage(tmp_path: Path) -> None:
-    """The files of a replaced version are deleted, but remain usable for requests that started with it."""
+    """The files of a replaced version are deleted, but requests that already use it can still read them."""
     for name in ("m", "other"):
         save_model(tmp_path / name)
     registry, client = start(tmp_path)
@@ -218,7 +218,7 @@ def test_replaced_folders_are_not_damage(tmp_path: Path) -> None:
 
 
 def test_a_server_survives_files_that_are_overwritten_under_load(tmp_path: Path) -> None:
-    """Without protection, truncated files cause bus errors, and files with other contents cause endless loops."""
+    """Without protection, truncated files would cause bus errors, and modified files could cause infinite loops."""
     save_model(tmp_path / "m")
     arrays = tmp_path / "m" / "arrays.bin"
     intact = arrays.read_bytes()

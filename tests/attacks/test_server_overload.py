@@ -1,4 +1,4 @@
-"""Attacks that exhaust a shared resource of the server: buffers, connections, request slots or threads."""
+"""Tests with attacks that try to exhaust shared server resources: buffers, connections, request slots or threads."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ JSON = {"Content-Type": "application/json"}
 
 
 def request(body: bytes, length: int | None = None) -> bytes:
-    """Return the bytes of a request for suggestions, whose body can be incomplete."""
+    """Return a request for suggestions as bytes; `length` can exceed the body length to make the body incomplete."""
     lines = ["POST /v1/suggest HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     lines += [f"Content-Length: {len(body) if length is None else length}", "", ""]
     return "\r\n".join(lines).encode() + body
 
 
 def settled_memory(server: Server) -> int:
-    """Wait until the memory of the server has not grown for a second, and return its maximum."""
+    """Wait until the server's memory usage has stopped growing for a second; return the peak memory usage."""
     maximum = server.resident_bytes()
     unchanged_since = time.monotonic()
     while time.monotonic() < unchanged_since + 1:
@@ -45,14 +45,14 @@ def settled_memory(server: Server) -> int:
 
 
 def test_unread_responses_count_toward_the_buffer_limit(tmp_path: Path) -> None:
-    """40 clients that do not read responses of 13 MB cannot make the server hold 520 MB."""
+    """Forty clients that do not read their 13 MB responses cannot make the server buffer 520 MB."""
     save_model(tmp_path / "m", uri="https://example.org/" + "x" * 150 + "/")
     limit = 32 << 20
     flags = ["--max-buffered-bytes", str(limit), "--idle-timeout", "60"]
     with start_server(tmp_path, str(tmp_path / "m"), *flags) as server:
         for _ in range(2):
             size = len(httpx.post(server.url("/v1/suggest"), content=LARGE, headers=JSON, timeout=60).content)
-            assert 10_000_000 < size < limit / 2  # larger than the buffers of the operating system
+            assert 10_000_000 < size < limit / 2  # larger than the operating system's socket buffers
         before = settled_memory(server)
         with contextlib.ExitStack() as stack:
             connections = []
@@ -64,7 +64,7 @@ def test_unread_responses_count_toward_the_buffer_limit(tmp_path: Path) -> None:
                 connection.sendall(request(LARGE))
                 connections.append(connection)
             growth = settled_memory(server) - before
-            assert growth < 3 * limit  # the limit plus the results of two requests that are not yet encoded
+            assert growth < 3 * limit  # buffers up to the limit, plus the unencoded results of two requests
             with server.other_client() as other:
                 assert other.post("/v1/suggest", json={"text": TEXT}).status_code == 200
                 assert other.post("/v1/suggest", content=LARGE, headers=JSON).status_code == 200
@@ -99,7 +99,7 @@ def test_idle_connections_of_one_client_do_not_block_others(tmp_path: Path) -> N
             assert rejected.startswith(b"HTTP/1.1 503")
             assert b"The client has reached its limit of 20 connections." in rejected
         deadline = time.monotonic() + 60
-        while httpx.get(server.url("/healthz")).status_code != 200:  # wait until the connections are released
+        while httpx.get(server.url("/healthz")).status_code != 200:  # wait until the connections are closed
             assert time.monotonic() < deadline
 
 

@@ -1,6 +1,6 @@
-"""Tests for hostile requests to a server process: the server rejects them and continues to serve other clients.
+"""Tests with hostile requests to a server process, which must reject them and continue to serve other clients.
 
-``python tests/attacks/test_server_requests.py`` prints the table of requests for docs/serve.md.
+``python tests/attacks/test_server_requests.py`` prints the table of requests and responses for docs/serve.md.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LIMITS = {
     "--body-timeout": "0.5",
     "--idle-timeout": "1",
 }
-FOREVER = 10_000  # number of repetitions; no server should accept all of them
+FOREVER = 10_000  # repetitions, far more than a server should accept
 
 
 def post(body: bytes, *headers: str, path: str = "/v1/suggest", length: int | None = None) -> bytes:
-    """Return the bytes of a POST request."""
+    """Return a POST request as bytes."""
     lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     if not any(header.startswith(("Content-Length", "Transfer-Encoding")) for header in headers):
         lines.append(f"Content-Length: {len(body) if length is None else length}")
@@ -44,12 +44,12 @@ def post(body: bytes, *headers: str, path: str = "/v1/suggest", length: int | No
 
 
 def get(path: str, *headers: str) -> bytes:
-    """Return the bytes of a GET request."""
+    """Return a GET request as bytes."""
     return "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
 
 
 def summarize(response: bytes) -> str:
-    """Return the status code and the error message of a response."""
+    """Return the status code and error message of a response as text."""
     if not response:
         return "closed"
     head, _, body = response.partition(b"\r\n\r\n")
@@ -64,7 +64,7 @@ def send(data: bytes, *, close_half: bool = False) -> Callable[[Server], str]:
 
 
 def send_slowly(server: Server, begin: bytes, more: bytes) -> str:
-    """Send the rest of a request in small pieces, one every tenth of a second."""
+    """Send `begin`, then send `more` every 0.1 seconds until the server responds."""
     with server.connect() as connection:
         connection.sendall(begin)
         connection.settimeout(0.1)
@@ -82,7 +82,7 @@ def send_slowly(server: Server, begin: bytes, more: bytes) -> str:
 
 
 def send_endlessly(server: Server, begin: bytes, more: bytes) -> str:
-    """Send as much data as the server accepts."""
+    """Send `begin`, then send `more` repeatedly until the server stops accepting data."""
     with server.connect() as connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(begin)
@@ -92,7 +92,7 @@ def send_endlessly(server: Server, begin: bytes, more: bytes) -> str:
 
 
 def send_without_reading(server: Server, pause: float) -> str:
-    """Send requests endlessly without reading the responses."""
+    """Keep sending requests without reading the responses."""
     requests = get("/openapi.json") * 50
     with server.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -108,13 +108,13 @@ def send_without_reading(server: Server, pause: float) -> str:
 
 
 def exceed_concurrent_requests(server: Server) -> str:
-    """Send 80 requests at the same time."""
-    message = {"texts": ["moon " * 900] * 8, "labels": {"excluded": ["chess"]}}  # processed by a thread
+    """Send 80 concurrent requests."""
+    message = {"texts": ["moon " * 900] * 8, "labels": {"excluded": ["chess"]}}  # processed in a worker thread
     request = post(json.dumps(message).encode())
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(server.connect()) for _ in range(80)]
         for connection in connections:
-            connection.sendall(request[:-1])  # a request counts when its body is complete
+            connection.sendall(request[:-1])  # only complete requests count toward the limit
         server.process.send_signal(signal.SIGSTOP)
         for connection in connections:
             connection.sendall(request[-1:])
@@ -135,8 +135,8 @@ def exceed_connections(server: Server) -> str:
         connections = [stack.enter_context(server.connect()) for _ in range(10_000)]
         responses = [summarize(read_response(connection)) for connection in connections[100:]]
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        (response,) = set(responses) - {"closed"}  # connections that replaced idle ones are closed after the timeout
-        return f"further connections get {response}"
+        (response,) = set(responses) - {"closed"}  # those that replaced idle connections time out
+        return f"additional connections receive {response}"
 
 
 def disconnect(server: Server) -> str:
@@ -146,9 +146,9 @@ def disconnect(server: Server) -> str:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         if any(event.get("status") == 499 for event in server.events("request")):
-            return "none; status 499 in the log"
+            return "none; status 499 is logged"
         time.sleep(0.05)
-    return "none, and nothing in the log"
+    return "none; status 499 is not logged"
 
 
 NESTED = b"[" * 50_000
@@ -158,11 +158,11 @@ HEAD_TOO_LARGE = "431: The request line and headers exceed the limit of 8192 byt
 NOT_HTTP = "400: The data received is not a valid HTTP/1.1 request."
 ONE_HOST = "400: A request must have exactly one Host header"
 UNKNOWN_PATH = "404: Unknown path. See /docs for all routes."
-# Description of a request, a function that sends it, and the expected response.
+# Each entry consists of a description of the request, a function that sends it, and the expected response.
 HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
     ("body larger than `--max-body-bytes`", send(post(b'{"text": "' + b"a" * 200_000 + b'"}')), BODY_TOO_LARGE),
     (
-        "larger body announced with `Expect: 100-continue`",
+        "body larger than `--max-body-bytes`, announced with `Expect: 100-continue`",
         send(post(b"", "Expect: 100-continue", length=10**12)),
         BODY_TOO_LARGE,
     ),
@@ -204,12 +204,12 @@ HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
         "400: The request body is invalid: Expected `object`, got `array`.",
     ),
     (
-        "the same in a field",
+        "deeply nested JSON in a field",
         send(post(b'{"texts": [' + NESTED)),
         "400: The request body is invalid: Expected `str`, got `array` - at `$.texts[0]`.",
     ),
     (
-        "the same in an ignored field",
+        "deeply nested JSON in an ignored field",
         send(post(b'{"documents": [{"text": "a", "metadata": ' + NESTED, path="/v1/projects/model/suggest-batch")),
         "400: The request body is invalid: it is nested too deeply.",
     ),
@@ -217,7 +217,7 @@ HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
     ("unpaired surrogate", send(post(b'{"text": "\\ud800"}')), "400: The request body is not valid JSON: …"),
     ("truncated JSON", send(post(b'{"text": "a"')), "400: The request body is not valid JSON: …"),
     (
-        "number beyond the range of floats",
+        "number outside the range of 64-bit floats",
         send(post(b'{"text": "a", "min_score": 1e999}')),
         "400: The request body is invalid: …",
     ),
@@ -252,25 +252,25 @@ HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
         "415: Content-Type must be application/json, got 'application/xml'.",
     ),
     (
-        "no content type",
+        "missing content type",
         send(post(b'{"text": "a"}').replace(b"Content-Type", b"X-Type")),
         "415: Content-Type must be application/json, but the header is missing.",
     ),
     (
-        "content type of a form, as sent by other web pages",
+        "content type that HTML forms on other websites can send",
         send(post(b'{"text": "a"}').replace(b"application/json", b"text/plain")),
         "415: Content-Type must be application/json, got 'text/plain'.",
     ),
     (
-        "host name of another server (DNS rebinding)",
+        "`Host` header of another server (DNS rebinding)",
         send(get("/v1/model").replace(b"localhost", b"attacker.example")),
         "421: The host 'attacker.example' is not served here. If clients should use this name, start the server with "
         "--allowed-hosts attacker.example",
     ),
-    ("no host name", send(get("/v1/model").replace(b"Host", b"X-Host")), f"{ONE_HOST}, got 0."),
-    ("two host names", send(get("/v1/model", "Host: attacker.example")), f"{ONE_HOST}, got 2."),
+    ("missing `Host` header", send(get("/v1/model").replace(b"Host", b"X-Host")), f"{ONE_HOST}, got 0."),
+    ("two `Host` headers", send(get("/v1/model", "Host: attacker.example")), f"{ONE_HOST}, got 2."),
     (
-        "invalid host name",
+        "invalid `Host` header",
         send(get("/v1/model").replace(b"localhost", b"localhost@attacker.example")),
         "400: The Host header is invalid: 'localhost@attacker.example'.",
     ),
@@ -288,17 +288,17 @@ HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
         "200",
     ),
     (
-        "complete request, then half of the connection is closed",
+        "complete request on a half-closed connection",
         send(post(b'{"text": "moon"}'), close_half=True),
         "200",
     ),
     (
-        "incomplete request, then half of the connection is closed",
+        "incomplete request on a half-closed connection",
         send(post(b'{"text": ', length=100), close_half=True),
         "closed",
     ),
-    ("client that disconnects in the middle of the body", disconnect, "none; status 499 in the log"),
-    ("client that reads no responses", lambda server: send_without_reading(server, 0.05), "closed"),
+    ("client that disconnects in the middle of the body", disconnect, "none; status 499 is logged"),
+    ("client that does not read responses", lambda server: send_without_reading(server, 0.05), "closed"),
     ("endless pipelined requests", lambda server: send_without_reading(server, 0), "closed"),
     (
         "more concurrent requests than `--max-requests`",
@@ -308,7 +308,7 @@ HOSTILE: list[tuple[str, Callable[[Server], str], str]] = [
     (
         "10,000 connections with `--max-connections 100`",
         exceed_connections,
-        "further connections get 503: The server has reached its limit of 100 connections. (Retry-After: 1)",
+        "additional connections receive 503: The server has reached its limit of 100 connections. (Retry-After: 1)",
     ),
 ]
 
@@ -329,7 +329,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_hostile_requests(server: Server, description: str, act: Callable[[Server], str], expected: str) -> None:
     response = act(server)
     assert response.startswith(expected[:-1]) if expected.endswith("…") else response == expected
-    deadline = time.monotonic() + 20  # other clients must be served when connections are free again
+    deadline = time.monotonic() + 20  # other clients must be served once connections are available again
     while True:
         try:
             other = httpx.post(server.url("/v1/suggest"), json={"text": "moon"}, timeout=20)

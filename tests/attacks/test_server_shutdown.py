@@ -1,4 +1,4 @@
-"""Stop a server under load: every request that reached the server is answered."""
+"""Test that a server stopped under load responds to every request that it has received."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ HEADERS = {"Content-Type": "application/json"}
 
 
 class LoadClient(threading.Thread):
-    """Client that sends requests until the server refuses its connections.
+    """Client that sends requests until the server refuses new connections.
 
     Attributes
     ----------
     answered : int
-        The number of responses.
+        The number of responses with status 200.
     failures : list of str
-        The errors after a connection was established, and the statuses other than 200.
+        Errors on established connections, and status codes other than 200.
     """
 
     def __init__(self, port: int, *, keep_alive: bool) -> None:

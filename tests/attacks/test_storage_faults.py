@@ -1,4 +1,4 @@
-"""Faults in every file operation of a save: the path always contains the complete old or the complete new model."""
+"""Test that a fault in any file operation of a save leaves either the complete old model or the complete new model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ATTACKS = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The output of fault_driver.py, which tries all faults."""
+    """The output of fault_driver.py, which injects all faults."""
     library = tmp_path_factory.mktemp("faults") / "file_faults.so"
     flags = ["-shared", "-fPIC", "-Wall", "-Werror"]
     subprocess.run([str(CC), *flags, str(ATTACKS / "file_faults.c"), "-o", str(library), "-ldl"], check=True)
-    memory = Path("/dev/shm")  # flushing files to a disk takes a long time
+    memory = Path("/dev/shm")  # in memory, because flushing files to disk is slow
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
         process = subprocess.run(
             [sys.executable, ATTACKS / "fault_driver.py", folder],
@@ -40,17 +40,17 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
 
 
 def test_every_fault_leaves_the_old_or_the_new_model(result: dict[str, Any]) -> None:
-    """Each operation in turn fails, is not performed because the process dies, or is the last one before it dies.
+    """Each operation in turn fails, or the process dies immediately before or after it.
 
-    All faults are tried with and without an old model, and with and without an atomic exchange of folders. The next
-    save removes everything that a killed process has left behind.
+    All faults are injected with and without an existing model, and with and without support for swapping two folders
+    atomically. The next save must remove everything that a killed process left behind.
     """
     assert result["problems"] == []
     assert result["faults"] > 400
 
 
 def test_data_is_flushed_before_it_is_renamed(result: dict[str, Any]) -> None:
-    """After a power failure, a name on disk must never refer to data that is not on disk."""
+    """After a power failure, a file name on disk must never refer to data that was not written to disk."""
     for setting, log in result["logs"].items():
         operations = [(name, Path(path), other) for name, path, other in log]
         publish = next(

@@ -1,4 +1,4 @@
-"""Models that are replaced while they are loaded or saved, and folders that must not be replaced."""
+"""Tests for replacing models while they are loaded or saved, and for folders that must not be replaced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from carya.errors import ModelFormatError, SaveError
 
 
 def save(folder: Path, version: int) -> None:
-    """Save a model whose parts and additional files all contain the version."""
+    """Save a model whose parameters, arrays and additional files all contain the version."""
 
     def extra(temporary: Path) -> None:
         (temporary / "encoder").mkdir()
@@ -36,22 +36,22 @@ def save(folder: Path, version: int) -> None:
 
 
 def versions(saved: SavedModel) -> set[int]:
-    """Return the versions of all parts, which are the same unless parts of different models were mixed."""
+    """Return all versions in a saved model; there is only one unless files of different models were mixed."""
     assert saved.path is not None
     try:
         files = {int((saved.path / "encoder" / name).read_text()) for name in ("config.json", "tokenizer.json")}
-    except FileNotFoundError as error:  # as transformers does if a file is missing
+    except FileNotFoundError as error:  # transformers also raises an error if a file is missing
         raise ModelFormatError(f"{error}") from None
     return files | {saved.parameters["version"], *saved.arrays["numbers"].tolist()}
 
 
 def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate a file system that cannot exchange two folders."""
+    """Simulate a file system that cannot swap two folders atomically."""
     monkeypatch.setattr(_core, "exchange_paths", lambda a, b: errno.EINVAL)
 
 
 def run_in_threads(work: Callable[[], None], count: int, seconds: float) -> list[BaseException]:
-    """Repeat a function in several threads and return the exceptions."""
+    """Call a function repeatedly in several threads and return the exceptions that it raises."""
     errors: list[BaseException] = []
     end = time.monotonic() + seconds
 
@@ -74,10 +74,10 @@ def run_in_threads(work: Callable[[], None], count: int, seconds: float) -> list
 def test_models_are_loaded_while_they_are_replaced(
     can_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every load returns one complete model, never an error or parts of different models."""
+    """Every load returns one complete model; it never fails or mixes files of different models."""
     if not can_exchange:
         without_exchange(monkeypatch)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # more replacements per second
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # allows more replacements per second
     save(tmp_path / "model", 0)
     n_loads, n_saves = [0], [0]
 
@@ -106,7 +106,7 @@ def test_concurrent_saves_succeed(can_exchange: bool, tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     barrier = threading.Barrier(4)
 
-    for trial in range(10):  # the first save to a path has its own race condition
+    for trial in range(10):  # concurrent first saves to a path have their own race condition
         folder = tmp_path / f"{trial}" / "model"
         errors: list[BaseException] = []
 
@@ -129,7 +129,7 @@ def test_concurrent_saves_succeed(can_exchange: bool, tmp_path: Path, monkeypatc
 
 
 def test_a_replacement_that_was_interrupted_is_read_and_repaired(tmp_path: Path) -> None:
-    """Without an atomic exchange, a killed process can leave the old model at a hidden path."""
+    """Without an atomic swap, a killed process can leave the old model at a hidden path."""
     save(tmp_path / "model", 1)
     (tmp_path / "model").rename(atomic.replaced_folder(tmp_path / "model"))
     assert versions(storage.load(tmp_path / "model")) == {1}
@@ -162,7 +162,7 @@ def test_folders_of_killed_processes_are_removed_but_not_those_of_running_ones(t
         assert len(list(tmp_path.iterdir())) == 2
         processes[0].send_signal(signal.SIGKILL)
         processes[0].wait()
-        (tmp_path / ".model.0123456789abcdef.tmp.txt").write_text("a file of the user")
+        (tmp_path / ".model.0123456789abcdef.tmp.txt").write_text("a user's file")
         save(tmp_path / "model", 1)
         names = sorted(path.name for path in tmp_path.iterdir())
         assert len(names) == 3, names  # the model, the user's file, and the folder of the running process
@@ -186,7 +186,7 @@ def edit_files(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("foreign", ["encoder/notes.txt", "docs/x", "docs/deep/er/y", "empty/"])
 def test_folders_with_files_that_are_not_listed_are_not_replaced(foreign: str, tmp_path: Path) -> None:
-    """A manifest that lists docs/x does not make the other files in docs/ part of the model."""
+    """A manifest that lists docs/listed does not make the other files in docs/ part of the model."""
     folder = tmp_path / "model"
     save(folder, 1)
     (folder / "encoder" / "config.json").unlink()
@@ -198,7 +198,7 @@ def test_folders_with_files_that_are_not_listed_are_not_replaced(foreign: str, t
     else:
         (folder / foreign).parent.mkdir(parents=True, exist_ok=True)
         (folder / foreign).write_text("years of work")
-    with pytest.raises(SaveError, match=r"contains other files\. It was not modified"):
+    with pytest.raises(SaveError, match=r"contains files that are not part of a Carya model\. It was not modified"):
         save(folder, 2)
     assert (folder / foreign).exists()
     if foreign.endswith("/"):
@@ -215,7 +215,7 @@ def test_links_to_other_folders_are_not_removed(tmp_path: Path) -> None:
     save(tmp_path / "model", 1)
     (tmp_path / "documents").mkdir()
     (tmp_path / "model" / "link").symlink_to(tmp_path / "documents")
-    with pytest.raises(SaveError, match="contains other files"):
+    with pytest.raises(SaveError, match="contains files that are not part of a Carya model"):
         save(tmp_path / "model", 2)
 
 
@@ -234,7 +234,7 @@ def test_special_files_instead_of_a_manifest_are_rejected_at_once(kind: str, tmp
                 file.truncate(1 << 40)  # a sparse file
     with pytest.raises(ModelFormatError, match=r"manifest\.json (cannot be read|is larger than 64 MiB)"):
         storage.load(tmp_path / "model")
-    with pytest.raises(SaveError, match="not a Carya model"):
+    with pytest.raises(SaveError, match="files that are not part of a Carya model"):
         save(tmp_path / "model", 2)
 
 
@@ -279,12 +279,12 @@ check_output_path(target)
 
 @pytest.mark.parametrize("source", ["tmpfs", "source"])
 def test_mount_points_are_rejected_before_training(source: str, tmp_path: Path) -> None:
-    """A mounted folder, such as a volume of a container, cannot be replaced by a rename."""
+    """A mount point, such as a container volume, cannot be replaced by renaming another folder."""
     for name in ("source", "a mount\tpoint"):
         (tmp_path / name).mkdir()
     unshare = ["unshare", "--user", "--map-root-user", "--mount"]
     if not shutil.which("unshare") or subprocess.run([*unshare, "true"], check=False).returncode:
-        pytest.skip("requires the permission to mount folders")
+        pytest.skip("requires permission to mount folders")
     arguments = [source if source == "tmpfs" else str(tmp_path / source), str(tmp_path / "a mount\tpoint")]
     process = subprocess.run(
         [*unshare, sys.executable, "-c", MOUNT, *arguments], check=False, capture_output=True, text=True

@@ -1,4 +1,4 @@
-/* Passes every kind of invalid argument to the C interface, then ranks in several threads. Exits with 0 on success. */
+/* Calls the C interface with all kinds of invalid arguments, then ranks in several threads. Exits with 0 on success. */
 #include <carya.h>
 #include <math.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@ static const int32_t features[] = {1, 4, 9};
 static const float values[] = {0.5F, 0.25F, 1.0F};
 static const float dense[] = {0.1F, 0.2F, 0.3F};
 
-/* Expects a return value of -1 and an error message that contains `argument`. */
+/* Checks that a call returned -1 and that the error message contains `argument`. */
 static void expect_error(int64_t result, const char *argument, const char *what) {
     expect(result == -1, what);
     expect(strstr(carya_error(), argument) != NULL, what);
@@ -49,22 +49,25 @@ int main(int argc, char **argv) {
     carya_label best[5];
     expect(carya_rank(model, features, values, 3, dense, 3, NULL, best, 5) == 5, "a valid query returns top_k labels");
     expect(best[0].score >= best[1].score, "labels are sorted by score");
-    expect(carya_rank(model, NULL, NULL, 0, dense, 3, NULL, best, 5) == 5, "a query may have only dense features");
+    expect(carya_rank(model, NULL, NULL, 0, dense, 3, NULL, best, 5) == 5, "a query can contain only dense features");
     const float zeros[] = {0, 0, 0};
     expect(carya_rank(model, NULL, NULL, 0, zeros, 3, NULL, best, 5) == 0,
            "a query without features returns no labels");
     expect(!carya_accepts_texts(model) && !carya_accepts_texts(NULL), "the model does not accept texts");
-    expect(carya_label_id(model, 0).size == 0 && carya_label_name(NULL, 0).size == 0, "there are no label names");
-    expect(isnan(carya_probability(model, 0.5F)) && isnan(carya_probability(NULL, 0.5F)), "there is no calibration");
-    expect_error(carya_rank_text(model, "a", -1, NULL, best, 5), "trained on features", "the model accepts only features");
+    expect(carya_label_id(model, 0).size == 0 && carya_label_name(NULL, 0).size == 0, "the model has no label names");
+    expect(isnan(carya_probability(model, 0.5F)) && isnan(carya_probability(NULL, 0.5F)),
+           "the model is not calibrated");
+    expect_error(carya_rank_text(model, "a", -1, NULL, best, 5), "trained on features",
+                 "the model accepts only features");
     expect_error(carya_rank_text(NULL, "a", -1, NULL, best, 5), "model", "model is NULL");
     expect_error(carya_rank(NULL, features, values, 3, dense, 3, NULL, best, 5), "model", "model is NULL");
     expect_error(carya_rank(model, NULL, values, 3, dense, 3, NULL, best, 5), "features", "features is NULL");
     expect_error(carya_rank(model, features, NULL, 3, dense, 3, NULL, best, 5), "values", "values is NULL");
     expect_error(carya_rank(model, features, values, -1, dense, 3, NULL, best, 5), "count", "count is negative");
     expect_error(carya_rank(model, features, values, 3, NULL, 3, NULL, best, 5), "dense", "dense is NULL");
-    expect_error(carya_rank(model, features, values, 3, dense, 2, NULL, best, 5), "dense_count", "dense is too short");
-    expect_error(carya_rank(model, features, values, 3, dense, 0, NULL, best, 5), "dense_count", "dense has no values");
+    expect_error(carya_rank(model, features, values, 3, dense, 2, NULL, best, 5), "dense_count",
+                 "dense_count is too small");
+    expect_error(carya_rank(model, features, values, 3, dense, 0, NULL, best, 5), "dense_count", "dense_count is 0");
     union {
         float aligned[5];
         char bytes[20];
@@ -80,17 +83,18 @@ int main(int argc, char **argv) {
     expect_error(carya_rank(model, features, with_nan, 3, dense, 3, NULL, best, 5), "finite", "a value is NaN");
     expect_error(carya_rank(model, features, values, 3, with_nan, 3, NULL, best, 5), "finite", "a dense value is NaN");
     const int32_t negative[] = {-1, 4, 9};
-    expect_error(carya_rank(model, negative, values, 3, dense, 3, NULL, best, 5), "features", "a feature is negative");
+    expect_error(carya_rank(model, negative, values, 3, dense, 3, NULL, best, 5), "features",
+                 "a feature index is negative");
     carya_options options = carya_defaults(model);
     expect(options.beam_width == 10 && options.min_score == -INFINITY, "carya_defaults returns the model's defaults");
     options.min_score = 2.0F;
-    expect(carya_rank(model, features, values, 3, dense, 3, &options, best, 5) == 0, "no label reaches min_score");
+    expect(carya_rank(model, features, values, 3, dense, 3, &options, best, 5) == 0, "no score reaches min_score");
     options.min_score = NAN;
     expect_error(carya_rank(model, features, values, 3, dense, 3, &options, best, 5), "min_score", "min_score is NaN");
     options = carya_defaults(model);
     options.beam_width = INT64_MAX;
     expect(carya_rank(model, features, values, 3, dense, 3, &options, best, 5) == 5,
-           "the beam may cover the whole tree");
+           "the beam can cover the whole tree");
     options.beam_width = 0;
     expect_error(carya_rank(model, features, values, 3, dense, 3, &options, best, 5), "beam_width", "beam_width is 0");
 

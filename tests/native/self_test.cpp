@@ -1,4 +1,4 @@
-// Tests for the native core that do not require Python, for cross-compiled builds that run under emulation.
+// Tests of the native core without Python, for cross-compiled builds that run under emulation.
 
 #include <cmath>
 #include <cstdio>
@@ -46,7 +46,7 @@ void test_dot() {
         }
 }
 
-// A small data set: the rows of label l contain features 3l, 3l + 1 and 3l + 2, and noise.
+// A small data set: the rows of label l contain features 3l, 3l + 1 and 3l + 2, plus noise.
 struct Dataset {
     Csr x;
     Csr positives;
@@ -90,8 +90,8 @@ void test_train_and_rank(int threads, Loss loss) {
     features.sparse.check("x");
 
     Monitor monitor;
-    const LabelGroup root =
-        make_root_group(aggregate_positives(features, dataset.positives.view(), 8, 0, threads, monitor), threads);
+    const LabelGroup root = make_root_group(
+        aggregate_positives(features, dataset.positives.view(), {0.9, 8, 0}, threads, monitor), threads);
     Monitor tree_monitor;
     const int branching[] = {3, 4};
     const auto levels = partition(root, branching, {}, threads, tree_monitor);
@@ -127,14 +127,43 @@ void test_train_and_rank(int threads, Loss loss) {
         for (int label = 0; label < kLabels; ++label)
             for (std::int64_t e = dataset.positives.indptr[label]; e < dataset.positives.indptr[label + 1]; ++e)
                 n_correct += rankings.indices[dataset.positives.indices[e]] == label;
-        expect(n_correct > kRows * 9 / 10, "more than 90% of the rows rank their label first");
+        expect(n_correct > kRows * 9 / 10, "for more than 90% of the rows, the correct label is ranked first");
     }
 }
 
-// Uses texts of random bytes, most of which are not valid UTF-8. Memory accesses must stay in bounds (checked by the
-// sanitizers), every learned term must be found, and the number of threads must not affect the result.
+// Checks that every learned term is found, that transform returns the same features as fit, and that the number of
+// threads does not affect the result.
+void test_vectorizer(const TextAnalyzer& analyzer, const Weighting& weighting,
+                     std::span<const std::string_view> texts) {
+    std::vector<Csr> rows;
+    for (const int threads : {1, 3}) {
+        TermCounter counter({analyzer}, true, weighting.active_lead_words(), threads);
+        counter.add(texts.first(150), nullptr);
+        counter.add(texts.subspan(150), nullptr);
+        TermCounter::FittedVocabulary fitted = counter.fit({2, 1e9, 0, false});
+        const Vocabulary terms = analyzer.n_buckets > 0 ? Vocabulary() : fitted.terms[0].view();
+        for (std::int64_t term = 0; term < terms.size(); ++term) {
+            const std::string padded = std::string(terms[term]) + std::string(Vocabulary::kPadding, '\0');
+            expect(terms.find(padded.data(), terms[term].size()) == term, "find returns the index of a learned term");
+            expect(term == 0 || terms[term - 1] < terms[term], "terms are sorted");
+        }
+        const auto idf = inverse_document_frequency(fitted.document_frequencies, counter.n_texts(), true);
+        weight_rows(fitted.counts, fitted.lead_counts, idf, weighting, threads);
+        const Vectorizer vectorizer({{analyzer, terms}}, idf, weighting);
+        const Csr again = vectorizer.transform(texts, threads, nullptr);
+        expect(again.indices == fitted.counts.indices, "transform returns the same features as fit");
+        expect(again.values == fitted.counts.values, "transform returns the same values as fit");
+        for (const std::string_view text : texts) vectorizer.locate_terms(text);
+        rows.push_back(std::move(fitted.counts));
+    }
+    expect(rows[0].indices == rows[1].indices && rows[0].values == rows[1].values,
+           "the result does not depend on the number of threads");
+}
+
+// Tests the vectorizer on texts of random characters and bytes, most of which are not valid UTF-8. Sanitizers check
+// that all memory accesses are within bounds.
 void test_texts() {
-    // Marks, characters that NFC composes or reorders, invisible characters, and scripts without spaces.
+    // Combining marks, characters that NFC composes or reorders, invisible characters, and scripts without spaces.
     constexpr const char* characters[] = {"\u0301", "\u0323", "\u0334", "\u0130", "\u212B", "\u1100", "\u1161",
                                           "\u11A8", "\u200D", "\u00AD", "\u0E17", "\u0E35", "\u6A5F", "\u5668"};
     Random random(7);
@@ -173,36 +202,14 @@ void test_texts() {
                                               .segmenter = segmenter,
                                               .stems = &stems};
                 const auto missing = stems.missing(views, options, 3);
-                expect(!missing.empty(), "the table is empty at first");
-                std::vector<std::string> long_stems;  // longer than the words, so that buffers must grow
+                expect(!missing.empty(), "a new table has no stems");
+                std::vector<std::string> long_stems;  // longer than the words, so that buffers must be enlarged
                 for (const std::string& word : missing) long_stems.push_back(word + "abcdefgh" + word);
                 stems.add(missing, long_stems);
-                expect(stems.missing(views, options, 1).empty(), "all words have stems");
+                expect(stems.missing(views, options, 1).empty(), "all added words have stems");
                 const TextAnalyzer analyzer{options, n_buckets};
-                std::vector<Csr> rows;
-                for (const int threads : {1, 3}) {
-                    TermCounter counter({analyzer}, true, threads);
-                    counter.add(std::span(views).first(150), nullptr);
-                    counter.add(std::span(views).subspan(150), nullptr);
-                    TermCounter::FittedVocabulary fitted = counter.fit({2, 1e9, 0, false});
-                    const Vocabulary terms = n_buckets > 0 ? Vocabulary() : fitted.terms[0].view();
-                    for (std::int64_t term = 0; term < terms.size(); ++term) {
-                        const std::string padded = std::string(terms[term]) + std::string(Vocabulary::kPadding, '\0');
-                        expect(terms.find(padded.data(), terms[term].size()) == term, "a learned term is found");
-                        expect(term == 0 || terms[term - 1] < terms[term], "terms are sorted");
-                    }
-                    const Weighting weighting{false, true, Norm::l2};
-                    const auto idf = inverse_document_frequency(fitted.document_frequencies, counter.n_texts(), true);
-                    weight_rows(fitted.counts, idf, weighting, threads);
-                    const Vectorizer vectorizer({{analyzer, terms}}, idf, weighting);
-                    const Csr again = vectorizer.transform(views, threads, nullptr);
-                    expect(again.indices == fitted.counts.indices, "transform returns the same features as fit");
-                    expect(again.values == fitted.counts.values, "transform returns the same values as fit");
-                    for (const std::string_view text : views) vectorizer.locate_terms(text);
-                    rows.push_back(std::move(fitted.counts));
-                }
-                expect(rows[0].indices == rows[1].indices && rows[0].values == rows[1].values,
-                       "the result does not depend on the number of threads");
+                for (const double lead_weight : {0.0, 0.5})
+                    test_vectorizer(analyzer, {.sublinear = true, .lead_weight = lead_weight, .lead_words = 4}, views);
             }
 }
 
@@ -215,7 +222,7 @@ void test_exceptions_in_threads() {
     } catch (const std::runtime_error&) {
         caught = true;
     }
-    expect(caught, "a parallel loop rethrows an exception");
+    expect(caught, "parallel_for rethrows an exception from a task");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ void decompose(std::uint32_t point, const Body& body) {
     for (std::uint32_t i = 1; i <= characters[0]; ++i) body(characters[i]);
 }
 
-// Returns the composition of two characters, or 0 if there is none.
+// Returns the composition of two characters, or 0 if they cannot be composed.
 std::uint32_t compose(std::uint32_t first, std::uint32_t second) {
     if (first - kHangulLeading < kHangulLeadingCount && second - kHangulVowel < kHangulVowelCount)
         return kHangul + ((first - kHangulLeading) * kHangulVowelCount + second - kHangulVowel) * kHangulTrailingCount;
@@ -106,8 +106,8 @@ void NormalizedText::add(std::uint32_t point, std::uint32_t char_index) {
     original_indices_.push_back(char_index);
 }
 
-// Composes the pending characters and appends them to the text. If they change, all of them get the range of the
-// original characters.
+// Composes the pending characters and appends them to the text. If normalization changes them, each resulting character
+// is assigned the range that contains all of the pending characters in the original text.
 void NormalizedText::flush() {
     // Sort each run of marks by combining class.
     for (auto begin = decomposed_.begin(); begin != decomposed_.end();) {

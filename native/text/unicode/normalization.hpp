@@ -8,7 +8,7 @@
 
 namespace carya::unicode {
 
-// Returns whether NFC changes a text after it is converted to lower case and ignored characters (kIgnored) are removed.
+// Returns whether NFC changes a text after conversion to lower case and removal of ignored characters (kIgnored).
 // Removing these characters alone does not count as a change. May return true for a few texts that do not change.
 bool needs_normalization(std::string_view text);
 
@@ -32,7 +32,8 @@ private:
     void add(std::uint32_t point, std::uint32_t char_index);
     void flush();
 
-    // The characters since the last one that cannot be composed with its predecessor, before and after decomposition.
+    // Pending characters, starting with the last one that cannot be composed with its predecessor: before and after
+    // decomposition.
     std::vector<std::uint32_t> originals_;
     std::vector<std::uint32_t> original_indices_;  // in the original text
     std::vector<Character> decomposed_;

@@ -1,4 +1,4 @@
-"""The `carya` command: one file per command."""
+"""The `carya` command, with one file per subcommand."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _INTERRUPTED = 130  # the exit code of a command interrupted by Ctrl-C: 128 + SI
 
 def _print_version(context: click.Context, _option: click.Parameter, requested: bool) -> None:
     if requested and not context.resilient_parsing:
-        from carya.version import __version__  # slow to determine
+        from carya.version import __version__  # imported here because the import is slow
 
         click.echo(f"carya {__version__}")
         context.exit()
@@ -34,9 +34,13 @@ app = LazyGroup(
         "calibrate": "carya.cli.calibrate:calibrate",
         "explain": "carya.cli.explain:explain",
         "inspect": "carya.cli.inspect:inspect",
+        "report": "carya.cli.report:report",
         "plan": "carya.cli.plan:plan",
+        "tune": "carya.cli.tuning.tune:tune",
         "split": "carya.cli.parts.split:split",
         "serve": "carya.cli.serve:serve",
+        "push": "carya.cli.hub.push:push",
+        "pull": "carya.cli.hub.pull:pull",
         "demo": "carya.cli.demo:demo",
         "data": "carya.cli.data:data",
         "import-pecos": "carya.cli.interop.import_pecos:import_pecos",
@@ -56,8 +60,9 @@ app = LazyGroup(
     help="Extreme multi-label ranking: find the few relevant labels among millions.",
     epilog=(
         "\b\n"
-        "To enable shell completion, add this line to ~/.bashrc (for zsh or fish, use zsh_source or fish_source):\n"
-        '  eval "$(_CARYA_COMPLETE=bash_source carya)"'
+        "To enable shell completion in Bash, add this line to ~/.bashrc:\n"
+        '  eval "$(_CARYA_COMPLETE=bash_source carya)"\n'
+        "For zsh or fish, use zsh_source or fish_source and add the line to the startup file of that shell."
     ),
 )
 
@@ -65,8 +70,8 @@ app = LazyGroup(
 def main() -> None:
     """Run the command and exit.
 
-    On error, a message is printed, and the exit status is 2 (invalid input), 1 (system error) or 130 (Ctrl-C). Each
-    warning from Carya is printed as one line on standard error.
+    On error, print a message and exit with status 2 (invalid input), 1 (system error) or 130 (Ctrl-C). Print each
+    warning from Carya as one line on standard error.
     """
     warnings.showwarning = _show_warning
     try:
@@ -94,7 +99,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning: on one line if it is a CaryaWarning (about the user's data), otherwise in Python's format."""
+    """Print a CaryaWarning (a warning about the user's data) on one line, and any other warning in Python's format."""
     text = f"carya: warning: {message}\n"
     if not issubclass(category, CaryaWarning):
         text = warnings.formatwarning(message, category, filename, lineno, line)
@@ -107,7 +112,7 @@ def _fail(message: str, exit_code: int) -> None:
 
 
 def _usage_message(error: click.UsageError) -> str:
-    """Return a one-line error message that suggests the closest option, or else the command that lists all options."""
+    """Return a one-line error message that suggests the closest option or, failing that, the `--help` option."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption):
         message = f"Unknown option {error.option_name!r}."

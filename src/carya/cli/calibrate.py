@@ -1,4 +1,4 @@
-"""`carya calibrate`: learn to convert a saved model's scores to probabilities."""
+"""`carya calibrate`: learn a mapping from a saved model's scores to probabilities."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ _TABLE_ROWS = 10
 def calibrate(
     model: Path, data: DataOptions, top_k: int, out: Path | None, force: bool, quiet: bool, as_json: bool
 ) -> None:
-    """Learn the probability at each score from held-out texts.
+    """Calibrate the scores of a model on held-out texts.
 
-    The probabilities are saved with the model; `carya predict` and the explorer of `carya serve` show them next to the
-    scores. The model must not have been trained on these texts, because its scores for training texts are too high.
+    Calibration maps each score to the probability that the suggested label is correct. The mapping is saved with the
+    model; `carya predict` and the explorer of `carya serve` show the probabilities next to the scores. The model must
+    not have been trained on these texts, because its scores for training texts are too high.
     """
     ranker = load_text_ranker(model, "carya calibrate")
     target = model if out is None else out
-    check_model_output(target, force=force or out is None)  # without -o, the model itself is updated
+    check_model_output(target, force=force or out is None)  # without -o, the model is updated in place
     data = data.with_model(ranker)
     with command_progress(quiet) as progress:
         with progress.stage("read texts") as report:
@@ -74,7 +75,11 @@ def calibrate(
 def _measure(
     ranker: BaseTextRanker[Any], texts: list[str], labels: list[tuple[str, ...]], top_k: int
 ) -> dict[str, Any]:
-    """Return the learned probabilities and the calibration error, which is measured on every other text."""
+    """Return the learned probabilities and the calibration error.
+
+    The error is measured with a separate calibration, which is learned from one half of the texts and tested on the
+    other half.
+    """
     from carya.text.calibration import Calibration, expected_calibration_error
 
     calibration = ranker.calibration_

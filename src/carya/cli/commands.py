@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 _LAST_HEADINGS = ("Output", "Options")  # listed after all others, in this order
-_MIN_OPTIONS = 7  # commands with fewer options list them without headings
+_MIN_OPTIONS = 7  # a command with fewer options lists them without headings
 
 
 class Option(click.Option):
@@ -29,15 +29,15 @@ class Argument(click.Argument):
 
 
 class Command(click.Command):
-    """A command whose help lists arguments, options by heading, and examples.
+    """A command whose help lists its arguments, its options grouped under headings, and examples.
 
     Parameters
     ----------
     examples : sequence of str
         Command lines shown at the end of the help text.
     generate_options : callable, optional
-        Returns more options. It is called when the command is used or its help is printed, not when it is listed, so it
-        can import modules that are slow to load.
+        Returns additional options. It is called when the command runs or its help is printed, but not when the command
+        is listed, so it can import modules that are slow to load.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Command(click.Command):
         return super().get_params(ctx)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write nothing: `format_options` lists the arguments, which click 8.5 and later would list here."""
+        """Write nothing, because `format_options` lists the arguments; click 8.5 and later would list them here."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the arguments, then the options grouped by heading."""
@@ -94,7 +94,7 @@ class LazyGroup(click.Group):
     Parameters
     ----------
     lazy_commands : mapping of str to str
-        Maps command names, in the order shown by the help, to ``module:attribute``.
+        Maps command names to ``module:attribute``. The help lists the commands in the order of this mapping.
     """
 
     def __init__(self, name: str, *, lazy_commands: Mapping[str, str], **settings: Any) -> None:
@@ -116,7 +116,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command named in the arguments; suggest the closest name if it does not exist."""
+        """Return the command named in the arguments; if it does not exist, raise UsageError with a suggestion."""
         name = args[0]
         if name not in self.lazy_commands and not name.startswith("-") and not ctx.resilient_parsing:
             from carya.core.parameters import did_you_mean
@@ -139,10 +139,10 @@ def command(name: str, cls: type[Command] = Command, **settings: Any) -> Callabl
 
 
 def option(*names: str, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an :class:`Option` to a function that becomes a command."""
+    """Add an :class:`Option` to a function decorated with :func:`command`."""
     return click.option(*names, cls=Option, **settings)
 
 
 def argument(name: str, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an :class:`Argument` to a function that becomes a command."""
+    """Add an :class:`Argument` to a function decorated with :func:`command`."""
     return click.argument(name, cls=Argument, **settings)

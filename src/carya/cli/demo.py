@@ -30,9 +30,9 @@ _QUERIES = [
     "perl module to parse dates",
     "command line tool to convert audio files",
 ]
-_SINGLE_QUERIES = 200  # number of texts for measuring the latency of single queries
-_MAX_TEXT_LENGTH, _MAX_TERMS_LENGTH = 90, 60  # characters shown
-_MIN_CONTRIBUTION = 0.01  # terms with smaller contributions are not shown next to a label
+_SINGLE_QUERIES = 200  # number of texts for measuring the single-query latency
+_MAX_TEXT_LENGTH, _MAX_TERMS_LENGTH = 90, 60  # maximum numbers of characters to print
+_MIN_CONTRIBUTION = 0.01  # terms with smaller contributions are omitted
 
 
 @command("demo", examples=["carya demo", "carya demo --out model/", "carya demo --generated"])
@@ -56,14 +56,14 @@ def demo(
     """Train and query a model in under a minute.
 
     On Debian and Ubuntu, the model learns to predict the dependencies of packages from their descriptions. On other
-    systems, it learns from generated data.
+    systems, it is trained on generated data.
     """
     from rich.console import Console
 
     from carya.errors import InputError
 
     if out is not None:
-        check_model_output(out, force=force)  # checked before the work starts
+        check_model_output(out, force=force)  # checked before training starts
     if lists is not None and not lists.is_dir():
         raise InputError(f"--lists must be a folder with package lists, got {lists}.")
     console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True, stderr=as_json)
@@ -82,7 +82,7 @@ def demo(
 
 
 def _read_packages(console: Console, lists: Path | None) -> TextDataset | None:
-    """Return the descriptions and dependencies of packages, or None if there are too few packages."""
+    """Return the descriptions and dependencies of packages; None if there is no index or it has too few packages."""
     from carya.data.debian import find_index, read_dataset
 
     index = find_index(lists)
@@ -149,10 +149,10 @@ def _evaluate(console: Console, data: TextDataset, ranker: TextRanker) -> dict[s
         ranker.suggest(text)
     single_seconds = (time.perf_counter() - started) / len(texts[:_SINGLE_QUERIES])
     console.print(
-        f"Ranked {len(texts):,} held-out texts in {batch_seconds * 1e6:.0f} µs per text as a batch and "
-        f"{single_seconds * 1e6:.0f} µs per text individually:"
+        f"Ranked labels for {len(texts):,} held-out texts: {batch_seconds * 1e6:.0f} µs per text in a batch, "
+        f"{single_seconds * 1e6:.0f} µs per text one at a time."
     )
-    Y, _ = label_matrix(labels, ranker.labels_, keep_unknown=True)  # unknown labels count as missed
+    Y, _ = label_matrix(labels, ranker.labels_, keep_unknown=True)  # unknown labels count as false negatives
     S.resize((len(texts), Y.shape[1]))
     measured = metrics.report(Y, S, k=(1, 3, 5))
     table = Table("%", "@1", "@3", "@5")
@@ -186,7 +186,9 @@ def _save(console: Console, ranker: TextRanker, out: Path | None) -> None:
         with tempfile.TemporaryDirectory() as folder:
             ranker.save(Path(folder) / "model")
             size = size_on_disk(Path(folder) / "model")
-        console.print(f"\nThe size of the saved model is {size / 1e6:.1f} MB. To keep it: carya demo --out model/")
+        console.print(
+            f"\nThe size of the saved model is {size / 1e6:.1f} MB. To keep the model, run carya demo --out model/"
+        )
     else:
         ranker.save(out)
         console.print(f"\nSaved the model to {out}.")

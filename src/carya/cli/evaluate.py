@@ -1,4 +1,4 @@
-"""`carya evaluate`: ranking metrics and speed of a saved model."""
+"""`carya evaluate`: measure the ranking metrics and the speed of a saved model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,22 @@ from carya.cli.options.common import (
     quiet_option,
     ranks_texts,
     ray_option,
+    record_option,
 )
 from carya.cli.options.data_options import DataOptions, data_options, was_passed
 from carya.cli.options.rule_type import RuleType
 from carya.cli.shared.inputs import check_common_labels, counted, load_model, naming_input
-from carya.cli.shared.reports import EvaluatedRows, check_table_path, print_errors, worst_errors, write_label_report
+from carya.cli.shared.outputs import check_recording
+from carya.cli.shared.reports import (
+    EvaluatedRows,
+    check_page_path,
+    check_table_path,
+    print_errors,
+    print_report,
+    worst_errors,
+    write_label_report,
+    write_report_page,
+)
 from carya.core.rules import Integer, Real
 from carya.errors import InputError, ParameterError
 
@@ -55,7 +66,7 @@ _METRICS = {
     "macro-F1": "macro-F1",
     "coverage": "coverage",
 }
-_BATCH = 8192  # rows ranked at a time
+_BATCH = 8192  # rows per call to `predict`
 
 
 @command(
@@ -64,6 +75,7 @@ _BATCH = 8192  # rows ranked at a time
         "carya evaluate model/ data/",
         """carya evaluate model/ test.jsonl --json | jq '.["P@1"]'""",
         "carya evaluate model/ test.jsonl --errors 10 --per-label labels.csv",
+        "carya evaluate model/ new.jsonl --report report.html",
         "carya evaluate model/ X.test.npz Y.test.npz --train Y.train.npz --weight-dtypes",
         "carya evaluate /shared/model /shared/test.jsonl --ray auto",
     ],
@@ -75,7 +87,7 @@ _BATCH = 8192  # rows ranked at a time
     type=PATH,
     required=False,
     metavar="[LABEL_MATRIX]",
-    help="Labels for a feature matrix, rows x labels: .npz or .npy.",
+    help="Label matrix (.npz or .npy) of shape (rows, labels), if DATA is a feature matrix.",
 )
 @dense_option
 @option(
@@ -110,7 +122,8 @@ _BATCH = 8192  # rows ranked at a time
     type=PATH,
     metavar="FILE",
     heading="Output",
-    help="Write the support, precision, recall and F1 of each label: .csv, .tsv or .jsonl.",
+    help="Write the support, precision, recall and F1 of each label, with 95% confidence intervals, to a .csv, .tsv "
+    "or .jsonl file.",
 )
 @option(
     "--per-label-k",
@@ -119,7 +132,15 @@ _BATCH = 8192  # rows ranked at a time
     show_default=True,
     metavar="INTEGER",
     heading="Output",
-    help="Number of suggestions per row to count for --per-label.",
+    help="Number of suggestions per row to count for --per-label and --report.",
+)
+@option(
+    "--report",
+    type=PATH,
+    metavar="FILE",
+    heading="Output",
+    help="Write an HTML page (.html) with over-suggested labels, metrics for all labels, and the label and vocabulary "
+    "shift since training.",
 )
 @option(
     "--errors",
@@ -127,15 +148,16 @@ _BATCH = 8192  # rows ranked at a time
     type=RuleType(Integer(1)),
     metavar="INTEGER",
     heading="Output",
-    help="Number of rows with the lowest nDCG to show, with their texts and suggestions.",
+    help="Show this number of rows with the lowest nDCG, with their texts and suggestions.",
 )
 @option(
     "--weight-dtypes",
     is_flag=True,
     heading="Output",
-    help="Compare the data type of the weights with all smaller types; requires a model with a single tree. "
-    "int8, the default of `carya train`, is the smallest.",
+    help="Also evaluate the model with its weights converted to each smaller data type; requires a model with a single "
+    "tree. int8, the default of `carya train`, is the smallest.",
 )
+@record_option("Also measure latency, recall per beam width, and reliability; record all results for `carya report`.")
 @quiet_option
 @json_option
 def evaluate(
@@ -150,28 +172,32 @@ def evaluate(
     propensity_b: float,
     per_label: Path | None,
     per_label_k: int,
+    report: Path | None,
     n_errors: int | None,
     weight_dtypes: bool,
+    record: Path | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Measure precision, recall, F1, nDCG, coverage and speed.
 
-    Labels that do not occur in the training data count as missed. Precision, recall and F1 are means over rows;
-    micro-F1 is computed from totals, and macro metrics are means over labels. PSP and PSnDCG weight labels by their
-    inverse propensity, which is estimated from their frequency in the training data. docs/evaluation.md defines all
-    metrics.
+    Labels that do not occur in the training data count as false negatives. Precision, recall and F1 are means over
+    rows; micro-F1 is computed from total counts, and macro metrics are means over labels. PSP and PSnDCG weight each
+    label by its inverse propensity, which is estimated from its frequency in the training data. docs/evaluation.md
+    defines all metrics.
     """
     from carya import metrics
     from carya.text.base import warn_unknown_texts
     from carya.text.text_ranker import TextRanker
 
-    _check_options(per_label, ray, weight_dtypes)
+    _check_options(per_label, report, ray, weight_dtypes, record)
     loaded = load_model(model)
+    vectorizer = next(iter(getattr(loaded, "vectorizers_", ())), None)
     data = data.with_model(loaded)
     with command_progress(quiet) as progress:
         X, rows = _read(loaded, data, model, label_matrix, dense, progress)
         counts, n_training_rows = _training_counts(loaded, data, train, rows, progress)
+        complete, queries = loaded, X
         if ray is None and isinstance(loaded, TextRanker):
             with progress.stage("vectorize"):
                 X, loaded = loaded.vectorizer_.transform(X), loaded.model_
@@ -189,6 +215,9 @@ def evaluate(
             else:
                 S, seconds = _rank_on_cluster(ray, loaded, model, data, dense, X, beam_width, progress)
         result, S = _measure(S, seconds, rows.Y, propensity, progress)
+        if record is not None:
+            with progress.stage("record"):
+                _record(record, complete, model, data.name, queries, rows.Y, S, counts, result)
         if weight_dtypes:
             result["weight_dtypes"] = {
                 dtype: {
@@ -199,32 +228,40 @@ def evaluate(
             }
     if per_label is not None:
         write_label_report(per_label, rows, S, per_label_k, counts)
+    if report is not None:
+        title = f"{model.name} on {Path(data.name).name}"
+        result["report"] = write_report_page(report, title, rows, S, per_label_k, counts, n_training_rows, vectorizer)
     if n_errors is not None:
         result["errors"] = worst_errors(rows, S, max(_KS), n_errors)
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
         return
-    _print(model, result)
-    if propensity is None:
-        click.echo("For PSP and PSnDCG, pass --train; they require the label frequencies in the training data.")
-    if n_errors is not None:
-        print_errors(result["errors"])
+    _print(model, result, report, has_propensities=propensity is not None)
 
 
-def _check_options(per_label: Path | None, ray: str | None, weight_dtypes: bool) -> None:
+def _check_options(
+    per_label: Path | None, report: Path | None, ray: str | None, weight_dtypes: bool, record: Path | None
+) -> None:
     """Raise an error if options are invalid, contradict each other or have no effect."""
+    check_recording(record)
+    if record is not None and ray is not None:
+        raise ParameterError("--record cannot be combined with --ray. Omit --ray to measure latencies on this machine.")
     if per_label is not None:
         check_table_path(per_label)
-    elif was_passed("per_label_k"):
-        raise ParameterError("--per-label-k requires --per-label, the file to which the report is written.")
+    elif was_passed("per_label_k") and report is None:
+        raise ParameterError("--per-label-k requires --per-label or --report.")
+    if report is not None:
+        check_page_path(report)
     if ray is not None and weight_dtypes:
-        raise ParameterError("--weight-dtypes cannot be combined with --ray. Compare data types on this machine.")
+        raise ParameterError(
+            "--weight-dtypes cannot be combined with --ray. Omit --ray to compare data types on this machine."
+        )
 
 
 def _read(
     loaded: Any, data: DataOptions, model: Path, label_matrix: Path | None, dense: Path | None, progress: Progress
 ) -> tuple[Any, EvaluatedRows]:
-    """Return texts or features, and the rows with their labels."""
+    """Return the input of the model (texts or features), and the evaluated rows with their labels."""
     X: Any
     if ranks_texts(loaded):
         if label_matrix is not None or dense is not None:
@@ -242,7 +279,7 @@ def _read(
 
 
 def _read_texts(ranker: Any, data: DataOptions, model: Path, progress: Progress) -> EvaluatedRows:
-    """Read the texts and the label matrix, with additional columns for labels that are unknown to the ranker."""
+    """Read the texts and their label matrix, which has additional columns for labels unknown to the ranker."""
     texts: list[str] = []
     labels: list[tuple[str, ...]] = []
     text_ids: list[str | None] = []
@@ -261,7 +298,7 @@ def _read_texts(ranker: Any, data: DataOptions, model: Path, progress: Progress)
 def _read_matrices(
     model: Any, data: DataOptions, path: Path, label_matrix: Path | None, dense: Path | None
 ) -> tuple[Any, EvaluatedRows]:
-    """Return the features and the rows with their labels."""
+    """Return the features, and the evaluated rows with their labels."""
     from carya.core import lazy_sparse as sp
     from carya.core import validation
     from carya.data.corpus import Matrices
@@ -274,7 +311,7 @@ def _read_matrices(
         X, Y, vocabulary = read_matrix(data.source), read_matrix(label_matrix), data.read_vocabulary()
     elif Path(data.source).suffix in MATRIX_SUFFIXES and data.labels is None:
         raise InputError(
-            f"{data.name} contains features only. Also pass their labels: carya evaluate {path} {data.name} Y.npz"
+            f"{data.name} contains only features. Also pass the labels: carya evaluate {path} {data.name} Y.npz"
         )
     else:
         matrices = data.open()
@@ -296,26 +333,29 @@ def _read_matrices(
                 f"{name} has shape {block.shape}, but {label_matrix or data.name} has {checked.shape[0]} rows. Both "
                 "must be matrices with the same number of rows."
             )
-    X = X.tocsr() if sp.issparse(X) else X  # for slices
+    X = X.tocsr() if sp.issparse(X) else X  # CSR matrices can be sliced by row
     return X if dense is None else (X, blocks[1]), EvaluatedRows(checked, labels.all_ids())
 
 
 def _match_columns(
     model: Any, Y: Csr, vocabulary: Vocabulary | None, source: str, known: Sequence[str] | None = None
 ) -> CoercedLabels:
-    """Arrange label columns as in a feature model, matched by name if both have names.
+    """Reorder label columns to match the labels of a feature model, by name if the columns and the labels have names.
 
     Parameters
     ----------
     known : sequence of str, optional
-        The model's labels, followed by any others; by default, only the model's labels.
+        The model's labels, followed by any other labels; by default, only the model's labels.
     """
     from carya.core.inputs.labels import CoercedLabels, align_columns
     from carya.core.strings import NumberStrings
 
     is_named = not isinstance(model.labels_, NumberStrings)
     if vocabulary is not None and len(vocabulary) != Y.cols:
-        raise InputError(f"{source} has {Y.cols} columns, but {vocabulary.source} has {len(vocabulary)} labels.")
+        raise InputError(
+            f"{source} has {Y.cols} columns, but {vocabulary.source} has {len(vocabulary)} labels. Pass a vocabulary "
+            "with one label per column."
+        )
     if vocabulary is not None and is_named:
         return align_columns(Y, vocabulary.ids, known or model.labels_, keep_unknown=True)
     if Y.cols < model.n_labels_:
@@ -334,7 +374,7 @@ def _match_columns(
 def _training_counts(
     model: Any, data: DataOptions, train: Path | None, rows: EvaluatedRows, progress: Progress
 ) -> tuple[NDArray[np.int64] | None, int]:
-    """Return the number of training rows per column of Y, and the total number of rows; None if neither is known."""
+    """Return the number of training rows per column of Y (None if unknown) and the total number of training rows."""
     import numpy as np
 
     counts: NDArray[np.int64] | None
@@ -355,7 +395,7 @@ def _training_counts(
 def _count_labels(
     model: Any, data: DataOptions, train: Path, rows: EvaluatedRows, report: Any
 ) -> tuple[NDArray[np.int64], int]:
-    """Count the training rows with each label."""
+    """Count the training rows per label."""
     from carya.core.matrices import Csr
     from carya.data.corpus import Matrices
     from carya.data.io.files import MATRIX_SUFFIXES
@@ -384,12 +424,15 @@ def _count_labels(
             matrix, _ = label_matrix((example.labels for example in counted(opened, report)), rows.labels)
         counts, n_rows = Csr.of_scipy(matrix).column_counts(), matrix.shape[0]
     if not counts.any():
-        raise InputError(f"--train {train} contains none of the labels. Pass the data that the model was trained on.")
+        raise InputError(
+            f"--train {train} contains no label of the model or of the evaluated data. Pass the data that the model "
+            "was trained on."
+        )
     return counts, n_rows
 
 
 def _rank(model: Any, X: Any, beam_width: int | None, progress: Progress) -> tuple[Any, float]:
-    """Return the scores, and the duration of the ranking in seconds."""
+    """Return the scores and the ranking time in seconds."""
     import scipy.sparse as sp
 
     n_rows = X[0].shape[0] if isinstance(X, tuple) else len(X) if isinstance(X, list) else X.shape[0]
@@ -417,7 +460,7 @@ def _rank_on_cluster(
     beam_width: int | None,
     progress: Progress,
 ) -> tuple[Any, float]:
-    """Return the scores, and the total duration of the ranking in all workers in seconds."""
+    """Return the scores and the total ranking time of all workers, in seconds."""
     import scipy.sparse as sp
 
     from carya.cli.shared.cluster import rank_on_cluster
@@ -435,7 +478,7 @@ def _rank_on_cluster(
 
 
 def _measure(S: Any, seconds: float, Y: Any, propensity: Any, progress: Progress) -> tuple[dict[str, Any], Any]:
-    """Return the metrics, and the scores with a column for each label in the data."""
+    """Return the metrics, and the scores with additional columns for the labels that are unknown to the model."""
     from carya import metrics
 
     n_rows = Y.shape[0]
@@ -446,8 +489,39 @@ def _measure(S: Any, seconds: float, Y: Any, propensity: Any, progress: Progress
     return {"rows": n_rows, "microseconds_per_row": 1e6 * seconds / n_rows, **measured}, S
 
 
+def _record(
+    run: Path,
+    model: Any,
+    path: Path,
+    data: str,
+    queries: Any,
+    Y: Any,
+    S: Any,
+    counts: NDArray[np.int64] | None,
+    result: dict[str, Any],
+) -> None:
+    """Measure all values shown in a report, and write them to a run folder."""
+    from carya.core.storage import size_on_disk
+    from carya.report.measurement import measure_run
+    from carya.report.run import record_evaluation
+
+    seconds_per_row = result["microseconds_per_row"] / 1e6
+    measured = measure_run(model, queries, Y, S, seconds_per_row=seconds_per_row, counts=counts)
+    description = {
+        "model": getattr(model, "model_kind_", type(model).__name__),
+        "data": data,
+        "rows": Y.shape[0],
+        "labels": len(model.labels_),
+        "bytes": size_on_disk(path),
+        "metrics": result,
+    }
+    record_evaluation(run, description | measured)
+
+
 def _smaller_weight_dtypes(model: XRLinear) -> Iterator[tuple[str, int, XRLinear]]:
-    """Yield the model's weight type and all smaller ones, each with the size in bytes and the converted model."""
+    """Yield the model's weight data type and every smaller one, with the total size of the weights in bytes and the
+    converted model.
+    """
     from carya.trees.layer import WEIGHT_DTYPES
 
     largest = min(WEIGHT_DTYPES.index(layer.weights.dtype) for layer in model.layers_)
@@ -456,7 +530,20 @@ def _smaller_weight_dtypes(model: XRLinear) -> Iterator[tuple[str, int, XRLinear
         yield dtype, sum(layer.weights.n_bytes for layer in converted.layers_), converted
 
 
-def _print(model: Path, result: dict[str, Any]) -> None:
+def _print(model: Path, result: dict[str, Any], report: Path | None, *, has_propensities: bool) -> None:
+    _print_metrics(model, result)
+    if not has_propensities:
+        click.echo(
+            "For PSP and PSnDCG, pass --train. These metrics require the label frequencies in the training data."
+        )
+    if report is not None:
+        print_report(result["report"])
+        click.echo(f"{report}: label report")
+    if "errors" in result:
+        print_errors(result["errors"])
+
+
+def _print_metrics(model: Path, result: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 

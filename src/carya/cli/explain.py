@@ -35,13 +35,13 @@ _MAX_EXPONENT = 700.0  # math.exp overflows for larger values
     ],
 )
 @model_argument
-@argument("text", metavar="TEXT", help="The text; - reads it from standard input.")
-@option("--label", metavar="LABEL", help="Id or name of the label to explain; the best one by default.")
+@argument("text", metavar="TEXT", help="Text for which the label is scored; - for standard input.")
+@option("--label", metavar="LABEL", help="Id or name of the label; by default, the label with the highest score.")
 @option(
     "--tree",
     type=RuleType(Integer(1)),
     metavar="INTEGER",
-    help="For models with several trees: number of the tree whose score is explained, starting at 1.",
+    help="Number of the tree whose score is explained, starting at 1; for models with several trees.",
 )
 @option(
     "--terms",
@@ -55,8 +55,8 @@ _MAX_EXPONENT = 700.0  # math.exp overflows for larger values
 def explain(model: Path, text: str, label: str | None, tree: int | None, terms: int, as_json: bool) -> None:
     """Explain a label's score term by term.
 
-    Shows the contribution of each term in the text at each level of the label tree. The score is the sum or the
-    product of all contributions.
+    The output shows the contribution of each term in the text at each level of the label tree. The score is the sum or
+    the product of these contributions and the score of an empty text.
     """
     ranker = load_text_ranker(model, "carya explain")
     tree_number = _tree_number(ranker, tree)
@@ -68,7 +68,8 @@ def explain(model: Path, text: str, label: str | None, tree: int | None, terms: 
         (best,) = ranker.rank_texts([text], top_k=1)
         if not best:
             raise InputError(
-                "The text contains no terms from the model's vocabulary. Pass a different text, or use --label."
+                "The text contains no terms from the model's vocabulary. Pass a different text, or select a label with "
+                "--label."
             )
         label = ranker.labels_[best[0][0]]
     if as_json:
@@ -84,17 +85,20 @@ def _tree_number(ranker: BaseTextRanker[Any], tree: int | None) -> int:
     """Return the index of the tree to explain, starting at 0; raise InputError if the tree does not exist."""
     count, kind = len(ranker.trees_), ranker.model_kind_
     if not count:
-        raise InputError(f"{kind} has no label tree. Only the scores of trees can be explained.")
+        raise InputError(f"{kind} models have no label tree. Only the scores of label trees can be explained.")
     choices = "--tree 1" if count == 1 else f"--tree with a number from 1 to {count}"
     if tree is None and ranker.single_tree_ is None:
-        raise InputError(f"The scores of {kind} cannot be explained, only the scores of its trees. Pass {choices}.")
+        raise InputError(
+            f"Combined scores of {kind} models cannot be explained, only the scores of individual trees. Pass "
+            f"{choices}."
+        )
     if tree is not None and tree > count:
         raise InputError(f"--tree must be at most {count}, the number of trees in the model, got {tree}.")
     return 0 if tree is None else tree - 1
 
 
 def _probability(ranker: BaseTextRanker[Any], tree: int, score: float) -> float | None:
-    """Return the probability at a score, or None if the ranker is not calibrated or the tree is one of several."""
+    """Return the probability for a score; None if the ranker is not calibrated or does not use the tree's scores."""
     calibration = ranker.calibration_
     if calibration is None or ranker.trees_[tree] is not ranker.single_tree_:
         return None
@@ -105,7 +109,7 @@ def _read_standard_input() -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"Standard input must be UTF-8, but byte {error.start + 1} is not.") from None
+        raise InputError(f"Standard input must be valid UTF-8, but byte {error.start + 1} is invalid.") from None
 
 
 def _print(explanation: Mapping[str, Any], probability: float | None, max_terms: int, tree: int | None) -> None:
@@ -144,5 +148,5 @@ def _describe(cluster: ClusterView) -> str:
 
 
 def _format(contribution: float, log_scale: bool) -> str:
-    """Format a contribution to a score, as a factor if contributions add up to the logarithm of the score."""
+    """Format a contribution: as a factor if contributions are on a log scale, otherwise as a signed number."""
     return f"×{math.exp(min(contribution, _MAX_EXPONENT)):.3g}" if log_scale else f"{contribution:+.4f}"

@@ -1,4 +1,4 @@
-"""`carya inspect`: the contents of a saved model."""
+"""`carya inspect`: show the contents of a saved model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN_LABELS = 5
 def inspect(model: Path, as_json: bool) -> None:
     """Show the layers, sizes and parameters of a saved model.
 
-    Verifies all checksums.
+    All checksums are verified.
     """
     from carya.core import storage
     from carya.core.strings import NumberStrings
@@ -63,7 +63,7 @@ def inspect(model: Path, as_json: bool) -> None:
 
 
 def _text_members(model: Any) -> list[Any]:
-    """Return the text models inside a text model."""
+    """Return the text models nested in a text model: its members or its base model."""
     from carya.text.base import BaseTextRanker
 
     if not isinstance(model, BaseTextRanker):
@@ -96,7 +96,7 @@ def _print_text_members(console: Console, description: dict[str, Any], prefix: s
 
 
 def _describe_text_model(model: Any) -> dict[str, Any]:
-    """Return the kind, the parameters and the parts of a text model."""
+    """Return the kind, the parameters and the nested models of a text model."""
     members = _text_members(model)
     if not members or hasattr(model, "rankers_"):
         ranker, rest = _main_ranker(model)
@@ -117,7 +117,7 @@ def _describe_text_model(model: Any) -> dict[str, Any]:
 
 
 def _main_ranker(model: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the feature model (if several, the one with the largest weight) and a description of the other parts."""
+    """Return the feature model (in a mixture, the one with the largest weight) and a description of the other parts."""
     from carya.text.text_ranker import TextRanker
 
     surroundings: dict[str, Any] = {}
@@ -193,5 +193,5 @@ def _print_layers(console: Console, description: dict[str, Any]) -> None:
 
 
 def _to_json(value: Any) -> Any:
-    """Convert a parameter value that has no JSON representation."""
+    """Convert a parameter value that is not JSON-serializable."""
     return list(value) if hasattr(value, "__iter__") else repr(value)

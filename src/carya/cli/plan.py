@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _generate_options() -> list[Option]:
-    """Return the options for model parameters, except those that have no effect on a plan."""
+    """Return the options for model parameters, except those that do not affect the estimates."""
     return [generated for generated in tree_options() if generated.name not in ("checkpoint_dir", "memory")]
 
 
@@ -76,8 +76,8 @@ def plan(
 ) -> None:
     """Estimate training time, memory and model size.
 
-    Takes the same data and options as `carya train`. To measure the speed of this machine, a pilot model is trained on
-    a sample of the data, which takes a few seconds. The estimates are for otherwise idle machines with the same CPUs.
+    Accepts the same data and options as `carya train`. A pilot model is trained on a sample of the data to measure the
+    speed of this machine, which takes a few seconds. The estimates are for otherwise idle machines with the same CPUs.
     """
     from carya.planning.plan import plan as make_plan
 
@@ -99,7 +99,7 @@ def plan(
 
 
 def _open(data: DataOptions) -> Corpus | Matrices:
-    """Open the data; the matrices of a folder are memory-mapped, because only a sample of their rows is used."""
+    """Open the data; matrices in PECOS format are memory-mapped, because only a sample of their rows is used."""
     if data.detected_format != "pecos":
         return data.open()
     from carya.data.formats.matrices.pecos import read_pecos

@@ -67,16 +67,23 @@ _FORMAT_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".
         "cat texts.txt | carya predict model/ - --top-k 5",
         "carya predict model/ data.csv --text-column title,abstract -o labels.csv.gz",
         "echo 'a fast web server' | carya predict model/ --output-format tsv",
+        "carya predict model/ texts.txt --open-vocabulary",
         "carya predict /shared/model /shared/texts.jsonl -o labels.jsonl --ray auto",
     ],
 )
 @model_argument
 @data_options(part="test", source="-", labels=False)
-@argument("texts", nargs=-1, metavar="[TEXT]...", help="Texts to rank labels for, instead of DATA.")
+@argument("texts", nargs=-1, metavar="[TEXT]...", help="Texts for which to rank labels, instead of DATA.")
 @dense_option
 @top_k_option(10)
 @beam_width_option
 @min_score_option
+@option(
+    "--open-vocabulary",
+    is_flag=True,
+    heading="Search",
+    help="Also propose phrases that occur in the texts but not in the label list; they are marked as new.",
+)
 @n_jobs_option
 @ray_option
 @option(
@@ -86,14 +93,14 @@ _FORMAT_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".
     default="-",
     metavar="FILE",
     heading="Output",
-    help="File to write; standard output by default. .gz, .xz and .zst files are compressed.",
+    help="File to write, compressed if it ends with .gz, .xz or .zst; by default, standard output.",
 )
 @option(
     "--output-format",
     type=RuleType(Choice(*OUTPUT_FORMATS)),
     metavar=f"[{'|'.join(OUTPUT_FORMATS)}]",
     heading="Output",
-    help="Format to write; by default, determined by the suffix of --out, or else jsonl.",
+    help="Output format; by default, determined by the suffix of --out, or else jsonl.",
 )
 @quiet_option
 def predict(
@@ -101,6 +108,7 @@ def predict(
     data: DataOptions,
     texts: tuple[str, ...],
     dense: Path | None,
+    open_vocabulary: bool,
     out: str,
     output_format: str | None,
     n_jobs: int,
@@ -110,15 +118,17 @@ def predict(
 ) -> None:
     """Rank labels for texts.
 
-    Reads texts from standard input, one per line, unless DATA or texts are given, and ranks labels for each line as it
-    arrives. JSON lines, tables with a header, and formats whose lines begin with labels are recognized; --format=lines
-    disables this detection. An argument that is the path of an existing file or folder is treated as DATA. For a model
-    trained on features, DATA must contain features, and labels without names are written as column numbers.
+    Texts are read from standard input, one per line, unless DATA or texts are given; labels are ranked for each line as
+    it arrives. JSON lines, tables with a header, and formats whose lines begin with labels are recognized;
+    --format=lines disables this detection. An argument that is the path of an existing file or folder is treated as
+    DATA. For a model trained on features, DATA must contain features, and labels without names are written as column
+    numbers.
 
     The output has one line of JSON per text: {"row": …, "labels": [{"label": …, "score": …}, …]}, best first. Rows are
     numbered from 1. "id" is added if the data has ids, "name" for labels whose name differs from their id, and
-    "probability" if the model is calibrated. csv and tsv have one line per label, with the columns row, id, rank,
-    label, name, score and probability.
+    "probability" if the model is calibrated. With --open-vocabulary, phrases that are not in the label list have
+    "new": true. The csv and tsv formats have one line per label, with the columns row, id, rank, label, name, score and
+    probability, plus new with --open-vocabulary.
     """
     from carya.core.parameters import set_in_all
     from carya.data.io.files import open_text_output
@@ -132,6 +142,9 @@ def predict(
     loaded = load_model(model)
     data = data.with_model(loaded)
     set_in_all(loaded, n_jobs=n_jobs)
+    if open_vocabulary:
+        _check_open_vocabulary(loaded, model, ray)
+        limits["open_vocabulary"] = True
     with ExitStack() as stack:
         write = _write_standard_output if out == "-" else stack.enter_context(open_text_output(out))
         is_interactive = is_literal or (out == "-" and sys.stdout.isatty()) or (data.source == "-" and _is_terminal())
@@ -154,8 +167,18 @@ def predict(
             with progress.stage("read features"):
                 X = read_features(data, sum(loaded.widths_), model, dense)
             parts = _rank_features(loaded, X, data, limits, form)
-        for lines in _with_reports(parts, n_rows, form, progress):
+        for lines in _with_reports(parts, n_rows, header(form, has_new=open_vocabulary), progress):
             write(lines)
+
+
+def _check_open_vocabulary(loaded: Any, model: Path, ray: str | None) -> None:
+    """Raise an error if the model or the other options do not support new labels."""
+    if ray is not None:
+        raise ParameterError(
+            "--open-vocabulary cannot be combined with --ray. Omit --ray to propose new labels on this machine."
+        )
+    if not ranks_texts(loaded):
+        raise InputError(f"--open-vocabulary requires a model trained on texts, but {model} was trained on features.")
 
 
 def _format_of(out: str) -> str:
@@ -202,14 +225,15 @@ def _rank_features(model: Any, X: Any, data: DataOptions, limits: dict[str, Any]
         yield FormattedRows(format_rows(batch, form), len(batch), [])
 
 
-def _with_reports(parts: Iterable[FormattedRows], total: int, form: str, progress: Progress) -> Iterator[str]:
+def _with_reports(parts: Iterable[FormattedRows], total: int, first_line: str, progress: Progress) -> Iterator[str]:
     """Yield the lines to write, beginning with the header; warn about texts without known terms."""
     n_rows = n_unknown = 0
-    first_line = header(form)  # written with the first rows, so that nothing is written after an error
+    # The header is written with the first rows, so that an early error leaves the output empty.
     with progress.stage("rank rows") as report:
         for part in parts:
             if part.unknown and n_unknown == 0:
-                # Shown immediately, because standard input may stay open; the other texts are counted.
+                # Report the first text without known terms immediately, because standard input may stay open. Only
+                # count further texts without known terms.
                 _warn(f"Text {part.unknown[0]} contains no known terms, so nothing is suggested for it.")
             n_rows += part.n_rows
             n_unknown += len(part.unknown)

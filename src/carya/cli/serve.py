@@ -45,7 +45,11 @@ def _setting_options() -> list[Option]:
     ],
 )
 @argument(
-    "models", nargs=-1, required=True, metavar="MODEL...", help="Folders of text models or parts, or NAME=FOLDER."
+    "models",
+    nargs=-1,
+    required=True,
+    metavar="MODEL...",
+    help="Folders of text models or of parts of split models; NAME=FOLDER sets the name.",
 )
 @option(
     "--host",
@@ -86,15 +90,15 @@ def _setting_options() -> list[Option]:
     multiple=True,
     heading="Parts of a split model",
     metavar="URLS",
-    help="URLs of the servers that serve one part, separated by commas. Repeat the option for each part, in the order "
-    "of the part numbers. By default, the part folders next to the top folder are used.",
+    help="Comma-separated URLs of the servers that serve one part. Repeat the option for each part, in the order of "
+    "the part numbers. By default, the part folders next to the top folder are used.",
 )
 @option(
     "--parts-file",
     type=PATH,
     heading="Parts of a split model",
     metavar="FILE",
-    help="File with the URLs of one part per line, instead of --part.",
+    help="File with the URLs of the servers, one line per part; an alternative to --part.",
 )
 @option(
     "--part-token-file",
@@ -120,10 +124,10 @@ def serve(
     """Serve models over HTTP, with a JSON API and an explorer.
 
     The explorer is at /, the API documentation at /docs, and Annif's API at /v1/projects. Saving a new version to the
-    same folder replaces the served model without failed requests; SIGHUP checks for new versions immediately. Ctrl-C
-    and SIGTERM stop the server after all requests in progress are complete. The log on standard error contains one
-    line of JSON per event. Limits apply to each worker. Models that are larger than memory can be split with carya
-    split and served by several machines.
+    same folder replaces the served model without failed requests; after SIGHUP, the server checks for new versions
+    immediately. Ctrl-C and SIGTERM stop the server after all requests in progress are complete. The log on standard
+    error contains one line of JSON per event. Limits apply to each worker separately. Models that are larger than
+    memory can be split with `carya split` and served by several machines.
     """
     require_packages()
     from carya.serve.server import serve as run_server

@@ -14,13 +14,13 @@ import click
 from click.core import ParameterSource
 
 from carya.cli.commands import Command, Option, command, option
-from carya.cli.options.common import PATH, command_progress, force_option, json_option, quiet_option
+from carya.cli.options.common import PATH, command_progress, force_option, json_option, quiet_option, record_option
 from carya.cli.options.data_options import DataOptions, data_options, texts_and_labels
 from carya.cli.options.label_files import LabelFiles, label_file_options
 from carya.cli.options.parameter_flags import flag, given_parameters, parameter_options
 from carya.cli.options.rule_type import RuleType
 from carya.cli.shared.inputs import counted
-from carya.cli.shared.outputs import check_model_output
+from carya.cli.shared.outputs import check_model_output, check_recording, save_training_record
 from carya.cli.shared.tree_models import build_text_ranker, preset_option, tree_options, tree_parameters, trees_option
 from carya.core.rules import Choice
 from carya.errors import InputError, ParameterError
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _TRANSFORMERS = {"xr-transformer": "XRTransformer", "x-transformer": "XTransformer"}
 _MIN_LABELS_FOR_WARNING = 100  # in smaller data sets, labels that occur once are to be expected
 _MODELS = ("xr-linear", *_TRANSFORMERS)
+#: Parameters that do not affect the trained model and can therefore be combined with a recipe.
+_MACHINE_PARAMETERS = ("n_jobs", "checkpoint_dir", "memory")
 #: Presets that are ensembles of transformer models, with their descriptions.
 _TRANSFORMER_PRESETS = {
     "xr-transformer": "Zhang et al. 2021: an ensemble of XR-Transformers, one per encoder (--encoders)",
@@ -65,7 +67,7 @@ def _generate_options() -> list[Option]:
 
 
 class _TrainCommand(Command):
-    """A command that also lists the presets."""
+    """A command whose help also lists the presets."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then the presets."""
@@ -92,6 +94,7 @@ class _TrainCommand(Command):
         "carya train train.csv -o model/ --text-column title,abstract --label-separator '|'",
         "carya train texts.txt --labels labels.txt -o model/ --analyzer word,char_wb --ngram-range 1,2/3,5",
         "carya train data/ -o model/ --checkpoint checkpoints/",
+        "carya train data/ -o model/ --recipe recipe.json",
         "zcat data.jsonl.gz | carya train - --format jsonl -o model/",
     ],
 )
@@ -107,18 +110,28 @@ class _TrainCommand(Command):
     help="Model to train.",
 )
 @preset_option("Named settings, listed below; other options override them.")
-@trees_option("Number of trees; several trees form an ensemble. With a transformer preset, the number per encoder.")
+@trees_option(
+    "Number of trees; several trees form an ensemble. With a transformer preset, the number of trees per encoder."
+)
 @option(
     "--encoders",
     metavar="NAME,...",
     heading="Model",
-    help="Encoders for --preset xr-transformer and x-transformer: folders or names on the Hugging Face Hub, separated "
-    "by commas; by default, the encoders used in the paper.",
+    help="Encoders for --preset xr-transformer and x-transformer: folders or Hugging Face Hub names, separated by "
+    "commas; by default, the encoders used in the paper.",
+)
+@option(
+    "--recipe",
+    type=PATH,
+    metavar="FILE",
+    heading="Model",
+    help="Recipe written by `carya tune`; it contains all settings of the model.",
 )
 @option(
     "--out", "-o", type=PATH, required=True, metavar="FOLDER", heading="Output", help="Folder to save the model to."
 )
 @force_option
+@record_option("Record the training time for `carya report`.")
 @quiet_option
 @json_option
 @label_file_options
@@ -132,9 +145,11 @@ def train(
     preset: str | None,
     trees: int | None,
     encoders: str | None,
+    recipe: Path | None,
     ray: str | None,
     out: Path,
     force: bool,
+    record: Path | None,
     quiet: bool,
     as_json: bool,
     **_parameters: Any,
@@ -151,22 +166,13 @@ def train(
 
     if (preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS) and label_files.given():
         raise ParameterError(f"{label_files.given()[0]} requires --model xr-linear, got --model {model_name}.")
-    if preset in _TRANSFORMER_PRESETS:
-        estimator = _build_transformer_ensemble(context, model_name, str(preset), trees, encoders, verbose=not quiet)
-    elif encoders is not None:
-        raise ParameterError(f"--encoders requires --preset {' or '.join(_TRANSFORMER_PRESETS)}.")
-    elif model_name in _TRANSFORMERS:
-        estimator = _build_transformer(context, model_name, preset, trees, verbose=not quiet)
-    else:
-        for name in given_parameters(context, _transformer_parameters()):
-            if name not in tree_parameters(context):
-                raise ParameterError(f"{flag(name)} requires --model {' or '.join(_TRANSFORMERS)}.")
-        estimator = build_text_ranker(context, preset, trees, verbose=not quiet)
+    estimator = _build_estimator(context, model_name, preset, trees, encoders, recipe, verbose=not quiet)
     engine = _make_engine(context, estimator, ray)
     estimator.check_parameters()  # before the data is read
     estimator.check_dependencies()
     check_model_output(out, force=force)
-    gc.disable()  # reading creates millions of strings, all of which are needed until the end
+    check_recording(record)
+    gc.disable()  # reading creates millions of strings, all of which are kept until training ends
     started = time.perf_counter()
     from carya.core.memory import limit_memory
 
@@ -176,6 +182,8 @@ def train(
             progress.stage("read features") if data.contains_features() else nullcontext(),
         ):
             dataset = data.open()
+        if recipe is not None:
+            _check_recipe_data(recipe, estimator, dataset)
         if isinstance(dataset, Matrices):
             trained, result = _fit_matrices(context, estimator, dataset, label_files, engine)
         elif preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS:
@@ -184,7 +192,7 @@ def train(
             inputs = label_files.of_texts(data.label_separator) | engine
             trained, result = _fit_text_ranker(estimator, dataset, inputs)
         fit_seconds = time.perf_counter() - started
-        set_in_all(trained, verbose=False)  # the saved model is silent
+        set_in_all(trained, verbose=False)  # the saved model does not show progress
         _warn_about_unique_labels(trained)
         trained.data_options_ = data.to_store(dataset)
         trained.save(out)
@@ -194,6 +202,7 @@ def train(
         "seconds": round(time.perf_counter() - started, 3),
         "fit_seconds": round(fit_seconds, 3),
     }
+    save_training_record(record, result)
     if as_json:
         click.echo(json.dumps(result, indent=1))
         return
@@ -201,6 +210,64 @@ def train(
         f"{out}: {result['rows']:,} rows, {result['features']:,} features, {result['labels']:,} labels; "
         f"{result['bytes'] / 1e6:.1f} MB, {result['seconds']:.1f} s"
     )
+
+
+def _build_estimator(
+    context: click.Context,
+    model_name: str,
+    preset: str | None,
+    trees: int | None,
+    encoders: str | None,
+    recipe: Path | None,
+    *,
+    verbose: bool,
+) -> Any:
+    """Return the unfitted model that the options describe."""
+    if recipe is not None:
+        _check_recipe_options(context)
+        return _build_from_recipe(context, recipe, verbose=verbose)
+    if preset in _TRANSFORMER_PRESETS:
+        return _build_transformer_ensemble(context, model_name, str(preset), trees, encoders, verbose=verbose)
+    if encoders is not None:
+        raise ParameterError(f"--encoders requires --preset {' or '.join(_TRANSFORMER_PRESETS)}.")
+    if model_name in _TRANSFORMERS:
+        return _build_transformer(context, model_name, preset, trees, verbose=verbose)
+    for name in given_parameters(context, _transformer_parameters()):
+        if name not in tree_parameters(context):
+            raise ParameterError(f"{flag(name)} requires --model {' or '.join(_TRANSFORMERS)}.")
+    return build_text_ranker(context, preset, trees, verbose=verbose)
+
+
+def _check_recipe_options(context: click.Context) -> None:
+    """Raise ParameterError if an option was passed that would change the settings of a recipe."""
+    others = ["model_name", "preset", "trees", "encoders"]
+    given = [name for name in others if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    given += [name for name in tree_parameters(context) if name not in _MACHINE_PARAMETERS]
+    given += [name for name in given_parameters(context, _transformer_parameters()) if name not in _MACHINE_PARAMETERS]
+    if given:
+        name = flag(given[0].removesuffix("_name"))
+        raise ParameterError(f"{name} cannot be combined with --recipe, which contains all settings of the model.")
+
+
+def _build_from_recipe(context: click.Context, recipe: Path, *, verbose: bool) -> Any:
+    """Return the unfitted text ranker that a recipe describes."""
+    from carya.models.interface import Model
+    from carya.text.text_ranker import TextRanker
+    from carya.tuning.recipe import Recipe
+
+    machine = {name: value for name, value in tree_parameters(context).items() if name in _MACHINE_PARAMETERS}
+    estimator = Recipe.load(recipe).build(verbose=verbose, **machine)
+    return TextRanker(model=estimator) if isinstance(estimator, Model) else estimator
+
+
+def _check_recipe_data(recipe: Path, ranker: Any, dataset: Corpus | Matrices) -> None:
+    """Raise ParameterError if a recipe for texts is used for features, or vice versa."""
+    from carya.data.corpus import Corpus
+
+    has_texts = isinstance(dataset, Corpus)
+    if has_texts != (ranker.vectorizer is not None):
+        needed, found = ("features", "texts") if has_texts else ("texts", "features")
+        raise ParameterError(f"{recipe} is a recipe for {needed}, but {dataset.source} contains {found}.")
 
 
 def _build_transformer(
@@ -234,11 +301,11 @@ def _build_transformer_ensemble(
 
 
 def _given_transformer_parameters(context: click.Context, *, verbose: bool) -> dict[str, Any]:
-    """Return the parameters of a transformer model, including its parts, from the command line."""
+    """Return the parameters of a transformer model, with its vectorizer and ranker, from the command-line options."""
     import carya
 
     linear = given_parameters(context, carya.XRLinear)
-    linear.pop("checkpoint_dir", None)  # the folder is for checkpoints of the encoder
+    linear.pop("checkpoint_dir", None)  # the folder belongs to the transformer model, not to its ranker
     return {
         "vectorizer": carya.Tfidf(**given_parameters(context, carya.Tfidf)),
         "ranker": carya.XRLinear(**linear),
@@ -248,7 +315,7 @@ def _given_transformer_parameters(context: click.Context, *, verbose: bool) -> d
 
 
 def _make_engine(context: click.Context, estimator: Any, ray: str | None) -> dict[str, Any]:
-    """Return the argument `engine` of `fit`, if --ray is passed; raise ParameterError if the model cannot use it."""
+    """Return the `engine` argument of `fit` if --ray is passed; raise ParameterError if the model cannot use it."""
     from carya.text.text_ranker import TextRanker
 
     if ray is None:
@@ -271,7 +338,10 @@ def _fit_text_ranker(ranker: Any, corpus: Corpus, inputs: dict[str, Any]) -> tup
     names = _label_names(corpus)
     if ranker.model.needs_label_features and "label_texts" not in inputs and "tree" not in inputs:
         if names is None:
-            raise InputError("This --representation requires label names. Pass --vocabulary or --label-features.")
+            raise InputError(
+                "The selected --representation requires label names or descriptions. Pass --vocabulary or "
+                "--label-features."
+            )
         inputs = inputs | {"label_texts": names}
     ranker.fit(texts, labels, names=names, **inputs)
     return ranker, {
@@ -323,7 +393,7 @@ def _fit_matrices(
         inputs["tree"] = tree
     unused = [flag(name) for name in inputs if not getattr(model, f"uses_{name}", False)]
     if unused:
-        raise ParameterError(f"{unused[0]} is not used by {model!r}.")
+        raise ParameterError(f"{unused[0]} is not used by {model!r}. Omit it.")
     model.fit(matrices, **inputs, **engine)
     return model, {
         "kind": kind_of(model),
@@ -363,7 +433,7 @@ def _label_names(corpus: Corpus) -> dict[str, str] | None:
 
 
 def _warn_about_unique_labels(model: Any) -> None:
-    """Print a warning if most labels occur only once, which can be caused by a wrong separator."""
+    """Print a warning if most labels occur only once; the cause can be a wrong label separator."""
     counts = getattr(model, "label_counts_", None)
     if counts is None or counts.sum() < _MIN_LABELS_FOR_WARNING:
         return

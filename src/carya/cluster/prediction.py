@@ -1,4 +1,4 @@
-"""Rank labels for a data set with the workers of a cluster."""
+"""Rank labels for the rows of a data set on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from carya.errors import InputError
 from carya.loading import load
 from carya.text.base import BaseTextRanker, warn_unknown_texts
 
-#: A function that calls another function for each item on the workers of a cluster and yields the results in order.
+#: A function that applies another function to each item on the workers of a cluster; yields the results in item order.
 Map = Callable[[Any, Sequence[Any]], Iterator[Any]]
 
 BATCH_SIZE = 2048
@@ -33,7 +33,7 @@ def predict_rows(
     reading: dict[str, Any],
     threads: int,
 ) -> sp.csr_array:
-    """Return the scores of the best labels; see :meth:`carya.RayEngine.predict`."""
+    """Return the scores of the best labels for each row; see :meth:`carya.RayEngine.predict`."""
     shared, loaded = SharedModel.of(model), load(model)
     if isinstance(data, str | os.PathLike):
         source, shards = _open_files(loaded, Path(data).absolute(), reading)
@@ -51,12 +51,12 @@ def predict_rows(
 
 def _given_texts(model: Any, texts: Sequence[str]) -> tuple[RowSource, list[Shard]]:
     if not isinstance(model, BaseTextRanker) or not all(isinstance(text, str) for text in texts):
-        raise InputError("data must be a path, or a list of texts for a text model.")
+        raise InputError("data must be a path or, for a text model, a list of texts.")
     return GivenRows(), divide_rows(len(texts), BATCH_SIZE, list(texts))
 
 
 def _open_files(model: Any, path: Path, reading: dict[str, Any]) -> tuple[RowSource, list[Shard]]:
-    """Return a source for the rows of a data set, and the shards of these rows."""
+    """Return the row source of a data set, and the shards into which its rows are divided."""
     if path.suffix in MATRIX_SUFFIXES and "labels" not in reading:
         features: Callable[[], Any] = partial(read_matrix, path)
         return FeatureFiles(path, features), divide_rows(count_rows(features()), BATCH_SIZE)

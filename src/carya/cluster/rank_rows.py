@@ -29,7 +29,7 @@ class SharedModel:
     path : Path
         The absolute path of the model folder.
     checksum : str
-        The hash of its manifest, which contains the checksums of all files.
+        The hash of the model's manifest, which contains the checksums of all files.
     """
 
     path: Path
@@ -37,18 +37,18 @@ class SharedModel:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> Self:
-        """Describe the model in a folder on this machine."""
+        """Return a reference to the model in a folder: its absolute path and its checksum."""
         absolute = Path(path).absolute()
         return cls(absolute, _manifest_hash(absolute))
 
     def load(self, threads: int) -> Any:
-        """Memory-map the model; raise InputError if this machine has no such model or a different one."""
+        """Memory-map the model; raise InputError if it does not exist on this machine or has a different checksum."""
         check_visible(self.path, "The model")
         model = load(self.path)
         if _manifest_hash(self.path) != self.checksum:
             raise InputError(
-                f"{self.path} on the machine {socket.gethostname()} is not the same model. All machines must have the "
-                "same model, which must not be replaced during prediction."
+                f"{self.path} on the machine {socket.gethostname()} differs from the model on the calling machine. All "
+                "machines must have the same model, and it must not be replaced during prediction."
             )
         set_in_all(model, n_jobs=threads, verbose=False)
         return model
@@ -60,9 +60,9 @@ class Rankings(NamedTuple):
     Attributes
     ----------
     indptr, labels, scores : ndarray
-        Row offsets, label numbers and scores.
+        Row offsets, label indices and scores.
     seconds : float
-        The duration of the ranking, in seconds.
+        The time spent on ranking, in seconds.
     """
 
     indptr: NDArray[np.int64]
@@ -78,7 +78,7 @@ class RankRows:
     ----------
     model : SharedModel
     source : RowSource
-        Features, texts, or examples, whose labels are ignored.
+        A source of features, texts or examples; the labels of examples are ignored.
     options : dict
         Arguments of the model's `predict`.
     batch_size : int
@@ -105,7 +105,7 @@ class RankRows:
             rows = [row if isinstance(row, str) else row.text for row in rows]
         started = time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnknownTextWarning)  # the caller warns about all shards
+            warnings.simplefilter("ignore", UnknownTextWarning)  # the caller issues one warning for all shards
             parts = [
                 self._loaded.predict(take_rows(rows, first, first + self._batch_size), **self._options)
                 for first in range(0, shard.n_rows, self._batch_size)
@@ -117,7 +117,7 @@ class RankRows:
 def concatenate(
     parts: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """Concatenate the row offsets, label numbers and scores of consecutive rows."""
+    """Concatenate the row offsets, label indices and scores of consecutive blocks of rows."""
     lengths = [np.diff(indptr) for indptr, _, _ in parts]
     indptr = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum(dtype=np.int64)
     labels = np.concatenate([np.zeros(0, np.int32), *(labels for _, labels, _ in parts)])
@@ -129,4 +129,4 @@ def _manifest_hash(folder: Path) -> str:
     try:
         return hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
     except OSError:
-        return ""  # loading reports the problem
+        return ""  # loading the model will raise an error

@@ -27,9 +27,9 @@ _CONNECTION_TIMEOUT = 10  # seconds
 class RayEngine:
     """Engine that trains models and ranks labels on a Ray cluster (``pip install 'carya[ray]'``).
 
-    Training tasks read their inputs from the model's `checkpoint_dir`, which must be on storage that all machines
-    share, and store their results there. Tasks are retried if a machine fails. The results, both of training and of
-    prediction, are identical to those on a single machine.
+    Training tasks read their inputs from the model's `checkpoint_dir` and store their results there; this folder must
+    be on storage that all machines share. Tasks are retried if a machine fails. Training and prediction give the same
+    results as on a single machine.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class RayEngine:
         The address of the cluster: ``"auto"`` for a cluster running on this machine, or ``"host:port"``. By default, a
         cluster running on this machine is used if there is one; otherwise, a new one is started.
     threads_per_task : int
-        The number of CPUs per training task, and per worker that ranks labels.
+        The number of CPUs for each training task and for each worker that ranks labels.
 
     Examples
     --------
@@ -76,10 +76,10 @@ class RayEngine:
                 ray.cancel(reference, force=True)
 
     def map(self, function: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> Iterator[ResultT]:
-        """Yield ``function(item)`` for each item, in the same order.
+        """Yield ``function(item)`` for each item, in the order of the items.
 
-        Every worker is an actor with its own copy of `function`, which can therefore keep a model or an open file from
-        one call to the next. If a machine fails, its items are processed again by other workers.
+        Every worker is an actor with its own copy of `function`, so the function can keep a loaded model or an open
+        file between calls. If a machine fails, its items are processed again by other workers.
 
         Parameters
         ----------
@@ -117,10 +117,11 @@ class RayEngine:
         min_score: float | None = None,
         **reading: Any,
     ) -> Any:
-        """Return the scores of the best labels as a (rows, labels) matrix, as the model's own `predict` does.
+        """Return the scores of the best labels as a (rows, labels) matrix, like the model's own `predict` method.
 
-        Every worker memory-maps the model, so that the workers on a machine share it, and reads its rows from the files
-        of the data set. Both must be on storage that all machines share, or at the same path on every machine.
+        The workers memory-map the model, so all workers on a machine share one copy. Each worker reads its rows
+        directly from the files of the data set. The model and the data set must be on storage that all machines share,
+        or at the same path on every machine.
 
         Parameters
         ----------
@@ -130,14 +131,14 @@ class RayEngine:
             A file or folder in any format of :func:`carya.data.open_data`, a feature matrix (``.npz`` or ``.npy``), or
             texts, which are sent to the workers.
         top_k, beam_width, min_score
-            As for the model's `predict`.
+            See the `predict` method of the model.
         **reading
             Options of :func:`carya.data.open_data`, such as `part` (``"test"`` by default), `format` and `text_column`.
 
         Returns
         -------
         csr_array of shape (rows, labels)
-            The entries of a row are sorted by descending score.
+            The entries of each row are sorted by descending score.
         """
         options = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
         return predict_rows(self.map, model, data, options, reading, self.threads_per_task)
@@ -173,16 +174,16 @@ def _import_ray(module: str = "ray") -> Any:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raise InputError if nothing accepts connections at ``host:port``; Ray would retry for many minutes."""
+    """Raise InputError if no server accepts connections at ``host:port``; Ray itself would retry for many minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
-        return  # such as "auto"; Ray reports other invalid addresses immediately
+        return  # None, "auto", or an invalid address, which Ray rejects immediately
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECTION_TIMEOUT).close()
     except (OSError, OverflowError) as error:
         raise InputError(
             f"Cannot connect to a Ray cluster at {address!r}: {error}. Pass the address of a running cluster, which "
-            "`ray status` shows, or 'auto' for the cluster on this machine."
+            "`ray start` prints, or 'auto' for the cluster on this machine."
         ) from None
 
 
@@ -207,8 +208,8 @@ class _Outcome(NamedTuple):
 class _Worker:
     """Actor that calls a function for one item at a time.
 
-    Errors are returned as results because, if a call raised an exception, Ray would retry it, and log and wrap the
-    exception.
+    Errors are returned as results: if a call raised an exception, Ray would log and wrap the exception and retry the
+    call.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -218,6 +219,6 @@ class _Worker:
         try:
             outcome = _Outcome(self._function(row["item"].content))
         except CaryaError as error:
-            is_public = type(error).__name__ in errors.__all__  # others may require more arguments than a message
+            is_public = type(error).__name__ in errors.__all__  # others may require more arguments
             outcome = _Outcome(None, error if is_public else InputError(str(error)))
         return {"outcome": _Boxed(outcome)}

@@ -1,4 +1,4 @@
-"""Rows of a data set that the workers of a cluster read themselves, so that only row numbers are sent to them."""
+"""Row sources: cluster workers read shards of a data set directly from files, so only row ranges are sent to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_SHARDS = 1000
 
 
 class Shard(NamedTuple):
-    """Consecutive rows.
+    """A range of consecutive rows of a data set.
 
     Attributes
     ----------
@@ -41,7 +41,9 @@ class RowSource(Protocol):
 
 
 class TextFiles:
-    """Texts in files. Reading a later shard skips the rows in between; reading an earlier one starts over.
+    """Source of texts that are read sequentially from files.
+
+    Reading a later shard skips the rows in between; reading an earlier shard restarts at the first row.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ class TextFiles:
 
 
 class FeatureFiles:
-    """Features in files. The matrix is read when the first shard is read.
+    """Source of features in files. The whole matrix is read when the first shard is read.
 
     Parameters
     ----------
@@ -97,7 +99,7 @@ class FeatureFiles:
 
 
 class GivenRows:
-    """Rows that are sent to the workers, because they are not in files."""
+    """Source of rows that are not stored in files and are therefore sent to the workers as part of the shards."""
 
     def read(self, shard: Shard) -> Any:
         """Return the rows of a shard."""
@@ -105,7 +107,7 @@ class GivenRows:
 
 
 def divide_rows(n_rows: int, batch_size: int, rows: Any = None) -> list[Shard]:
-    """Divide rows into at most 1,000 shards of complete batches; `rows` contains the rows if they are not in files."""
+    """Divide rows into at most 1,000 shards of whole batches; `rows` contains the rows if they are not in files."""
     n_batches = -(-n_rows // batch_size)
     size = batch_size * max(1, -(-n_batches // _MAX_SHARDS))
     if rows is not None and not isinstance(rows, list):
@@ -124,7 +126,7 @@ def count_rows(rows: Any) -> int:
 
 
 def take_rows(rows: Any, first: int, end: int) -> Any:
-    """Return consecutive rows of a list or of features."""
+    """Return the rows from `first` up to, but not including, `end` of a list, a matrix or a (sparse, dense) pair."""
     return tuple(block[first:end] for block in rows) if isinstance(rows, tuple) else rows[first:end]
 
 

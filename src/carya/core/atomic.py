@@ -18,14 +18,14 @@ from carya import _core
 
 #: Maximum number of attempts to replace a folder while other processes are replacing it.
 _MAX_ATTEMPTS = 100
-#: Errors that occur if the file system cannot exchange two folders.
+#: Errors that occur if the file system cannot swap two folders.
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP)
 #: Errors that occur if another process has created, moved or removed the folder in the meantime.
 _CONCURRENT_CHANGE = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 
 def temporary_sibling(path: Path) -> Path:
-    """Return an unused hidden path in the same folder, so that renaming it to `path` stays within one file system."""
+    """Return an unused hidden path in the folder of `path`, so that a rename to `path` stays within one file system."""
     return path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
 
 
@@ -48,10 +48,10 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Create a hidden folder next to `path` and remove it at the end, unless it has been renamed to `path`.
+    """Create a hidden folder next to `path`; remove it on exit, unless it has been renamed to `path`.
 
-    The temporary folders of processes that were killed are removed as well. A process holds a lock on its folder, so
-    the folders of running processes are kept.
+    Temporary folders for `path` left by killed processes are removed as well. Each process holds a lock on its folder,
+    so the folders of running processes are kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path)
@@ -66,8 +66,8 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 def replace_folder(new: Path, path: Path) -> None:
     """Rename a folder to `path`, replacing an existing folder.
 
-    The old folder remains at its path, complete, until the new folder takes its place. If the file system cannot
-    exchange two folders, the old folder is moved to :func:`replaced_folder` for a moment; readers look for it there.
+    The complete old folder remains at its path until the new folder takes its place. If the file system cannot swap two
+    folders, the old folder is briefly moved to the path returned by :func:`replaced_folder`, where readers look for it.
     """
     flush_folder(new)
     for attempt in range(1, _MAX_ATTEMPTS + 1):
@@ -83,7 +83,7 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 def replaced_folder(path: Path) -> Path:
-    """Return the path of a folder while it is being replaced on a file system that cannot exchange two folders."""
+    """Return the path to which a folder is moved while it is being replaced, if the file system cannot swap folders."""
     return path.parent / f".{path.name}.old"
 
 
@@ -94,7 +94,7 @@ def flush_to_disk(file: IO[Any]) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush all files and subfolders of a folder to disk, so that a later rename cannot reach the disk first."""
+    """Flush all files and subfolders of a folder to disk, so that a later rename cannot reach the disk before them."""
     for parent, _, files in os.walk(folder, topdown=False):
         for name in files:
             with (Path(parent) / name).open("rb") as file:
@@ -108,7 +108,7 @@ def _flush_entries(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # the file system cannot flush folders
+        if error.errno != errno.EINVAL:  # EINVAL: the file system cannot flush folders
             raise
     finally:
         os.close(descriptor)
@@ -123,7 +123,7 @@ def _replace(new: Path, path: Path) -> None:
         return
     if error not in _NO_EXCHANGE:
         raise OSError(error, os.strerror(error), str(path))
-    with _locked(path.parent):  # a second process must not remove the folder that the first has moved aside
+    with _locked(path.parent):  # no other process may remove the folder that this one has moved aside
         _move_aside_and_rename(new, path)
 
 
@@ -161,7 +161,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _create_locked(path: Path) -> tuple[Path, int]:
-    """Create a temporary folder and return it with the descriptor that locks it."""
+    """Create and lock a temporary folder; return its path and the file descriptor that holds the lock."""
     while True:
         folder = temporary_sibling(path)
         folder.mkdir()

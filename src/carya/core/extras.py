@@ -1,4 +1,4 @@
-"""Import optional dependencies on first use; if one is missing, the error contains the installation command."""
+"""Import optional packages on first use; the error message for a missing package contains the install command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def require(package: str, *, extra: str, purpose: str, alternative: str | None =
     Parameters
     ----------
     package : str
-        The module name, as in ``import``.
+        The module name, as in an ``import`` statement.
     extra : str
         The Carya extra that installs the package.
     purpose : str

@@ -64,7 +64,7 @@ class LabelIndex:
         return np.sort(self._by_id.with_prefix(prefix))
 
     def search(self, prefix: str) -> NDArray[np.int32]:
-        """Return the indices of labels whose name or id starts with a prefix, ignoring case; name matches are first."""
+        """Return indices of labels whose name or id starts with a prefix, ignoring case; name matches come first."""
         folded = prefix.casefold()
         by_name = self._by_folded_name.with_prefix(folded)
         if self._names is self._ids:
@@ -126,9 +126,9 @@ class _SortedStrings:
 
 
 class _HashedStrings:
-    """Hash values of a sequence of strings in ascending order.
+    """Sorted hash values of a sequence of strings, for exact lookups.
 
-    A lookup decodes one string, whereas a binary search in a million strings decodes twenty.
+    A lookup decodes one string, whereas a binary search among a million strings would decode about twenty.
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
@@ -138,13 +138,13 @@ class _HashedStrings:
         self._strings = strings
 
     def find_all(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        """Return the index of the first string that equals each text, or -1."""
+        """For each text, return the index of the first string that equals it, or -1 if there is none."""
         hashes = _hash_all(texts)
         begins = np.searchsorted(self._hashes, hashes, "left").tolist()
         ends = np.searchsorted(self._hashes, hashes, "right").tolist()
         numbers = np.full(len(texts), -1, np.int32)
         for place, (text, begin, end) in enumerate(zip(texts, begins, ends, strict=True)):
-            for number in self._order[begin:end].tolist():  # usually none or one
+            for number in self._order[begin:end].tolist():  # usually zero or one label
                 if self._strings[number] == text:
                     numbers[place] = number
                     break

@@ -1,7 +1,7 @@
 """Matrix types that the kernels accept: validated once, then shared without copying.
 
-:mod:`carya.core.validation` converts user input to these types; indexing, matching and ranking exchange only these
-types.
+:mod:`carya.core.validation` converts user input to these types. The indexing, matching and ranking code exchanges only
+matrices of these types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from carya.errors import InputError
 
 
 def make_read_only(instance: object, *names: str) -> None:
-    """Replace arrays of a frozen dataclass with read-only views, because kernels rely on their validated contents."""
+    """Replace arrays of a frozen dataclass with read-only views, so that their validated contents cannot change."""
     for name in names:
         view = getattr(instance, name).view()
         view.setflags(write=False)
@@ -96,8 +96,8 @@ class Csr:
     def to_scipy(self) -> sp.csr_array:
         """Return the matrix as a SciPy array that shares its data.
 
-        SciPy uses one type for column indices and row offsets. The offsets are converted because there are
-        fewer of them.
+        SciPy requires column indices and row offsets to have the same data type. The offsets are converted because
+        there are fewer of them.
         """
         indptr = self.indptr if self.indptr[-1] > MAX_INT else self.indptr.astype(np.int32)
         return sp.csr_array((self.values, self.indices, indptr), shape=(self.rows, self.cols))
@@ -109,7 +109,7 @@ class Csr:
         return Csr.of_triple((self.indptr, self.indices, values), self.cols)
 
     def scale_rows(self, factors: NDArray[np.float32]) -> Csr:
-        """Return the matrix with every row multiplied by a factor."""
+        """Return the matrix with each row multiplied by the corresponding factor."""
         return Csr.of(self.indptr, self.indices, self.values * np.repeat(factors, np.diff(self.indptr)), self.cols)
 
     def column_counts(self) -> NDArray[np.int64]:
@@ -132,7 +132,7 @@ class Csr:
             raise InputError(str(error)) from None
 
     def unite(self, other: Csr, threads: int = 1) -> Csr:
-        """Return a matrix with an entry of 1 wherever this matrix or another one of the same shape has an entry."""
+        """Return the union of the sparsity patterns of two matrices of the same shape; all entries are 1."""
         return Csr.of_triple(_core.unite(self.native, other.native, threads), self.cols)
 
 

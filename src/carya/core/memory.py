@@ -1,4 +1,4 @@
-"""Memory limits for training, and large arrays that respect them."""
+"""Memory limits for training, and allocation of large arrays in temporary files if a limit is set."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def format_size(size: float) -> str:
 def limit_memory(limit: str | None) -> Iterator[None]:
     """Keep the resident memory of the process below a limit.
 
-    Large arrays of the native core, and arrays from :func:`empty`, are stored in temporary files, so that they can be
+    Large arrays allocated by the native core or by :func:`empty` are stored in temporary files, so that they can be
     paged out to disk. The results are the same as without a limit. Nested limits have no effect.
 
     Parameters
@@ -77,9 +77,10 @@ def is_limited() -> bool:
 
 
 def scale(amount: float) -> float:
-    """Reduce an amount of work, or of anything else held in memory at the same time, to fit the memory limit.
+    """Reduce an amount of work per step if the memory limit is low, because a step with less work uses less memory.
 
-    Limits below 16 GB reduce the amount proportionally; without a limit, it is returned unchanged.
+    If the limit is below 16 GB, the amount is multiplied by the ratio of the limit to 16 GB; otherwise, it is returned
+    unchanged.
     """
     return amount * min(1.0, (_core.memory_limit() or _UNSCALED_LIMIT) / _UNSCALED_LIMIT)
 

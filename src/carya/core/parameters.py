@@ -2,7 +2,8 @@
 
 An estimator is a dataclass whose fields are created by :func:`parameter`. As scikit-learn requires, values are stored
 unchanged and validated when the estimator is fitted (:meth:`Parameterized.check_parameters`). The command-line flags
-and the parameter page are generated from the same fields. The error for a misspelled name suggests the closest match.
+and the parameter page are generated from the same fields. The error message for a misspelled parameter name suggests
+the closest match.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def parameter(default: Any, rule: Rule, doc: str, *, group: str = "other") -> An
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion to append to an error message, or an empty string if no known name is close.
+    """Return a suggestion to append to an error message, or an empty string if no known name is similar.
 
     >>> did_you_mean("beam_widht", ["beam_width", "branching"])
     " Did you mean 'beam_width'?"
@@ -50,7 +51,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Convert a parameter value to JSON types.
+    """Convert a parameter value to a JSON-serializable value.
 
     >>> to_json((1, {"b", "a"}))
     [1, ['a', 'b']]
@@ -63,7 +64,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """Convert JSON types to a parameter value; lists become tuples because parameters are never modified in place.
+    """Convert a JSON value to a parameter value; lists become tuples because parameters are never modified in place.
 
     >>> from_json([1, [2, 3]])
     (1, (2, 3))
@@ -72,16 +73,17 @@ def from_json(value: Any) -> Any:
 
 
 def read_settings(cls: type[Settings], estimator: Any, **others: Any) -> Settings:
-    """Create a settings dataclass from an estimator's parameters with the same names.
+    """Create a settings dataclass whose fields have the values of the estimator's parameters with the same names.
 
-    NumPy scalars become Python scalars. `others` are the fields that are not parameters of the estimator.
+    NumPy scalars become Python scalars. `others` contains the values of the fields that are not
+    parameters of the estimator.
     """
     names = [field.name for field in dataclasses.fields(cls) if field.name not in others]  # type: ignore[arg-type]
     return cls(**{name: to_python(getattr(estimator, name)) for name in names}, **others)
 
 
 def to_python(value: Any) -> Any:
-    """Convert NumPy scalars to Python scalars, and lists to tuples, which can be compared and hashed.
+    """Convert NumPy scalars to Python scalars and lists to tuples, so that values can be compared and hashed.
 
     >>> to_python([1, 2])
     (1, 2)
@@ -215,7 +217,8 @@ class Fitted(Generic[State]):
     The state is assigned to `_state` in a single step, because other threads may be using the estimator.
     """
 
-    #: The options of `open_data` used to read the training data; set by the command line and saved with the model.
+    #: The options of `open_data` used to read the training data; set by the command-line interface and saved
+    #: with the model.
     data_options_: Mapping[str, Any] = MappingProxyType({})
 
     _state: State
@@ -224,7 +227,7 @@ class Fitted(Generic[State]):
         return hasattr(self, "_state")
 
     def _check_fitted(self) -> State:
-        """Return the fitted state; raise NotFittedError if there is none."""
+        """Return the fitted state; raise NotFittedError if `fit` has not been called."""
         try:
             return self._state
         except AttributeError:
@@ -232,7 +235,7 @@ class Fitted(Generic[State]):
 
 
 def with_parameter(estimator: Any, name: str, value: Any) -> Any:
-    """Return an unfitted copy of an estimator, with a parameter set in the copy and in all nested estimators."""
+    """Return an unfitted copy with a parameter set in the estimator and in all nested estimators that have it."""
     changes: dict[str, Any] = {}
     for parameter_name, part in estimator.get_params(deep=False).items():
         if isinstance(part, Parameterized):
@@ -245,7 +248,7 @@ def with_parameter(estimator: Any, name: str, value: Any) -> Any:
 
 
 def set_in_all(estimator: object, **values: Any) -> None:
-    """Set parameters of an estimator and of all nested estimators that have them.
+    """Set parameters in an estimator and in all nested estimators; each ignores parameters that it does not have.
 
     >>> import carya
     >>> model = carya.Ensemble([carya.XRLinear(), carya.XRLinear(verbose=True)])
@@ -259,7 +262,7 @@ def set_in_all(estimator: object, **values: Any) -> None:
 
 
 def _nested_estimators(value: object, seen: set[int]) -> Iterator[Parameterized]:
-    """Yield an estimator and the estimators in its attributes, including in lists, dictionaries and dataclasses."""
+    """Yield an estimator and all estimators nested in it, including those in lists, dictionaries and dataclasses."""
     if id(value) in seen:
         return
     seen.add(id(value))

@@ -1,4 +1,4 @@
-"""Progress reporting for long operations: silent, progress bars in a terminal, or lines in a log."""
+"""Progress reporting for long operations: no output, progress bars in a terminal, or lines in a log."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NO_ANIMATION = ("dumb", "unknown")  # values of TERM for terminals that cannot 
 
 
 class ProgressCallback(Protocol):
-    """Callback that receives the numbers of finished and total units; training loops also pass their loss.
+    """Callback that receives the number of completed items and the total number; training loops also pass the loss.
 
-    A total of 0 means that the number of units is unknown.
+    A total of 0 means that the total number is unknown.
     """
 
     def __call__(self, done: int, total: int, /, *, loss: float | None = None) -> None:
@@ -47,13 +47,18 @@ class Progress:
 
 
 def show_progress(verbose: bool = True) -> Progress:
-    """Return progress bars for a terminal, or a log for other output; return a silent object unless `verbose`."""
+    """Return progress bars for a terminal, a log for other output, or a silent object if `verbose` is False."""
     stream = sys.stderr
     if not verbose or stream is None:  # stream is None in a program without a console
         return Progress()
-    if stream.isatty() and os.environ.get("TERM") not in _NO_ANIMATION:
+    if has_animation(stream):
         return ProgressBars()
     return ProgressLog(stream)
+
+
+def has_animation(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that can move the cursor."""
+    return stream.isatty() and os.environ.get("TERM") not in _NO_ANIMATION
 
 
 class ProgressBars(Progress):
@@ -120,10 +125,10 @@ class ProgressBars(Progress):
 
 
 class ProgressLog(Progress):
-    """One line every few seconds, for output that is not a terminal: a log file, a container, a CI job.
+    """Progress as log lines every few seconds, for output that is not a terminal, such as the log of a CI job.
 
-    A stage is logged only if it runs for at least `interval` seconds, with a last line when it ends; short runs write
-    nothing.
+    A stage that runs for at least `interval` seconds is logged, with a final line when it ends; shorter stages produce
+    no output.
 
     Parameters
     ----------
@@ -180,7 +185,7 @@ class ProgressLog(Progress):
                 self._stages.remove(stage)
 
     def write_lines(self) -> None:
-        """Write one line for each stage that has been running for at least the interval."""
+        """Write one line for each stage that has been running for at least `interval` seconds."""
         with self._lock:
             stages = [stage for stage in self._stages if stage.elapsed >= self._interval]
         for stage in stages:
@@ -194,7 +199,7 @@ class ProgressLog(Progress):
         try:
             self._stream.write(f"{line}\n")
             self._stream.flush()
-        except (OSError, ValueError):  # the stream is closed or the disk is full; logging must not stop the work
+        except (OSError, ValueError):  # the stream is closed or the disk is full, which must not abort the operation
             self._closed.set()
 
 
@@ -243,7 +248,7 @@ class _Stage:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration as minutes and seconds, with hours if there are any.
+    """Format a duration as minutes and seconds, preceded by hours if it is at least one hour.
 
     >>> format_duration(92), format_duration(3600 + 62)
     ('1:32', '1:01:02')

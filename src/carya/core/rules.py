@@ -27,7 +27,7 @@ class Rule:
         raise NotImplementedError
 
     def describe(self, value: object) -> str:
-        """Return the rule in words, for a value that violates it."""
+        """Describe the rule, for an error message about an invalid value."""
         return self.text
 
 
@@ -55,7 +55,7 @@ class Integer(Rule):
 
     @property
     def text(self) -> str:  # type: ignore[override]
-        """The rule in words, without an upper limit if only the integer type imposes one."""
+        """The description of the rule; it omits the upper limit if only the integer type imposes one."""
         if self.high >= MAX_INT:
             return f"an integer >= {self.low}"
         return f"an integer between {self.low} and {self.high}"
@@ -67,7 +67,7 @@ class Integer(Rule):
         )
 
     def describe(self, value: object) -> str:
-        """Return the rule in words, with the upper limit if the value exceeds it."""
+        """Describe the rule, including the upper limit if the value exceeds it."""
         if isinstance(value, numbers.Integral) and int(value) > self.high:
             return f"an integer between {self.low} and {self.high}"
         return self.text
@@ -87,7 +87,7 @@ class Real(Rule):
 
     @property
     def text(self) -> str:  # type: ignore[override]
-        """The rule in words."""
+        """The description of the rule."""
         if math.isinf(self.high):
             return f"a number {'>' if self.open_low else '>='} {self.low:g}"
         if self.open_low:
@@ -132,7 +132,7 @@ class Either(Rule):
         return any(rule.allows(value) for rule in self.rules)
 
     def describe(self, value: object) -> str:
-        """Return the rules in words."""
+        """Describe all rules, joined with "or"."""
         return " or ".join(rule.describe(value) for rule in self.rules)
 
 
@@ -203,7 +203,7 @@ def expand_per_layer(value: Any, depth: int, name: str) -> list[Any]:
 
 
 def to_sequence(value: Any) -> Sequence[Any]:
-    """Return the values of a parameter that can differ between layers.
+    """Return the value or values of a per-layer parameter as a sequence.
 
     >>> to_sequence("teacher"), to_sequence(["teacher", "both"])
     (('teacher',), ['teacher', 'both'])

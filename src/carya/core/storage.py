@@ -1,7 +1,7 @@
 """Saved models: folders with a manifest and a memory-mapped array file. The format is specified in docs/format.md.
 
 A model folder contains no pickled objects, code or class names. It is written to a temporary folder and then renamed,
-so that readers never see an incomplete model. Every block has a checksum, so damage raises an error instead of
+so that readers never see an incomplete model. Every block has a checksum, so that corruption raises an error instead of
 producing wrong rankings.
 """
 
@@ -37,7 +37,7 @@ _DTYPES = {
     "uint16": "<u2",
     "uint64": "<u8",
 }
-#: The last components of the names of arrays that the search verifies on first use.
+#: Arrays whose names end with one of these components are verified by the search on first use.
 LAZY_ARRAYS = frozenset({"data", "dense"})
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.bin"
@@ -66,10 +66,10 @@ class SavedModel:
         The open folder that contains the arrays, which are then read-only and memory-mapped; None if they are in
         memory.
     path : Path, optional
-        The path of the folder, for models that store additional files next to their arrays; None if there are none.
-        It refers to the open folder, even if another model has replaced it in the meantime.
+        The path of the folder, for models that store additional files next to their arrays; None for other models.
+        The path refers to the open folder, even if another model has replaced it in the meantime.
     data_options : mapping
-        The options used to read the training data, for reading other data in the same way.
+        The options used to read the training data; they are the defaults for reading other data.
     """
 
     kind: str
@@ -81,11 +81,11 @@ class SavedModel:
     data_options: Mapping[str, Any] = field(default_factory=dict)
 
     def with_strings(self, name: str, strings: StringArray) -> SavedModel:
-        """Add a list of strings to the contents, stored as the arrays ``name.bytes`` and ``name.ends``."""
+        """Return a copy with an additional list of strings, stored as the arrays ``name.bytes`` and ``name.ends``."""
         return replace(self, arrays=self.arrays | {f"{name}.bytes": strings.data, f"{name}.ends": strings.ends})
 
     def without_strings(self, name: str) -> tuple[SavedModel, StringArray | None]:
-        """Return the contents without a list of strings, and the list itself, or None if there is no such list."""
+        """Return the contents without a list of strings, and this list (None if there is no such list)."""
         names = (f"{name}.bytes", f"{name}.ends")
         if names[1] not in self.arrays:
             return self, None
@@ -98,7 +98,7 @@ class SavedModel:
         return replace(self, arrays=rest), strings
 
     def arrays_of(self, part: str) -> dict[str, NDArray[Any]]:
-        """Return the arrays named ``part/…``, without the prefix."""
+        """Return the arrays named ``part/…``, with this prefix removed from their names."""
         return {name.partition("/")[2]: array for name, array in self.arrays.items() if name.partition("/")[0] == part}
 
     def part(self, name: str, kind: str, parameters: Mapping[str, Any], shape: Mapping[str, Any]) -> SavedModel:
@@ -107,7 +107,7 @@ class SavedModel:
 
 
 def prefixed(part: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the arrays with their names prefixed with ``part/``; the inverse of :meth:`SavedModel.arrays_of`."""
+    """Add the prefix ``part/`` to the names of arrays; the inverse of :meth:`SavedModel.arrays_of`."""
     return {f"{part}/{name}": array for name, array in arrays.items()}
 
 
@@ -128,7 +128,7 @@ def consistent_parts() -> Iterator[None]:
 
 
 def save(path: str | os.PathLike[str], saved: SavedModel, *, extra: Callable[[Path], None] | None = None) -> None:
-    """Write a model folder atomically. Only an existing model is ever replaced.
+    """Write a model folder atomically. An existing folder is replaced only if it is empty or contains a model.
 
     `extra` is called with the folder's path and can write additional files in other formats.
     """
@@ -152,8 +152,8 @@ def load(path: str | os.PathLike[str], *, lazy: Collection[str] = ()) -> SavedMo
     Parameters
     ----------
     lazy : collection of str
-        Suffixes of the names of arrays that are not verified on loading. They must be verified with ``folder.verify``
-        before they are used.
+        Arrays whose names end with one of these components are not verified on loading. They must be verified with
+        ``folder.verify`` before they are used.
     """
     return load_as(path, lambda saved: saved, lazy=lazy)
 
@@ -205,8 +205,7 @@ def check_output_path(path: str | os.PathLike[str]) -> None:
         raise SaveError(f"The model cannot be written to {target}: {error.strerror or error}.") from error
     if contains_other_files:
         raise SaveError(
-            f"{target} exists and is not a Carya model, or contains other files. It was not modified. Choose a "
-            "different path."
+            f"{target} contains files that are not part of a Carya model. It was not modified. Choose a different path."
         )
 
 
@@ -300,7 +299,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> bytes:
 
 
 def _was_replaced(folder: _core.ModelFolder, path: str | os.PathLike[str]) -> bool:
-    """Return whether a path no longer refers to an open folder."""
+    """Return whether a path no longer refers to the given open folder."""
     try:
         return not os.path.samestat(os.fstat(folder.descriptor), os.stat(path))  # noqa: PTH116
     except OSError:
@@ -325,7 +324,7 @@ def _describe_files(folder: Path) -> list[dict[str, Any]]:
 
 
 def _verify_files(folder: int, described: Any, path: str | os.PathLike[str]) -> None:
-    """Raise ModelFormatError unless the additional files match their descriptions and there are no others.
+    """Raise ModelFormatError unless the additional files match their descriptions and there are no other files.
 
     Parameters
     ----------
@@ -380,7 +379,7 @@ def _list_files(folder: int) -> list[str]:
         names += [
             f"{prefix}{name}/"
             for name in folders
-            if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode)  # not descended into
+            if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode)  # links are not followed
         ]
         if prefix and not folders and not files:
             names.append(prefix)
@@ -388,7 +387,7 @@ def _list_files(folder: int) -> list[str]:
 
 
 def _open_regular(name: str, folder: int) -> int:
-    """Open a file in a folder for reading; raise OSError if it is not a regular file, but a pipe or a device."""
+    """Open a file in a folder for reading; raise OSError if it is not a regular file but, for example, a pipe."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
@@ -435,10 +434,10 @@ def _checksum(data: NDArray[Any]) -> str:
 
 
 def _is_mount_point(path: Path) -> bool:
-    """Return whether another file system, or a folder from elsewhere, is mounted at a path."""
+    """Return whether a path is a mount point, including a bind mount."""
     if os.path.ismount(path):  # Path.is_mount fails if another process replaces the folder
         return True
-    try:  # a bind mount within the same file system is listed only in this table
+    try:  # a bind mount within the same file system is listed only in /proc/self/mountinfo
         mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
         points = {mount.split(b" ")[4] for mount in mounts}
     except (OSError, IndexError):
@@ -448,7 +447,7 @@ def _is_mount_point(path: Path) -> bool:
 
 
 def _contains_other_files(target: Path) -> bool:
-    """Return whether a folder contains anything other than a model, whether intact or damaged."""
+    """Return whether a folder contains anything other than an intact or damaged model."""
     for _ in range(_MAX_ATTEMPTS):
         try:
             descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -467,7 +466,7 @@ def _contains_other_files(target: Path) -> bool:
 
 
 def _is_empty_or_model(folder: int) -> bool:
-    """Return whether an open folder contains a model and no other files, or nothing at all."""
+    """Return whether an open folder is empty, or contains a model and no other files."""
     found = set(_list_files(folder))
     if not found:
         return True
@@ -480,7 +479,7 @@ def _is_empty_or_model(folder: int) -> bool:
 
 
 def _read_manifest(folder: int) -> Any:
-    """Return the manifest in an open folder, without validation."""
+    """Return the manifest in an open folder, without validating it."""
     with open(_open_regular(_MANIFEST, folder), "rb") as file:
         text = file.read(_MAX_MANIFEST_BYTES + 1)
     if len(text) > _MAX_MANIFEST_BYTES:

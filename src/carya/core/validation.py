@@ -1,7 +1,9 @@
-"""Validate user input and convert it to matrices that the kernels accept. Errors name the invalid argument.
+"""Validate user input and convert it to matrices that the kernels accept.
 
-The functions accept ``csr_matrix``, ``csr_array`` and other SciPy formats, arrays, nested lists, frames, tensors, and
-(sparse, dense) pairs, and return validated float32 matrices. They never modify their input.
+Error messages name the invalid argument.
+
+The functions accept ``csr_matrix``, ``csr_array`` and other SciPy formats, arrays, nested lists, data frames, tensors,
+and (sparse, dense) pairs, and return validated float32 matrices. They never modify their input.
 """
 
 from __future__ import annotations
@@ -30,19 +32,19 @@ LabelsLike = Any
 #: The column indices and values of a query's sparse features, and its dense features.
 QueryArrays = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]
 
-#: Above this value, the squared norm of a row may overflow float32.
+#: Maximum absolute feature value; with larger values, the squared norm of a row may overflow float32.
 _MAX_FEATURE = 1e15
 _NO_INDICES = np.zeros(0, np.int32)
-#: The dense features of a query that has none.
+#: The array passed to the kernels for queries without dense features.
 NO_VALUES = np.zeros(0, np.float32)
 
 
 def check_features(X: FeaturesLike, name: str = "X") -> Features:
-    """Validate features given as a sparse matrix, an array, a frame, a tensor, or a (sparse, dense) pair.
+    """Validate features given as a sparse matrix, an array, a data frame, a tensor, or a (sparse, dense) pair.
 
     Parameters
     ----------
-    X : sparse matrix, array_like, frame or tensor of shape (rows, columns), or tuple of a sparse and a dense block
+    X : sparse matrix, array_like, DataFrame or tensor of shape (rows, columns), or tuple of a sparse and a dense block
         The dense block of a pair remains dense.
     name : str
         The name of the argument in error messages.
@@ -55,7 +57,7 @@ def check_features(X: FeaturesLike, name: str = "X") -> Features:
     if isinstance(X, tuple):
         if len(X) != 2 or not sp.issparse(X[0]) or sp.issparse(X[1]):
             raise InputError(
-                f"{name} must be a pair of a sparse matrix and a dense array, in this order, if it is a tuple."
+                f"If {name} is a tuple, it must be a pair of a sparse matrix and a dense array, in this order."
             )
         sparse = _check_sparse(X[0], f"The sparse block of {name}")
         return Features.of(sparse, _check_dense(X[1], f"The dense block of {name}"), name)
@@ -66,7 +68,7 @@ def check_features(X: FeaturesLike, name: str = "X") -> Features:
 
 
 def check_features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X") -> Features:
-    """Validate features and arrange them in the sparse and dense blocks that a model was trained on.
+    """Validate features and arrange them in a sparse and a dense block with the same columns as in training.
 
     A model with only dense features also accepts a sparse matrix, and a model with only sparse features also accepts an
     array. Both blocks of a (sparse, dense) pair must have the same numbers of columns as in training.
@@ -76,16 +78,17 @@ def check_features_like(X: FeaturesLike, widths: tuple[int, int], name: str = "X
         pair = check_features(X, name)
         for width, expected, block in zip(pair.widths, widths, ("sparse", "dense"), strict=True):
             if width != expected:
-                raise InputError(f"{name} has {width} {block} columns, but the model was trained on {expected}.")
+                raise InputError(f"{name} has {width} {block} columns, but must have {expected}, as in training.")
         return pair
     matrix: Any = X if sp.issparse(X) else _check_dense(X, name)
     if matrix.ndim != 2:
         raise InputError(f"{name} must have 2 dimensions, got {matrix.ndim}.")
     if matrix.shape[1] != sum(widths):
-        raise InputError(f"{name} has {matrix.shape[1]} columns, but the model was trained on {sum(widths)}.")
+        raise InputError(f"{name} has {matrix.shape[1]} columns, but must have {sum(widths)}, as in training.")
     if 0 not in widths:
         raise InputError(
-            f"{name} must be a (sparse, dense) pair with {widths[0]} and {widths[1]} columns, as in training."
+            f"{name} must be a (sparse, dense) pair with {widths[0]} sparse and {widths[1]} dense columns, as in "
+            "training."
         )
     if widths[0] == 0:
         dense = _check_sparse(matrix, name).to_scipy().toarray() if sp.issparse(matrix) else matrix
@@ -115,7 +118,8 @@ def check_row(x: FeaturesLike, widths: tuple[int, int]) -> Features:
 def fast_query(x: FeaturesLike, widths: tuple[int, int]) -> QueryArrays | None:
     """Return the arrays of a query that already has the expected types, or None if it requires :func:`check_query`.
 
-    This takes 1 microsecond, compared with 20 for full validation. The search itself checks column indices and values.
+    This function takes 1 microsecond, compared with 20 for :func:`check_query`. The search itself checks column indices
+    and values.
     """
     sparse, dense = x if type(x) is tuple and len(x) == 2 else (x, None) if widths[0] else (None, x)
     indices, values, vector = _NO_INDICES, NO_VALUES, NO_VALUES
@@ -163,7 +167,7 @@ def check_pattern(matrix: LabelsLike, name: str) -> Csr:
 
 
 def check_training_data(X: FeaturesLike, Y: LabelsLike) -> tuple[Features, Csr]:
-    """Validate features and labels for the same rows, with at least one row, one column and one positive label."""
+    """Validate training features and labels; they must have the same number of rows and must not be empty."""
     x, y = check_features(X), check_labels(Y)
     if x.rows != y.rows:
         raise InputError(f"X has {x.rows} rows, but Y has {y.rows}.")
@@ -175,7 +179,9 @@ def check_training_data(X: FeaturesLike, Y: LabelsLike) -> tuple[Features, Csr]:
         raise InputError("Y has no positive entries. At least one row must have a label.")
     for largest in (max(block.max(initial=0), -block.min(initial=0)) for block in (x.sparse.values, x.dense)):
         if largest > _MAX_FEATURE:
-            raise InputError(f"X has values up to {largest:g}; the maximum is {_MAX_FEATURE:g}. Scale the features.")
+            raise InputError(
+                f"X has absolute values up to {largest:g}; the maximum is {_MAX_FEATURE:g}. Scale the features."
+            )
     return x, y
 
 
@@ -209,7 +215,7 @@ def check_sparse_rows(
 
 
 def check_no_dense(widths: tuple[int, int], name: str) -> None:
-    """Raise InputError if the model requires dense features, which the named argument does not have."""
+    """Raise InputError if the model requires dense features, which the argument `name` does not have."""
     if widths[1]:
         raise InputError(f"The model was trained with {widths[1]} dense features, but {name} has none.")
 
@@ -240,7 +246,7 @@ def check_sample_weight(sample_weight: Any, rows: int, name: str = "sample_weigh
         raise InputError(f"{name} must have one number for each of the {rows} rows, got shape {weights.shape}.")
     if not np.isfinite(weights).all() or weights.min(initial=0) < 0:
         invalid = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
-        raise InputError(f"{name} must contain numbers >= 0, one per row; row {invalid[0]} is invalid.")
+        raise InputError(f"{name} must contain numbers >= 0, one per row; the weight of row {invalid[0]} is invalid.")
     if not (weights > 0).any():
         raise InputError(f"{name} is 0 for every row. At least one weight must be greater than 0.")
     return None if (weights == 1).all() else np.ascontiguousarray(weights)
@@ -256,7 +262,7 @@ def check_min_score(min_score: object) -> float:
 
 
 def _coerce_blocks(X: Any, name: str) -> Any:
-    """Convert frames and tensors, including the blocks of a pair, to arrays and sparse matrices."""
+    """Convert data frames and tensors, including the blocks of a pair, to arrays and sparse matrices."""
     return tuple(coerce_matrix(block, name) for block in X) if isinstance(X, tuple) else coerce_matrix(X, name)
 
 
@@ -273,7 +279,7 @@ def _contiguous(values: NDArray[Any], dtype: type[T]) -> NDArray[T]:
 
 
 def _contains_strings(X: Any) -> bool:
-    """Return whether a list begins with a string, or with a list of strings; only the first items are examined."""
+    """Return whether the first item of a list is a string, or a list whose first item is a string."""
     for _ in range(2):
         if not isinstance(X, (list, tuple)) or not X:
             return False
@@ -310,7 +316,7 @@ def _check_sparse(X: Any, name: str) -> Csr:
         raise InputError(f"{name} must have 2 dimensions, got {X.ndim}.")
     if X.format != "csr":
         try:
-            # SciPy's conversion assumes a consistent matrix, so check the matrix first.
+            # SciPy's conversion assumes that the matrix is consistent, so check its consistency first.
             if hasattr(X, "check_format"):
                 X.check_format(full_check=True)
             elif X.format == "coo":
@@ -325,7 +331,9 @@ def _check_sparse(X: Any, name: str) -> Csr:
         lowest, highest = X.indices.min(), X.indices.max()
         if lowest < 0 or highest >= X.shape[1]:
             outside = lowest if lowest < 0 else highest
-            raise InputError(f"{name} has an entry in column {outside}, outside its {X.shape[1]} columns.")
+            raise InputError(
+                f"{name} has an entry in column {outside}; column indices must be >= 0 and < {X.shape[1]}."
+            )
     indices = _contiguous(X.indices, np.int32)
     values = _to_float32(X.data, name)
     if indptr.size != X.shape[0] + 1:

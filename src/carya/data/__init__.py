@@ -1,6 +1,6 @@
-"""Data sets: read and write files, build a data set from a Debian package index, or generate synthetic data.
+"""Read and write data sets, build them from a Debian package index, and generate synthetic data.
 
-Each name is imported on first use, so commands that need none of them start quickly.
+Each public name is imported on first use, so that commands that use none of them start quickly.
 """
 
 from __future__ import annotations

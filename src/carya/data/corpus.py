@@ -24,7 +24,8 @@ class Example:
     labels : tuple of str
         Label ids, in the same order as in the file.
     id : str, optional
-        The id of the text, if the data has ids: the value of the key or column ``id``, or the name of the text's file.
+        The id of the text, if the data contains ids: the value of the key or column ``id``, or the name of the text's
+        file without its suffix.
 
     Examples
     --------
@@ -38,7 +39,7 @@ class Example:
 
 
 class Corpus:
-    """Iterable of labeled texts. Files are streamed again for every iteration and are never loaded completely.
+    """Iterable of labeled texts. Each iteration streams the files again instead of loading them into memory.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class Corpus:
     vocabulary : Vocabulary, optional
         The known labels, if the source lists them.
     single_pass : bool
-        Whether the corpus can be iterated over only once, which is the case for standard input.
+        Whether the corpus can be iterated over only once, as is the case for standard input.
     texts : callable, optional
         Returns an iterator over the texts alone, for callers that take the labels from `matrix`.
     matrix : Csr, optional
@@ -96,7 +97,7 @@ class Corpus:
 
     def __iter__(self) -> Iterator[Example]:
         if self._single_pass and self._was_read:
-            raise InputError(f"{self.source} can be read only once.")
+            raise InputError(f"{self.source} can be read only once. Save the data to a file first.")
         self._was_read = True
         return self._examples()
 
@@ -105,7 +106,7 @@ class Corpus:
         return (example.text for example in self) if self._texts is None else self._texts()
 
     def converting_errors(self, errors: Callable[[], AbstractContextManager[None]]) -> Corpus:
-        """Return the same corpus, read within a context manager that converts errors."""
+        """Return a copy that reads examples within the context manager `errors()`, which converts exceptions."""
 
         def convert(read: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
             def items() -> Iterator[Any]:
@@ -128,7 +129,7 @@ class Corpus:
 
 
 def _to_example(example: Any, number: int) -> Example:
-    """Convert a (text, labels) pair; raise InputError if the value is not a pair."""
+    """Return a value as an example; raise InputError unless it is an example or a (text, labels) pair."""
     if isinstance(example, Example):
         return example
     if (
@@ -151,15 +152,17 @@ class Matrices:
     X : csr_array of float32 or ndarray of float32, rows x features
     Y : csr_array of float32, rows x labels
     vocabulary : Vocabulary, optional
-        The labels of the columns of Y.
+        The labels that correspond to the columns of Y.
     source : str
         The name of the data in error messages.
     widths_known : bool
-        Whether the source states the numbers of columns. If not, X and Y end with the last column that has an entry.
+        Whether the source states the numbers of columns of X and Y. If not, one or both are inferred from the largest
+        index that occurs.
     read_options : mapping
-        Options of `open_data` that were derived from the data; other data for the same model requires the same options.
+        Options of `open_data` that were inferred from the data. Other data for the same model must be read with the
+        same options.
     is_guessed : bool
-        Whether `read_options` could be wrong, because the data does not determine them.
+        Whether `read_options` may be wrong because the data does not determine them unambiguously.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from carya.data.io.files import PathLike, display_name, is_stdio
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError, ParameterError
 
-#: The types of the options that describe the columns or the numbering of the data rather than its location.
+#: The types of the options that describe the format, columns or numbering of the data rather than its location.
 _READ_OPTIONS = {
     "format": str,
     "text_column": str,
@@ -50,7 +50,7 @@ def open_data(
     path : path
         A file, compressed or not, a folder, or ``-`` for standard input. ``docs/data.md`` describes all formats.
     part : {"train", "test", "dev"}
-        The part of a folder to read; ignored for files.
+        The split to read from a folder; ignored for files.
     format : str, optional
         The name of the format, such as ``"jsonl"``; a key of ``carya.data.formats.registry.FORMATS``. By default, it
         is detected from the suffix or the content.
@@ -66,19 +66,19 @@ def open_data(
         strings are not split unless a separator is given.
     zero_based : bool, optional
         Whether the features of an svmlight file are numbered from 0 instead of 1. By default, features are assumed to
-        be numbered from 0 if feature 0 occurs.
+        be numbered from 0 if feature 0 occurs, and from 1 otherwise.
     vocabulary : Vocabulary or path, optional
         The known labels, for data that does not list them.
     defaults : mapping, optional
-        Values of `text_column`, `label_column`, `label_separator` and `zero_based` that replace the defaults if the
-        format supports them, and the `format` of files whose format cannot be detected; for example, the
-        `data_options_` of a model. `label_separator` is used only if both the data and `format` are tables, or neither
-        is.
+        Default values for `text_column`, `label_column`, `label_separator` and `zero_based`, which are used if the
+        format supports them, and for `format`, which is used if the format cannot be detected; for example, the
+        `data_options_` of a model. `label_separator` is used only if the format of the data and the default format are
+        both table formats, or if neither is.
 
     Returns
     -------
     Corpus or Matrices
-        A corpus reads its files, and raises errors in them, during iteration.
+        A corpus reads its files during iteration, so errors in the files are raised then.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def _naming_defaults(defaults: Mapping[str, Any]) -> Iterator[None]:
         flag = _FLAGS.get(error.option, "--" + error.option.replace("_", "-"))
         raise InputError(
             f"{error} {error.option}={defaults[error.option]!r} is stored in the model because it was used to "
-            f"read the training data; to read other data, pass {error.option} ({flag})."
+            f"read the training data; to use a different value for this data, pass {error.option} ({flag})."
         ) from None
 
 
@@ -160,7 +160,7 @@ def write_data(
 ) -> int:
     """Write a data set to a file or folder and return its number of rows.
 
-    Files are written atomically: complete, or not at all.
+    Files are written atomically: either completely or not at all.
 
     Parameters
     ----------
@@ -168,12 +168,12 @@ def write_data(
         The suffix selects the format and the compression; a path without a suffix is a folder.
     data : Corpus or Matrices
     part : {"train", "test", "dev"}
-        The part of a folder to write; ignored for files.
+        The split to write to a folder; ignored for files.
     format : str, optional
         The name of the format if the suffix does not determine it, as in :func:`open_data`. Some formats can only be
         read.
     labels : path, optional
-        The file to write the labels to, if `path` is to contain only the texts.
+        The file to write the labels to, if `path` is to contain only the texts or features.
     label_separator : str, optional
         The separator between labels in a string, as in :func:`open_data`.
 
@@ -208,7 +208,7 @@ def write_data(
 
 
 def check_read_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options used to read a model's training data; raise ParameterError if they are invalid."""
+    """Validate and return the options used to read a model's training data; raise ParameterError if any is invalid."""
     for option, value in options.items():
         is_valid = isinstance(value, _READ_OPTIONS.get(option, ())) and value != ""
         if not is_valid or (option == "format" and value not in FORMATS):

@@ -21,7 +21,7 @@ class Vocabulary:
     ids : iterable of str
         Distinct ids, often URIs.
     names : iterable of str, optional
-        One human-readable name per id; the ids themselves if not given.
+        One human-readable name per id; by default, the ids themselves.
     source : str
         The name of the vocabulary in error messages.
 
@@ -47,7 +47,7 @@ class Vocabulary:
     @cached_property
     def index(self) -> LabelIndex:
         """The index for lookups by id or name."""
-        from carya.core.label_index import LabelIndex  # importing NumPy takes longer than reading a small vocabulary
+        from carya.core.label_index import LabelIndex  # deferred, because importing NumPy is slow
 
         return LabelIndex(self.ids, self.names)
 

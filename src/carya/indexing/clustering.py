@@ -10,19 +10,20 @@ from carya.core.progress import Report
 from carya.core.rules import Choice, Either, Integer, check
 from carya.trees.label_tree import LabelTree
 
-#: A number of levels that no tree reaches; unbalanced trees stop growing at `max_leaf_size`.
+#: Depth limit of unbalanced trees; in practice, they stop growing earlier, when clusters reach `max_leaf_size`.
 _MAX_LEVELS = 64
-#: A split is complete when less than this fraction of the labels changes sides in an iteration.
+#: A bisection has converged when less than this fraction of the labels change sides in an iteration.
 _MIN_MOVED = 0.01
-#: Groups with at least twice as many labels are first bisected on a sample of this size.
+#: Groups with at least twice this many labels are first bisected on a sample of this size or of 1/16 of the labels,
+#: whichever is larger.
 _SAMPLE_SIZE = 1024
 
 
 def plan(n_labels: int, branching: int, max_leaf_size: int, max_depth: int | None) -> list[int]:
     """Return the number of children per cluster at each level of a balanced tree.
 
-    The clusters at all levels have `branching` children, except for the root, which has as many as necessary. If
-    `max_depth` limits the number of layers, leaf clusters can be larger than `max_leaf_size`.
+    Every cluster has `branching` children, except for the root, which has as many as necessary. If `max_depth` limits
+    the number of layers, leaf clusters can be larger than `max_leaf_size`.
 
     >>> plan(22_367, 32, 100, None)          # 7 clusters, then 7 x 32 = 224 clusters with at most 100 labels each
     [7, 32]
@@ -75,7 +76,7 @@ def cluster(
     balanced : bool
         Whether to create clusters of equal size.
     bisect : bool
-        Whether to create the B clusters by repeated bisection instead of B-means.
+        Whether to create the B clusters by repeated bisection instead of k-means with k = B.
     """
     threads = max(threads, 1)
     group = _core.LabelGroup(representation.native, threads) if isinstance(representation, Features) else representation

@@ -32,7 +32,7 @@ class Indexer:
     max_depth: int | None
     representation: str
     alpha: float | ArrayLike
-    index_features: int | None
+    index_features: float | None
     clustering: str
     balanced: bool
     bisect: bool
@@ -58,13 +58,13 @@ class Indexer:
         features : Features
             The features of the training rows.
         labels : Csr of shape (rows, labels)
-            The labels of the training rows; the values are row weights.
+            The labels of the training rows; a value is the weight of the row in the representation of the label.
         label_features : features with one row per label, optional
         label_graph : matrix of shape (labels, labels), optional
             Edge weights between labels; by default, co-occurrence counts.
         sample_weight : ndarray of float32, shape (rows,), optional
             Positive weights of the rows. An integer weight has the same effect on the label representations as
-            repeating the row.
+            repeating the row that many times.
         cache : dict, optional
             Label representations of the same data, shared by trees with the same representation settings.
         """
@@ -102,7 +102,7 @@ class Indexer:
             )
 
     def _representation_key(self) -> object:
-        """Return the settings on which the representation depends."""
+        """Return the settings on which the representation depends, as a cache key."""
         return (
             self.representation,
             self.index_features,
@@ -146,7 +146,7 @@ class Indexer:
     def _weight_rows(self, labels: Csr, sample_weight: NDArray[np.float32] | None) -> Csr:
         if sample_weight is None:
             return labels
-        # PII vectors are compared by inner products, which apply each weight twice.
+        # An inner product of two PII vectors applies the weight of each row twice, so the square root is used.
         return labels.scale_rows(np.sqrt(sample_weight) if self.representation == "pii" else sample_weight)
 
     def _represent(
@@ -206,7 +206,9 @@ class Indexer:
         used = "lf" in self.representation.replace("-", "+").split("+")
         if label_features is None:
             if used:
-                raise InputError(f"representation={self.representation!r} requires label_features in fit.")
+                raise InputError(
+                    f"representation={self.representation!r} requires label features. Pass label_features to fit."
+                )
             return None
         if not used:
             raise InputError(

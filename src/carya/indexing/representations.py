@@ -5,6 +5,8 @@ Every function returns :class:`~carya.core.matrices.Features` with one row per l
 
 from __future__ import annotations
 
+import numbers
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -16,12 +18,14 @@ from carya.errors import InputError, ParameterError
 
 #: Default numbers of dimensions of the spectral embedding and the label-graph embedding.
 SPECTRAL_DIMENSIONS, GRAPH_DIMENSIONS = 24, 64
+#: Maximum number of entries per label vector if a fraction of the squared norm is kept; limits the memory usage.
+_MAX_ENTRIES = 512
 #: Maximum number of rows per label in :func:`pifa_group`. More rows take longer but hardly change the clusters.
 _MAX_ROWS = 128
 
 
 def pii(labels: Csr) -> Features:
-    """Compute positive instance indices (PII): the rows in which each label occurs, scaled to unit norm.
+    """Compute positive instance indices (PII): for each label, the indicator vector of its rows, scaled to unit norm.
 
     Parameters
     ----------
@@ -32,35 +36,45 @@ def pii(labels: Csr) -> Features:
 
 
 def pifa(
-    features: Features, labels: Csr, *, keep: int | None = None, threads: int = 1, report: Report = None
+    features: Features, labels: Csr, *, keep: float | None = None, threads: int = 1, report: Report = None
 ) -> Features:
-    """Compute positive instance feature aggregation (PIFA): the sum of each label's rows, scaled to unit norm.
+    """Compute positive instance feature aggregation (PIFA): for each label, the sum of its rows, scaled to unit norm.
 
     Parameters
     ----------
     features : Features
     labels : Csr of shape (rows, labels)
-        The values are row weights.
-    keep : int, optional
-        The number of sparse entries to keep per label, largest first. A label that occurs in thousands of rows has most
-        of the features in the data set; the small entries contribute little to clustering but account for most of the
-        computation.
+        A value is the weight of the row in the sum for the label.
+    keep : int or float, optional
+        How many sparse entries to keep per label, largest first: an integer is the maximum number of entries; a float
+        below 1 is the fraction of the squared norm for which the kept entries account. The vector of a label that
+        occurs in thousands of rows contains most features of the data set; the small entries contribute little to
+        clustering but account for most of the computation.
     """
     positives = _positives(features, labels, threads)
-    sparse, dense = _core.aggregate_positives(features.native, positives.native, keep or 0, max(threads, 1), report)
+    sparse, dense = _core.aggregate_positives(
+        features.native, positives.native, *_limits(keep), max(threads, 1), report
+    )
     return Features.of(Csr.of_triple(sparse, features.sparse.cols), dense, "The label representation")
 
 
 def pifa_group(
-    features: Features, labels: Csr, *, keep: int | None = None, threads: int = 1, report: Report = None
+    features: Features, labels: Csr, *, keep: float | None = None, threads: int = 1, report: Report = None
 ) -> _core.LabelGroup:
-    """Compute PIFA for clustering: like :func:`pifa`, but from a sample of the rows of frequent labels."""
+    """Compute PIFA for clustering as :func:`pifa` does, but use only a sample of the rows of each frequent label."""
     positives = _positives(features, labels, threads)
-    return _core.group_positives(features.native, positives.native, keep or 0, _MAX_ROWS, max(threads, 1), report)
+    return _core.group_positives(features.native, positives.native, *_limits(keep), _MAX_ROWS, max(threads, 1), report)
+
+
+def _limits(keep: float | None) -> tuple[float, int]:
+    """Return the fraction of the squared norm and the maximum number of entries to keep; 0 means no limit."""
+    if keep is None:
+        return 0.0, 0
+    return (0.0, int(keep)) if isinstance(keep, numbers.Integral) else (float(keep), _MAX_ENTRIES)
 
 
 def _positives(features: Features, labels: Csr, threads: int) -> Csr:
-    """Return the rows of each label."""
+    """Return the transposed label matrix, in which row l contains the training rows of label l."""
     if labels.rows != features.rows:
         raise InputError(
             f"features and labels must have the same number of rows, got {features.rows} and {labels.rows}."
@@ -69,16 +83,16 @@ def _positives(features: Features, labels: Csr, threads: int) -> Csr:
 
 
 def pifa_with_features(aggregated: Features, own: Features, alpha: ArrayLike) -> Features:
-    """Combine PIFA with label features in the same space: (1 - α) · own + α · PIFA, both with unit norm.
+    """Combine PIFA with label features in the same space: (1 - α) · own + α · PIFA, where both have unit norm.
 
     Parameters
     ----------
     aggregated : Features
         The PIFA representation.
     own : Features
-        The label features, with the same columns.
+        The label features, with the same columns as `aggregated`.
     alpha : float, or array_like of shape (labels,)
-        The weight of PIFA, for all labels or per label.
+        The weight of PIFA: one value for all labels, or one value per label.
     """
     try:
         weight = np.asarray(alpha, np.float64)
@@ -120,7 +134,7 @@ def spectral(labels: Csr, *, dimensions: int = SPECTRAL_DIMENSIONS, seed: int = 
     """Compute the spectral embedding of labels used in co-clustering of rows and labels (Dhillon 2001).
 
     With row degrees D₁ and label degrees D₂, label l is represented by row l of D₂^-½ [v₂ … v_k+1], where v₂ … v_k+1
-    are the right singular vectors of D₁^-½ Y D₂^-½ except the first.
+    are the leading right singular vectors of D₁^-½ Y D₂^-½ except the first.
 
     Parameters
     ----------
@@ -186,9 +200,9 @@ def graph(edges: Csr, *, dimensions: int = GRAPH_DIMENSIONS, seed: int = 0) -> F
 
 
 def cooccurrence_graph(labels: Csr, sample_weight: NDArray[np.float32] | None = None) -> Csr:
-    """Return the co-occurrence graph of the labels; edge weights are the numbers of rows with both labels.
+    """Return the co-occurrence graph of the labels; the weight of an edge is the number of rows with both labels.
 
-    With `sample_weight`, edge weights are the sums of the weights of these rows.
+    With `sample_weight`, the weight of an edge is the sum of the weights of these rows.
     """
     ones = labels.with_values(1)
     weighted = ones if sample_weight is None else ones.scale_rows(sample_weight)
@@ -200,7 +214,7 @@ def cooccurrence_graph(labels: Csr, sample_weight: NDArray[np.float32] | None = 
 
 
 def _fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fix the arbitrary signs of singular vectors, so that the same data always produces the same tree."""
+    """Fix the arbitrary signs of singular vectors so that the same data always produces the same tree."""
     largest = np.abs(vectors).argmax(axis=1)
     fixed: NDArray[np.float64] = vectors * np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
     return fixed

@@ -21,12 +21,12 @@ from carya.core.extras import require
 from carya.core.progress import Report
 from carya.errors import ModelFormatError
 
-#: Half precision halves the size of the graph and speeds up searches; exact scores are computed elsewhere.
+#: Half precision halves the size of the graph and speeds up searches; retrieved labels are rescored without the graph.
 _SCALAR, _SCALAR_CODE, _SCALAR_BYTES = "f16", 12, 2
 _MAGIC = b"usearch"
 _METRIC, _METRIC_CODE = "ip", ord("i")
 _KEY_CODE, _SLOT_CODE = 14, 15
-_BUILD_BLOCK = 4096  # number of vectors added at a time; progress and Ctrl-C are handled between blocks
+_BUILD_BLOCK = 4096  # number of vectors added at a time; between blocks, progress is reported and Ctrl-C is handled
 
 # The serialized layout consists of the number of vectors and the number of bytes per vector; the vectors; a 64-byte
 # header that describes them; five integers that describe the graph; the level of each node; and the nodes. Each node
@@ -65,7 +65,7 @@ class HnswGraph:
         Parameters
         ----------
         connectivity : int
-            The number of links per node; doubled at the lowest level.
+            The maximum number of links per node; it is doubled at the lowest level.
         ef_construction : int
             The number of candidates considered for the links of a new node.
         """
@@ -87,7 +87,10 @@ class HnswGraph:
 
     @classmethod
     def of_bytes(cls, data: NDArray[np.uint8], *, items: int, dimensions: int) -> Self:
-        """Load a serialized graph without copying it; raise ModelFormatError unless it is valid and has this size."""
+        """Load a serialized graph without copying it.
+
+        Raises ModelFormatError if the graph is invalid or does not have the given size.
+        """
         check_bytes(data, items=items, dimensions=dimensions)
         usearch = require_usearch(purpose="The model", alternative=None)
         try:
@@ -103,8 +106,8 @@ class HnswGraph:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the items nearest to each query and their inner products, best first.
 
-        Both results have shape (queries, count), with fewer columns only if the graph has fewer items. They do not
-        depend on the number of threads.
+        Both arrays have shape (queries, count), or fewer columns if the graph contains fewer than `count` items. The
+        results do not depend on the number of threads.
 
         Parameters
         ----------
@@ -150,7 +153,7 @@ def check_bytes(data: NDArray[np.uint8], *, items: int, dimensions: int) -> None
     _check(levels.max() == top and entry < items and levels[entry] == top, "its entry point is invalid")
     sizes = _NODE_HEADER + _COUNT + _LINK * lowest + levels * (_COUNT + _LINK * upper)
     starts = nodes_at + np.concatenate([[0], np.cumsum(sizes)])
-    _check(starts[-1] == data.size, "its length does not match its nodes")
+    _check(starts[-1] == data.size, "its length does not match its number of nodes and links")
     headers = data[starts[:-1, None] + np.arange(_NODE_HEADER)]
     _check((headers[:, :8].copy().view("<u8").ravel() == np.arange(items)).all(), "its items are out of order")
     _check((headers[:, 8:].copy().view("<i2").ravel() == levels).all(), "its nodes have inconsistent levels")
@@ -163,7 +166,7 @@ def check_bytes(data: NDArray[np.uint8], *, items: int, dimensions: int) -> None
 
 
 def _check_links(data: NDArray[np.uint8], offsets: NDArray[np.int64], max_links: int, valid: NDArray[np.bool_]) -> None:
-    """Check that the link lists at the given offsets have at most `max_links` links each, all to valid items."""
+    """Check that each link list at the given offsets has at most `max_links` links, all of them to valid nodes."""
     for block in np.array_split(offsets, offsets.size // 65536 + 1):
         lists = data[block[:, None] + np.arange(_COUNT + _LINK * max_links)].copy().view("<u4")
         counts, links = lists[:, :1], lists[:, 1:]
@@ -180,9 +183,9 @@ def _check(condition: object, problem: str) -> None:
 def _preload_lightgbm() -> None:
     """Load the LightGBM library, if installed, before usearch.
 
-    The usearch wheel includes its own C++ runtime, whose locales are then also used by libraries loaded later; with
-    these locales, LightGBM formats numbers as empty strings ("Feature (Column_) appears more than one time"). Loading
-    LightGBM first avoids this.
+    The usearch wheel includes its own C++ runtime, and libraries that are loaded later use the locales of this runtime.
+    With these locales, LightGBM formats numbers as empty strings ("Feature (Column_) appears more than one time").
+    Loading LightGBM first avoids this.
     """
     spec = None if "lightgbm" in sys.modules else importlib.util.find_spec("lightgbm")
     if spec is None or spec.origin is None or "usearch" in sys.modules:

@@ -25,15 +25,15 @@ from carya.trees.transforms import Transform
 def index_layer(
     items: Features, *, weight_dtype: str, similarity_weight: float | None = None, threads: int = 1
 ) -> Layer:
-    """Return a layer of unit-norm items, in which beam search finds the nearest items.
+    """Return a layer of unit-norm items, from which beam search retrieves the nearest items.
 
     Parameters
     ----------
     items : Features
         One row per item.
     similarity_weight : float, optional
-        Scores are exp(-similarity_weight · (1 - cosine)), to be multiplied by the scores of the layer below. If None,
-        scores are cosine similarities.
+        If given, scores are exp(-similarity_weight · (1 - cosine)) and are multiplied by the scores of the layer
+        below; otherwise, scores are cosine similarities.
     """
     scale = np.float32(1.0 if similarity_weight is None else similarity_weight)
     sparse = items.sparse
@@ -48,7 +48,7 @@ def index_layer(
 
 @dataclass(frozen=True, eq=False)
 class NeighborSearcher:
-    """Searcher that finds the items nearest to a query.
+    """Searcher that retrieves the items nearest to a query.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class NeighborSearcher:
     def search(
         self, queries: Features, *, count: int, ef_search: int | None = None, threads: int, report: Report = None
     ) -> Rankings:
-        """Return the `count` items nearest to each query, nearest first; none for queries without features.
+        """Return the `count` items nearest to each query, nearest first; queries without features have no neighbors.
 
         Parameters
         ----------
         ef_search : int, optional
-            The number of candidates kept during a graph search; at least twice `count` is used.
+            The number of candidates kept during a graph search; at least twice `count` candidates are kept.
         """
         if self.graph is None:
             return self.index.predict(queries, top_k=count, beam_width=count, threads=threads, report=report)
@@ -83,7 +83,7 @@ class NeighborSearcher:
 
 
 def exclude_self(neighbors: Rankings, first: int, count: int) -> Rankings:
-    """Remove each query i, which is item `first` + i, from its own neighbors and keep at most `count` neighbors."""
+    """Remove each query from its own neighbors and keep at most `count` of the others; query i is item `first` + i."""
     indptr, items, similarities = neighbors
     sizes = np.diff(indptr)
     query = np.repeat(np.arange(sizes.size), sizes)

@@ -1,10 +1,10 @@
 """Overlapping clusters (Liu et al. 2021): a label with several meanings belongs to one cluster per meaning.
 
-Clustering places a label according to the average of its rows; the matcher assigns rows with a different meaning to
-other clusters, which do not contain the label. Therefore, after the matcher is trained, each label is given additional
-leaves in clusters to which the matcher assigns higher scores than to the label's own cluster, summed over the rows of
-the label. The model is then retrained on the extended tree, in which every row is assigned to the leaf in the cluster
-with the highest score.
+Clustering assigns each label to a single cluster, based on the mean of its rows; the matcher assigns rows with a
+different meaning to other clusters, which do not contain the label. Therefore, after the matcher is trained, each label
+receives additional leaves in the clusters with the largest gains: the amounts by which their matcher scores exceed the
+score of the label's own cluster, summed over the rows of the label. The model is then retrained on the extended tree,
+in which each row is assigned to the leaf whose cluster has the highest score.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def add_leaves(
     clusters_per_label: int,
     sample_weight: NDArray[np.float32] | None = None,
 ) -> tuple[LabelTree, Csr]:
-    """Add leaves for labels in the clusters to which the matcher assigns their rows.
+    """Give labels additional leaves in the clusters to which the matcher assigns their rows.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def add_leaves(
     clusters_per_label : int
         The maximum number of leaves per label.
     sample_weight : ndarray of float32, shape (rows,), optional
-        The weights of the rows in the sums of scores.
+        Positive weights of the rows, by which their gains are multiplied.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def add_leaves(
 
 
 def restrict_targets(targets: Csr, parents: NDArray[np.int32], shortlist: Csr) -> Csr:
-    """Return the targets, of shape (rows, leaves), without leaves outside the clusters in the row's shortlist."""
+    """Return the targets, of shape (rows, leaves), restricted to leaves whose clusters are in the row's shortlist."""
     inside = np.concatenate(
         [_score_of(targets, shortlist, entries, parents[targets.indices[entries]]) > 0 for entries in _blocks(targets)]
     )
@@ -85,11 +85,11 @@ def restrict_targets(targets: Csr, parents: NDArray[np.int32], shortlist: Csr) -
 def _select(
     gains: sp.csr_array, rows: NDArray[Any], sizes: NDArray[np.int64], clusters_per_label: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the labels that are given additional leaves, and the clusters of these leaves.
+    """Return the labels that receive additional leaves, and the clusters of these leaves.
 
-    Each cluster first accepts the labels with the highest gains per row, up to `clusters_per_label` times its original
-    size; otherwise, the most popular cluster would contain most labels and become slow to search. Each label then keeps
-    the best of the clusters that accepted it.
+    First, each cluster accepts the labels with the highest gains per row until it has `clusters_per_label` times its
+    original size; otherwise, the most popular cluster would contain most labels and become slow to search. Then, each
+    label keeps the clusters with the highest gains among those that accepted it.
     """
     label = np.repeat(np.arange(gains.shape[0], dtype=np.int32), np.diff(gains.indptr))
     cluster, gain = gains.indices.astype(np.int32), gains.data / rows[label]
@@ -107,7 +107,7 @@ def _select(
 def _assign(tree: LabelTree, labels: Csr, matched: Csr) -> Csr:
     """Assign every (row, label) entry to the leaf whose cluster has the highest score for the row."""
     assert tree.leaf_labels is not None  # created by add_leaves
-    # The first leaf of each label, followed by the number of leaves.
+    # The index of the first leaf of each label, followed by the number of leaves.
     first = np.searchsorted(tree.leaf_labels, np.arange(tree.n_labels + 1)).astype(np.int32)
     leaves = []
     for entries in _blocks(labels):
@@ -144,7 +144,7 @@ def _rows_of(matrix: Csr, entries: slice) -> NDArray[np.int64]:
 def _clusters_of(
     labels: Csr, matched: Csr, entries: slice
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """Return all matched clusters for the rows of the given entries, as arrays (entry, cluster, score)."""
+    """Return the clusters matched for the row of each given entry, as arrays (entry, cluster, score)."""
     row = _rows_of(labels, entries)
     count = (matched.indptr[row + 1] - matched.indptr[row]).astype(np.int64)
     entry = np.repeat(np.arange(row.size), count)
@@ -153,7 +153,7 @@ def _clusters_of(
 
 
 def _score_of(labels: Csr, matched: Csr, entries: slice, cluster: NDArray[np.int32]) -> NDArray[np.float32]:
-    """Return the score of the given cluster for the row of each entry, or 0 if the matcher does not reach it."""
+    """Return the score of the given cluster for each entry's row, or 0 if the cluster is not in the row's beam."""
     key = _rows_of(labels, entries) * matched.cols + cluster
     rows = np.repeat(np.arange(matched.rows, dtype=np.int64), np.diff(matched.indptr))
     keys = rows * matched.cols + matched.indices

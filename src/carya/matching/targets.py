@@ -19,10 +19,10 @@ class RelevanceCosts:
     Attributes
     ----------
     mode : {"none", "induce", "leaf"}
-        "none" ignores the values (all costs are 1), "induce" uses them as label costs and sums them up the tree, and
-        "leaf" uses them only as label costs.
+        "none" ignores the values (all costs are 1), "induce" uses them as label costs and their sums as cluster costs,
+        and "leaf" uses them only as label costs.
     norm : {"none", "l1", "l2", "max"}
-        The norm by which the costs of each row are divided, at every level with costs.
+        The norm by which the costs of each row are divided at every level that uses costs.
     """
 
     mode: str = "none"

@@ -10,12 +10,12 @@ from carya.trees.beam_search import Rankings
 
 
 def vote(neighbors: Rankings, labels: Csr, *, max_labels: int | None = None, sharpness: float | None = None) -> Csr:
-    """Return each label's share of the votes, as a matrix of shape (queries, labels).
+    """Return the share of the votes that each label receives, as a matrix of shape (queries, labels).
 
     Parameters
     ----------
     neighbors : tuple of ndarray
-        The neighbors of each query; neighbors are rows of `labels`.
+        The row offsets, the neighbors (row indices of `labels`) and the similarities.
     labels : Csr of shape (training rows, labels)
     max_labels : int, optional
         The maximum number of labels per query; the labels with the largest shares are kept.
@@ -43,7 +43,7 @@ def vote(neighbors: Rankings, labels: Csr, *, max_labels: int | None = None, sha
 
 
 def keep_largest(matrix: Csr, count: int) -> Csr:
-    """Return the `count` largest entries of each row; ties are broken in favor of the lower column."""
+    """Return the `count` largest entries of each row; ties are broken in favor of the lower column index."""
     if matrix.rows == 0 or np.diff(matrix.indptr).max() <= count:
         return matrix
     row = np.repeat(np.arange(matrix.rows), np.diff(matrix.indptr))

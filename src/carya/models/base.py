@@ -35,12 +35,12 @@ from carya.trees.label_tree import LabelTree
 StateT = TypeVar("StateT", bound=ModelState)
 
 _MAX_VARIANTS = 8
-#: The copies of each fitted state with different transforms, keyed by transform.
+#: For each model, its fitted state and the cached copies of the model with other transforms, keyed by transform.
 _VARIANTS: WeakKeyDictionary[Any, tuple[Any, dict[Any, Any]]] = WeakKeyDictionary()
 
 
 def check_tree(tree: object) -> LabelTree | None:
-    """Return a user-supplied label tree; raise InputError if the value is not a label tree."""
+    """Return a user-supplied label tree or None; raise InputError for all other values."""
     if tree is None or isinstance(tree, LabelTree):
         return tree
     raise InputError(f"tree must be a LabelTree or None, got {type(tree).__name__}. See LabelTree.from_paths.")
@@ -49,14 +49,14 @@ def check_tree(tree: object) -> LabelTree | None:
 class BaseModel(Fitted[StateT]):
     """Methods shared by all models.
 
-    A model implements `_rank_batch`, optionally `_rank_one`, and `to_saved`. All steps of a method use the same fitted
-    state, because another thread may replace the model's state in the meantime.
+    A model implements `_rank_batch`, `to_saved` and, optionally, `_rank_one`. Each call uses a single fitted state
+    throughout, because another thread may replace the state at any time.
     """
 
     #: The column names of the data frame on which the model was trained; as in scikit-learn, not set for other inputs.
     feature_names_in_: NDArray[np.object_]
 
-    #: Whether `_rank_batch` and `_rank_one` respect the option `labels`.
+    #: Whether `_rank_batch` and `_rank_one` support the option `labels`.
     _restricts_labels: ClassVar[bool] = False
 
     _label_ids: StringArray | None = None
@@ -69,7 +69,7 @@ class BaseModel(Fitted[StateT]):
 
     @property
     def n_features_in_(self) -> int:
-        """The number of features, sparse and dense together."""
+        """The total number of sparse and dense features."""
         return sum(self._check_fitted().widths)
 
     @property
@@ -79,17 +79,17 @@ class BaseModel(Fitted[StateT]):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that a search would not find."""
+        """Whether `predict_selected` can score labels that a search would not retrieve."""
         return False
 
     @property
     def uses_label_graph(self) -> bool:
-        """Whether `fit` accepts label_graph."""
+        """Whether `fit` accepts `label_graph`."""
         return False
 
     @property
     def uses_shortlist(self) -> bool:
-        """Whether `fit` accepts shortlist."""
+        """Whether `fit` accepts `shortlist`."""
         return False
 
     @property
@@ -104,7 +104,7 @@ class BaseModel(Fitted[StateT]):
 
     @property
     def labels_(self) -> Sequence[str]:
-        """The labels in the column order of the predictions, or the column indices if the labels have no names."""
+        """The label names, in column order; if the labels have no names, the column indices as strings."""
         self._check_fitted()
         return NumberStrings(self.n_labels_) if self._label_ids is None else self._label_ids
 
@@ -117,7 +117,7 @@ class BaseModel(Fitted[StateT]):
     def set_label_ids(self, ids: Sequence[str] | None) -> None:
         """Set the label names, in column order; None removes them."""
         if ids is not None and len(ids) != self.n_labels_:
-            raise InputError(f"The model has {self.n_labels_} labels, but {len(ids)} label names.")
+            raise InputError(f"The model has {self.n_labels_} labels, but {len(ids)} label names are given.")
         self._label_ids = ids if ids is None or isinstance(ids, StringArray) else StringArray.of(ids)
         self._label_index = None if self._label_ids is None else LabelIndex(self._label_ids)
 
@@ -134,7 +134,7 @@ class BaseModel(Fitted[StateT]):
     ) -> Any:
         """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
-        Ties are broken in favor of the lower label number. Trees compare log scores, which can differ even if
+        Ties are broken in favor of the lower label index. Trees rank labels by log scores, which can differ even if
         scores close to 0 or 1 are rounded to the same value. Rows without features are assigned no labels.
 
         Parameters
@@ -148,10 +148,10 @@ class BaseModel(Fitted[StateT]):
         min_score : float, optional
             Labels with lower scores are omitted.
         transform : str or sequence of str, optional
-            How level scores are combined; replaces the model's own transform. The weights do not depend on the
+            How level scores are combined; overrides the model's own transform. The weights do not depend on the
             transform unless they were trained with matcher negatives.
         labels : array_like of int or str, optional
-            Restrict the ranking to these labels, given by number or name. Trees score all of them, regardless of the
+            Restrict the ranking to these labels, given by index or name. Trees score all of them, regardless of the
             beam width; :meth:`subset` is faster if the same labels are ranked many times.
         as_frame : bool
             Return a pandas DataFrame with the columns row, rank, label and score instead of a matrix.
@@ -202,10 +202,10 @@ class BaseModel(Fitted[StateT]):
         ----------
         x : one feature row
         label : int or str
-            The number or the name of a label.
+            The index or the name of a label.
         tree : int, optional
-            The index of a tree in `trees_`; required for models with several trees. The score of this tree is
-            explained, because the combined score is not a sum over features.
+            The index of a tree in `trees_`; required unless the model consists of a single tree. The score of this tree
+            is explained, because a combined score is not a sum over features.
         """
         self._check_fitted()
         chosen = select_tree(type(self).__name__, self.trees_, tree, is_single=False)
@@ -250,7 +250,7 @@ class BaseModel(Fitted[StateT]):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> Rankings:
-        """Return the same as :meth:`predict`, but take and return CSR arrays instead of SciPy matrices."""
+        """Rank rows like :meth:`predict`, but take and return CSR arrays instead of SciPy matrices."""
         if transform is not None:
             return self.with_transform(transform).rank_rows(
                 indptr, features, values, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
@@ -270,7 +270,7 @@ class BaseModel(Fitted[StateT]):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the same as :meth:`rank`, but take ascending feature indices and their finite values."""
+        """Rank a row like :meth:`rank`, given as arrays of feature indices (in ascending order) and finite values."""
         if transform is not None:
             return self.with_transform(transform).rank_sparse(
                 features, values, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
@@ -281,7 +281,7 @@ class BaseModel(Fitted[StateT]):
         return self._rank_query(state, query, self._rank_options(state, top_k, beam_width, min_score, labels))
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return the same model with a different transform; weights are shared.
+        """Return a copy of the model with a different transform; the copy shares the weights.
 
         Parameters
         ----------
@@ -305,14 +305,14 @@ class BaseModel(Fitted[StateT]):
         return variant
 
     def subset(self, labels: ArrayLike) -> Self:
-        """Return a smaller model for some of the labels; label i of the result is the i-th smallest of `labels`.
+        """Return a smaller model for the given labels, which are renumbered in ascending order of their indices.
 
         If the beam includes all clusters, the result ranks labels as this model does with ``labels=labels``.
 
         Parameters
         ----------
         labels : array_like of int or str
-            The numbers or names of the labels; their order does not matter.
+            The indices or names of the labels; their order does not matter.
         """
         state = self._check_fitted()
         numbers = check_label_subset(self._label_numbers(labels), state.n_labels)
@@ -323,7 +323,7 @@ class BaseModel(Fitted[StateT]):
         return model
 
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
-        """Return the scores of the given (row, label) pairs, including labels that a search would not find.
+        """Return the scores of the given (row, label) pairs, even for labels that a search would not retrieve.
 
         Raises InputError if the model cannot score them (see `scores_any_label`).
 
@@ -341,9 +341,9 @@ class BaseModel(Fitted[StateT]):
         return sp.csr_array((scores, pairs.indices, pairs.indptr), shape=(pairs.rows, pairs.cols))
 
     def score(self, X: FeaturesLike, Y: LabelsLike | None = None) -> float:
-        """Return P@1, which scikit-learn's model selection uses by default.
+        """Return P@1, the default criterion in scikit-learn's model selection.
 
-        `X` and `Y` can have any form that `fit` accepts; unknown labels count as missed.
+        `X` and `Y` can have any form that `fit` accepts; unknown labels count as false negatives.
         """
         self._check_fitted()
         X, Y = split_data(X, Y)
@@ -402,7 +402,7 @@ class BaseModel(Fitted[StateT]):
         return RankOptions.of(top_k, beam_width, min_score, self._label_numbers(labels), state.n_labels)
 
     def _label_numbers(self, labels: Any) -> Any:
-        """Replace the names in a list of labels with label numbers; anything else is returned unchanged."""
+        """Replace the names in a list of labels with label indices; return anything else unchanged."""
         if self._label_ids is None or isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
             return labels
         return [self._label_number(label) if isinstance(label, str) else label for label in labels]
@@ -419,7 +419,7 @@ class BaseModel(Fitted[StateT]):
         )
 
     def _copy_with_labels(self, state: StateT, labels: NDArray[np.int32]) -> Self:
-        """Return a model for the given labels only."""
+        """Return a copy of the model restricted to the given labels."""
         raise InputError(f"{type(self).__name__} models do not support subset. Pass labels to predict instead.")
 
     def _rank_queries(self, state: StateT, queries: Features, options: RankOptions) -> Rankings:
@@ -453,11 +453,11 @@ class BaseModel(Fitted[StateT]):
         raise NotImplementedError
 
     def _tree_row(self, row: Features, tree: Any) -> Features:
-        """Return the features that a tree of the model uses."""
+        """Return a row restricted to the columns that the given tree uses."""
         return row
 
     def _label_number(self, label: Any) -> int:
-        """Return the number of a label, given as its number or its name."""
+        """Return the index of a label that is given by index or name."""
         if isinstance(label, str):
             if self._label_ids is None or self._label_index is None:
                 raise InputError(f"The labels have no names. Pass an integer, got {label!r}.")
@@ -472,8 +472,9 @@ class BaseModel(Fitted[StateT]):
     def _score_pairs(self, state: StateT, queries: Features, pairs: Csr) -> NDArray[np.float32]:
         """Return the scores of validated pairs; implemented by models with `scores_any_label`."""
         raise InputError(
-            f"{type(self).__name__} models can score only the labels that they find. predict_selected requires an "
-            "XRLinear model, a NearestNeighbors model with over='labels', or an Ensemble of these with combine='mean'."
+            f"{type(self).__name__} models can score only the labels that a search returns. predict_selected requires "
+            "an XRLinear model, a NearestNeighbors model with over='labels', or an Ensemble of these with "
+            "combine='mean'."
         )
 
     def _rank_one(
@@ -506,7 +507,7 @@ class BaseModel(Fitted[StateT]):
             del self.feature_names_in_
 
     def _with_feature_names(self, saved: SavedModel) -> SavedModel:
-        """Return the contents of a model folder, including the feature names, if there are any."""
+        """Add the feature names, if there are any, to the contents of a model folder."""
         names = self._feature_names()
         return saved if names is None else replace(saved, shape=saved.shape | {"feature_names": list(names)})
 
@@ -528,7 +529,7 @@ def _as_row(query: QueryArrays, widths: tuple[int, int]) -> Features:
 
 
 def select_tree(kind: str, trees: Sequence[Any], number: int | None, *, is_single: bool) -> Any:
-    """Return the tree whose score is to be explained; raise InputError if the model has none or `number` is invalid.
+    """Return the tree whose score is to be explained; raise InputError if there is none or `number` is invalid.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class ModelState(Protocol):
 class RankOptions(NamedTuple):
     """Validated options of a ranking request; a beam width of None means the model's default.
 
-    `labels` contains the label numbers to rank, in ascending order; None means all labels.
+    `labels` contains the indices of the labels to rank, in ascending order; None means all labels.
     """
 
     top_k: int
@@ -50,7 +50,7 @@ class RankOptions(NamedTuple):
         labels: ArrayLike | None = None,
         n_labels: int = 0,
     ) -> RankOptions:
-        """Validate the options that a user passed; `n_labels` is the model's number of labels."""
+        """Validate user-supplied options; `n_labels` is the model's number of labels."""
         return cls(
             validation.check_positive_int(top_k, "top_k"),
             None if beam_width is None else validation.check_positive_int(beam_width, "beam_width"),
@@ -61,24 +61,24 @@ class RankOptions(NamedTuple):
 
 @runtime_checkable
 class Model(Protocol):
-    """A model that ranks labels for feature rows; it can be a member of an ensemble or the core of a text ranker.
+    """A model that ranks labels for feature rows; it can be a member of an ensemble or the model of a text ranker.
 
-    A fitted model has the attributes `n_labels_` and `widths_`, the numbers of sparse and dense features.
+    A fitted model has the attributes `n_labels_` and `widths_` (the numbers of sparse and dense features).
     """
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features."""
+        """Whether `fit` requires `label_features`."""
         ...
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features."""
+        """Whether `fit` accepts `label_features`."""
         ...
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that a search would not find."""
+        """Whether `predict_selected` can score labels that a search would not retrieve."""
         ...
 
     def check_parameters(self) -> None:
@@ -149,7 +149,7 @@ class Model(Protocol):
         transform: str | Sequence[str] | None = None,
         labels: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Rank a row like `rank`, but take the arrays of its sparse features."""
+        """Rank a row like `rank`, but take the indices and values of its sparse features as arrays."""
         ...
 
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> Any:

@@ -13,14 +13,14 @@ from carya.models.xr_linear.model import XRLinear
 
 @dataclass(frozen=True)
 class Preset:
-    """A named system.
+    """A named configuration: a published system or recommended settings.
 
     Attributes
     ----------
     description : str
-        The source and the characteristics of the system.
+        The source and the characteristics of the configuration.
     settings : dict
-        Parameters of its trees, or of its nearest-neighbor model.
+        Parameters of the trees, or of the nearest-neighbor model.
     trees : int
         The number of trees.
     kind : {"trees", "neighbors", "reranked"}
@@ -35,7 +35,8 @@ class Preset:
 #: The recommended presets, by purpose.
 ADVICE = (
     ("no preset", "one XRLinear tree: start here"),
-    ("fast, small", "shorter training or smaller models, with a precision up to one point lower"),
+    ("fast, small", "faster training or smaller models, with precision up to one percentage point lower"),
+    ("tail", "higher precision, especially for rare labels, in about the same time; pass label names if possible"),
     (
         "accurate",
         "the highest precision without a GPU; ranking takes milliseconds per row; with a GPU, use xr-transformer",
@@ -50,7 +51,7 @@ _BEAM_WIDTH = round(10 / BEAM_SHARE)  # gives each tree of an ensemble a beam wi
 #: All presets, by name.
 PRESETS: dict[str, Preset] = {
     "parabel": Preset(
-        "Prabhu et al. 2018: three balanced binary trees built from PIFA, squared hinge loss among siblings",
+        "Prabhu et al. 2018: three balanced binary trees built from PIFA, squared hinge loss with sibling negatives",
         {"branching": 2, "max_leaf_size": 100, "beam_width": _BEAM_WIDTH, **_HINGE},
         trees=3,
     ),
@@ -68,7 +69,7 @@ PRESETS: dict[str, Preset] = {
         trees=3,
     ),
     "dismec": Preset(
-        "Babbar and Schölkopf 2017: one-versus-rest without a tree, small weights dropped",
+        "Babbar and Schölkopf 2017: one-versus-rest without a tree; small weights are dropped",
         {"max_depth": 1, "threshold": 0.01, "transform": "noop"},
     ),
     "plt": Preset(
@@ -101,15 +102,20 @@ PRESETS: dict[str, Preset] = {
         kind="neighbors",
     ),
     "annexml": Preset(
-        "after Tagami 2017: the nearest training rows vote, and linear rankers order their labels",
+        "based on Tagami 2017: the nearest training rows vote, and linear rankers order their labels",
         {"over": "rows"},
         kind="neighbors",
     ),
     "fast": Preset(
-        "trains up to twice as fast as the default, with a precision up to one point lower",
+        "trains up to twice as fast as the default, with precision up to one percentage point lower",
         {"training_beam_width": 3, "transform": "l4-hinge", "tol": 0.01, "threshold": 0.07},
     ),
-    "small": Preset("half the size of the default", {"threshold": 0.2}),
+    "small": Preset("models half the size of the default", {"threshold": 0.2}),
+    "tail": Preset(
+        "rare labels have higher costs, and label names are added as training rows; usually higher precision than the "
+        "default",
+        {"tail_weight": 1.0, "label_row_weight": 1.0},
+    ),
     "accurate": Preset(
         "candidates from trees, nearest neighbors and label names, ordered by boosted trees and a neural network "
         "(training requires lightgbm)",
@@ -126,10 +132,10 @@ def preset(name: str, **changes: Any) -> Any:
     ----------
     name : str
         One of ``carya.models.presets.PRESETS``: parabel, bonsai, dismec, plt, xr-linear, slice, annexml, fast, small,
-        accurate.
+        tail, accurate.
     changes
-        Parameters of the trees, or of the nearest-neighbor model for ``slice`` and ``annexml``, that override the
-        preset.
+        Parameters that override those of the preset: parameters of the trees or, for ``slice`` and ``annexml``, of the
+        nearest-neighbor model.
 
     Examples
     --------

@@ -35,12 +35,12 @@ ALL_CLASSES = {
     "model-part": ("carya.models.routed.part", "ModelPart"),
     "tfidf": ("carya.text.tfidf", "Tfidf"),
 }
-#: The arrays that store the label names of a model for feature matrices, if there are any.
+#: Prefix of the arrays that store the label names of a model for feature matrices; these arrays are optional.
 LABEL_IDS = "labels.ids"
 
 
 def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL_CLASSES) -> Any:
-    """Create a model from its saved form; raise ModelFormatError if its kind is not in `classes`."""
+    """Create a model from the contents of its folder; raise ModelFormatError if its kind is not in `classes`."""
     if saved.kind not in classes:
         raise ModelFormatError(
             f"Unknown model kind {saved.kind!r}. The model may have been written by a newer version of Carya."

@@ -13,18 +13,20 @@ from carya.trees.beam_search import Rankings
 
 _MAX_PAIRS = 1 << 22  # number of pairs in memory at a time
 
-#: Returns the scores of the stored entries of a matrix of shape (queries, labels).
+#: Function that returns the scores of the stored entries of a (queries, labels) matrix.
 PairScorer = Callable[[Features, Csr], NDArray[np.float32]]
 
 
 def check_label_subset(labels: ArrayLike, n_labels: int, name: str = "labels") -> NDArray[np.int32]:
-    """Return distinct label numbers in ascending order; raise InputError if there are none or any is invalid."""
+    """Return distinct label indices in ascending order; raise InputError if the list is empty or an index is
+    invalid.
+    """
     try:
         numbers = np.asarray(labels)
     except ValueError:  # a ragged list
         numbers = np.zeros((0, 0))
     if numbers.ndim != 1 or numbers.size == 0 or numbers.dtype.kind not in "iu":
-        raise InputError(f"{name} must be a non-empty list of label numbers, got {labels!r}.")
+        raise InputError(f"{name} must be a non-empty list of label indices, got {labels!r}.")
     lowest, highest = int(numbers.min()), int(numbers.max())
     if lowest < 0 or highest >= n_labels:
         outside = lowest if lowest < 0 else highest
@@ -35,7 +37,7 @@ def check_label_subset(labels: ArrayLike, n_labels: int, name: str = "labels") -
 def score_labels(
     score: PairScorer, queries: Features, labels: NDArray[np.int32], n_labels: int, *, top_k: int, min_score: float
 ) -> Rankings:
-    """Score all of the labels for every query and return the best; queries without features are assigned no labels."""
+    """Score all given labels for every query and return the best; queries without features are assigned no labels."""
     rankings = []
     step = max(1, _MAX_PAIRS // labels.size)
     for first in range(0, max(queries.rows, 1), step):
@@ -52,7 +54,7 @@ def score_labels(
 
 
 def filter_rankings(rankings: Rankings, labels: NDArray[np.int32], *, top_k: int) -> Rankings:
-    """Return the first `top_k` of the given labels in each row."""
+    """Return the `top_k` highest-ranked of the given labels in each row."""
     indptr, ranked, scores = rankings
     rows = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
     kept = np.flatnonzero(np.isin(ranked, labels))

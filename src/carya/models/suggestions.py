@@ -29,15 +29,31 @@ class Suggestion(NamedTuple):
     score: float
     name: str
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the label is a phrase that occurs in the text but not in the label list."""
+        return False
 
-#: Row offsets, label numbers and scores.
+
+class NewLabel(Suggestion):
+    """A suggested phrase that occurs in the text but not in the label list; its score is comparable to label scores."""
+
+    __slots__ = ()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the label is not in the label list; always true."""
+        return True
+
+
+#: Row offsets, label indices and scores.
 RankingArrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def to_suggestions(
     rankings: RankingArrays, ids: Sequence[str], name: Callable[[int], str] | None = None
 ) -> list[list[Suggestion]]:
-    """Convert row offsets, label numbers and scores to suggestions; by default, the name of a label is its id."""
+    """Convert row offsets, label indices and scores to suggestions; by default, the name of a label is its id."""
     name = ids.__getitem__ if name is None else name
     ends, labels, scores = (array.tolist() for array in rankings)
     return [
@@ -54,7 +70,7 @@ def to_frame(
     """Convert rankings to a pandas DataFrame with one row per suggestion.
 
     The columns are ``row``, ``rank`` (from 1), ``label``, ``score`` and, with a calibration, ``probability``. Labels
-    without names are integers.
+    without names are given as integers.
     """
     pandas = require("pandas", extra="pandas", purpose="as_frame=True", alternative="as_frame=False")
     indptr, labels, scores = rankings

@@ -21,11 +21,11 @@ from carya.trees.label_tree import LabelTree
 
 #: The inputs of `fit` that only some models use.
 _OPTIONAL_INPUTS = ("label_features", "label_graph", "shortlist", "tree", "engine")
-#: The models that use each input, for error messages.
+#: The settings or models that use each input, for error messages.
 _REQUIREMENTS = {
     "label_graph": "a representation with 'graph' in its name",
-    "shortlist": "negatives with 'given' in their name",
-    "tree": "XRLinear models without the parameter tree",
+    "shortlist": "negatives with 'given'",
+    "tree": "XRLinear models with tree=None",
     "engine": "XRLinear models",
 }
 
@@ -45,9 +45,9 @@ class TrainingData:
     sample_weight : ndarray of float32, shape (n,), or None
         Positive weights of the rows; None means 1 for all rows.
     label_ids : list of str or None
-        The labels of the columns of `labels`; None if they have no names.
+        The label names, one per column of `labels`; None if the labels have no names.
     engine : Engine or None
-        The engine that runs the training tasks; None means this process.
+        The engine that runs the training tasks; None means that they run in this process.
     """
 
     features: Features
@@ -114,12 +114,12 @@ class TrainingData:
         return matrix[rows]
 
     def for_member(self, member: Any, features: Features | None = None) -> TrainingData:
-        """Return the data that a member of a model uses, with its own features if they are given."""
+        """Return the data that a member of a model uses, with the member's own features if `features` is given."""
         unused = {name: None for name in _OPTIONAL_INPUTS if not getattr(member, f"uses_{name}", False)}
         return replace(self, features=self.features if features is None else features, **unused)  # type: ignore[arg-type]
 
     def check_used(self, members: Iterable[Any]) -> None:
-        """Raise InputError if none of the members uses a given input other than label_features."""
+        """Raise InputError if an input other than label_features was passed but is not used by any member."""
         models = list(members)
         for name, requirement in _REQUIREMENTS.items():
             if getattr(self, name) is not None and not any(getattr(model, f"uses_{name}", False) for model in models):
@@ -127,7 +127,7 @@ class TrainingData:
 
 
 def split_data(X: Any, Y: Any) -> tuple[Any, Any]:
-    """Return features and labels; :class:`carya.data.Matrices` contain both."""
+    """Return the features and the labels; if `X` is a :class:`carya.data.Matrices` object, it contains both."""
     if isinstance(X, Corpus):
         raise InputError(
             f"{X.source} contains texts, but this model requires features. Use carya.TextRanker for texts."

@@ -1,8 +1,8 @@
 """Cost model: estimate the cost of each training stage from the sizes of the data and the rates of a pilot run.
 
-Notation: n rows with f features and k labels each; L labels; d features; T threads. The tree has K₀ = 1, K₁, …, K_D = L
-nodes per level, and level t has c_t = K_t / K_t-1 children per parent. q(K) is the mean number of clusters, out of K,
-that contain labels of a row, and b is the beam width of the matcher.
+Notation: n rows with f features and k labels each; L labels and d features in total; T threads. The tree has K₀ = 1,
+K₁, …, K_D = L nodes per level, and level t has c_t = K_t / K_t-1 children per parent. q(K) is the mean number of
+clusters, out of K, that contain at least one label of a row, and b is the beam width of the matcher.
 
 ========================  ===================================================================  =====================
 stage                     CPU time                                                             unit cost
@@ -10,9 +10,9 @@ stage                     CPU time                                              
 read                      n (f + k)                                                            constant
 represent labels          Σ_labels min(rows of the label, 128) · f                             pilot: `represent_ns`
 build label tree          L · entries per label · log₂ K_D-1                                   pilot: `tree_ns`
-train layers 1 … D - 1    n · u_t · f · ⌈c_t / 16⌉ · 16, with u_t = q(K_t-1) rows per parent   pilot: `inner.ns`
+train layers 1 … D - 1    n · u_t · f · ⌈c_t / 16⌉ · 16, with u_t = q(K_t-1) parents per row   pilot: `inner.ns`
 match                     n · (search of layers 1 … D - 1, as below, and sorting)              pilot: `inner_search`
-train layer D             as above, with the union of q(K_D-1) and b clusters per row          pilot: `leaf.ns`
+train layer D             as above; u_D is the size of the union of q(K_D-1) and b clusters    pilot: `leaf.ns`
 save                      bytes of the model                                                   constant
 ========================  ===================================================================  =====================
 
@@ -21,15 +21,15 @@ of the cluster, in blocks of 16. The union of the q clusters of a row's own labe
 about (q⁴ + b⁴)^¼ elements, which is close to the larger of the two numbers unless they are about equal.
 
 The pilot run measures the number of weights per label on full-size clusters. The number of weights of an inner node
-grows with a power of the number of its positives, up to d; the pilot run also measures the exponent. Layers with more
-clusters need longer cluster numbers. The rows of parents near the root do not fit in the cache, which slows down the
-solver.
+grows as a power of the number of its positive rows, up to d; the pilot run also measures the exponent. The more
+clusters a layer has, the more bytes each cluster index takes. The training rows of parents near the root do not fit in
+the cache, which slows down the solver.
 
-Search visits b parents per level. Each feature of the query takes a constant time per level and an additional time per
-16 children; these times grow with the logarithm of the layer's size once the layer exceeds the cache.
+A search visits b parents per level. Each feature of the query takes a constant time per level plus a constant time per
+block of 16 children; these times grow with the logarithm of the layer's size once the layer exceeds the cache.
 
 The memory of a stage is the total size of the data structures that exist at the same time; `_Memory` lists them. The
-largest stage determines the peak.
+stage that requires the most memory determines the peak.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carya.core.rules import expand_per_layer
 from carya.indexing import clustering
 from carya.matching import Negatives
 from carya.planning.sizes import DataSizes
@@ -61,30 +60,30 @@ STAGES = (
 
 _LANES = 16
 _MAX_LABEL_ROWS = 128
-# CPU nanoseconds per entry of X and Y to read, per candidate to sort, and per byte to save.
+# CPU nanoseconds for reading an entry of X or Y, sorting a candidate, and saving a byte.
 _READ_NS, _SORT_NS, _SAVE_NS = 15.0, 150.0, 2.0
-# Search: nanoseconds per feature and layer, and per feature and 16 children; only their ratio matters.
+# Search: nanoseconds per feature and layer, and per feature and block of 16 children; only their ratio matters.
 _FEATURE_NS, _CHILDREN_NS = 18.0, 4.0
 _CACHE_BYTES, _CACHE_GROWTH, _MAX_CACHE_FACTOR = 2e6, 0.25, 2.5
 _LOCAL_GROWTH, _MAX_LOCAL_FACTOR = 0.3, 3.0
-_PROCESS_BYTES = 60e6  # Python, NumPy, SciPy and Carya
+_PROCESS_BYTES = 60e6  # Python with NumPy, SciPy and Carya loaded
 
 
 @dataclass(frozen=True)
 class Level:
-    """A layer of the tree to be trained.
+    """A tree layer to be trained.
 
     Attributes
     ----------
     parents, nodes : int
     rows_per_parent : float
-        The number of rows on which the children of a parent are trained.
+        The number of rows on which the rankers of a parent's children are trained.
     work : float
-        Nonzeros x children, summed over all parents; children are counted in blocks of 16.
+        Nonzeros x children, summed over all parents; the number of children is rounded up to a multiple of 16.
     weights, bytes : float
-        The number of weights and their size in the model.
+        The number of weights, and their total size in the model in bytes.
     is_matched : bool
-        Whether a matcher selects rows.
+        Whether a matcher selects the training rows.
     """
 
     parents: int
@@ -104,7 +103,7 @@ class StageCost:
     ----------
     stage : str
     cpu_seconds : float
-        Summed over all threads.
+        CPU time, summed over all threads.
     seconds : float
         Elapsed time.
     memory_bytes : float
@@ -133,7 +132,7 @@ def tree_sizes(model: XRLinear, n_labels: int) -> list[int]:
 
 
 def union_size(own: float, beam: float, n_clusters: float) -> float:
-    """Return the size of the union of a row's own clusters and the clusters in its beam.
+    """Estimate the size of the union of a row's own clusters and the clusters in its beam.
 
     >>> round(union_size(4, 10, 1000), 1), round(union_size(20, 10, 1000), 1)
     (10.1, 20.3)
@@ -142,16 +141,15 @@ def union_size(own: float, beam: float, n_clusters: float) -> float:
 
 
 def shortlist_size(model: XRLinear, level: int, tree: Sequence[int], own: float) -> tuple[float, bool]:
-    """Return the number of parents whose children are trained on a row, and whether a matcher selects them."""
+    """Return the mean number of parents in a row's shortlist, and whether a matcher selects them."""
     if level == 1:
         return 1.0, False
-    depth = len(tree) - 1
-    sources = Negatives.from_name(expand_per_layer(model.negatives, depth, "negatives")[level - 1])
     beam, n_clusters = model.effective_training_beam_width, tree[level - 1]
-    is_selective = sources.sources == {"matcher"} or n_clusters > beam
-    if "matcher" not in sources or not is_selective:
+    negatives = Negatives.per_layer(model.negatives, len(tree) - 1)[level - 1]
+    sources = negatives.sources_at(level, n_clusters=n_clusters, beam_width=beam)
+    if "matcher" not in sources:
         return (own if "given" not in sources else union_size(own, beam, n_clusters)), False
-    return (min(beam, n_clusters) if sources.sources == {"matcher"} else union_size(own, beam, n_clusters)), True
+    return (min(beam, n_clusters) if sources == {"matcher"} else union_size(own, beam, n_clusters)), True
 
 
 def train_levels(sizes: DataSizes, model: XRLinear, rates: Rates) -> list[Level]:
@@ -173,7 +171,7 @@ def train_levels(sizes: DataSizes, model: XRLinear, rates: Rates) -> list[Level]
 
 
 def layer_search_us(level: Level, sizes: DataSizes, rates: Rates, beam_width: int, *, is_last: bool) -> float:
-    """Return the CPU time of one query in one layer, in microseconds."""
+    """Return the CPU time for searching one layer for one query, in microseconds."""
     if is_last:
         return rates.leaf_search_us * _cache_factor(level.bytes) / _cache_factor(rates.leaf_bytes)
     visited = min(beam_width, level.parents) * level.nodes / level.parents
@@ -187,7 +185,7 @@ def _cache_factor(n_bytes: float) -> float:
 
 
 def _local_factor(relative_rows: float) -> float:
-    """Return the factor by which the solver is slower if a parent has more rows than in the pilot run."""
+    """Return the factor by which the solver slows down if a parent has more rows than in the pilot run."""
     return min(1 + _LOCAL_GROWTH * max(math.log2(max(relative_rows, 1e-9)), 0.0), _MAX_LOCAL_FACTOR)
 
 
@@ -206,7 +204,7 @@ def model_bytes(levels: Sequence[Level], sizes: DataSizes) -> float:
 def stage_costs(
     sizes: DataSizes, model: XRLinear, rates: Rates, *, threads: int, trees: int = 1
 ) -> tuple[list[StageCost], list[Level]]:
-    """Return the costs of all stages, and the layers of one tree.
+    """Return the estimated costs of all stages, and the layers of one tree.
 
     Parameters
     ----------
@@ -271,8 +269,8 @@ class _Memory:
     def __init__(self, sizes: DataSizes, rates: Rates, levels: Sequence[Level], threads: int, trees: int) -> None:
         self._sizes, self._levels, self._threads, self._trees = sizes, levels, threads, trees
         own = [rates.clusters_per_row(sizes, level.nodes) for level in levels[:-1]]
-        # X and Y in CSR format: 4 bytes per index and per value, and 12 bytes of offsets per row. Y is also stored with
-        # ones as values.
+        # X and Y in CSR format: 4 bytes per index and per value, and 12 bytes of offsets per row. Y has an additional
+        # array of values, which are all 1.
         self.data = (
             _PROCESS_BYTES
             + 8 * sizes.feature_entries
@@ -280,22 +278,23 @@ class _Memory:
             + 12 * sizes.label_entries
             + 24 * sizes.rows
         )
-        # Label vectors: 4 bytes per index and per value. Building the tree copies only some of them at a time.
+        # Label representations: 4 bytes per index and per value. Building the tree copies only some of them at a time.
         self.representations = 8 * sizes.labels * rates.entries_per_label + 8 * sizes.label_entries
-        # The rows' own nodes at every level, the trained inner layers, and memory that is not returned to the system.
+        # The targets of all rows at every level, the trained inner layers, and freed memory that the allocator retains.
         targets = sum(8 * sizes.rows * count + 8 * sizes.rows for count in [*own, sizes.labels_per_row])
         retained = sizes.labels * rates.entries_per_label + 0.8 * sizes.feature_entries
         self.prepared = (
             self.data + (targets + sum(level.bytes for level in levels[:-1])) * trees + retained * (len(levels) > 1)
         )
         per_row = levels[-1].rows_per_parent * levels[-1].parents / sizes.rows
-        # The shortlist by row and by parent; during matching, also the order of the candidates.
+        # The shortlist, stored both by row and by parent; during matching, also the order of the candidates.
         self.shortlist = 16 * sizes.rows * per_row * trees if len(levels) > 1 else 0.0
         self.matching = 40 * sizes.rows * per_row
 
     def local_rows(self, levels: Sequence[Level]) -> float:
-        """Return the size of the copies of training rows for the largest problems, one per thread."""
-        # Largest first; a root with more than 16 children is divided among all threads, which share its rows.
+        """Return the size of the copies of training rows for the largest problems that are solved at the same time."""
+        # Large problems are solved first; the problem of a root with more than 16 children is divided among all
+        # threads, which share its rows.
         problems: list[float] = []
         for level in levels:
             problems += [level.rows_per_parent] * min(level.parents, self._threads)
@@ -309,7 +308,7 @@ class _Memory:
 
     @property
     def last_layer(self) -> float:
-        """The size of the solver's copies of rows, the trained weights by parent, and the packed weights."""
+        """The total size of the solver's copies of rows, the trained weights of each parent, and the packed weights."""
         last, sizes = self._levels[-1], self._sizes
         n_local = min(self._threads, last.parents)
         features = min(sizes.features, last.rows_per_parent * sizes.features_per_row)

@@ -1,9 +1,10 @@
-"""Pilot run: measure the cost of each unit of training work on this machine, with a sample of the data.
+"""Pilot run: measure the cost per unit of training work on this machine, using a sample of the data.
 
-The linear rankers of siblings are independent of all other nodes. Therefore, a pilot run does not train a small model
-but a few full-size clusters, on as many rows as in the full training run. Labels are drawn uniformly, with all of their
-rows, and grouped by the actual clustering algorithm; the negatives of a group are the rows that are most similar to it,
-like those that a matcher selects. Only CPU time is measured, so other processes hardly affect a plan.
+The linear rankers of sibling nodes are trained independently of all other nodes. Therefore, a pilot run trains
+the rankers of a few full-size clusters rather than a small model, and uses as many rows per cluster as the full
+training run. Labels are drawn uniformly, together with all of their rows, and grouped by the same clustering algorithm
+as in training. The negatives of a group are the rows that are most similar to it, because a matcher would select
+similar rows. Only CPU time is measured, so other processes have little effect on a plan.
 """
 
 from __future__ import annotations
@@ -31,38 +32,40 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Maximum work of each of the two solver problems: nonzeros x labels, which take about one nanosecond each.
+#: Maximum amount of work per solver problem, measured as nonzeros x labels; one nonzero takes about one nanosecond per
+#: label.
 _MAX_WORK = 6e8
 _MAX_GROUPS = 100
 _MAX_ENTRIES = 6e6  # maximum number of nonzeros in the sampled rows
 _TREE_ROWS = 400  # number of rows whose labels are clustered to estimate the number of clusters per row
 _TREE_LABELS = 4000
 _MAX_LABEL_ROWS = 128  # maximum number of rows aggregated per label, as in `representations.pifa_group`
-_SAMPLE_BIAS = 0.85  # a tree of few labels separates the labels of a row more often than a tree of all labels
+_SAMPLE_BIAS = 0.85  # a tree with few labels separates a row's labels more often than a tree with all labels
 _QUERIES = 500
 _DEPTH = 2  # number of layers in the pilot model
 
 
 @dataclass(frozen=True)
 class SolverRate:
-    """Costs of training the nodes of a layer.
+    """Costs of training the rankers of a layer.
 
     Attributes
     ----------
     ns : float
-        CPU nanoseconds per unit of work, which is one nonzero of a training row for one node.
+        CPU nanoseconds per unit of work; one unit is one nonzero of a training row, processed for one node.
     rows : float
-        The number of rows on which each node was trained.
+        The number of rows on which the ranker of each node was trained.
     positives : float
         The number of these rows that are positive examples.
     weights_per_node, bytes_per_weight : float
     weights_per_run : float
-        The mean number of weights of a feature in a cluster; the model stores the cluster number once for all of them.
+        The mean number of weights per pair of feature and cluster, not counting pairs without weights; the model stores
+        the cluster index once per pair.
     chunks : int
         The number of clusters.
     growth : float
-        Without a limit on the number of features, the number of weights per node would be proportional to this power of
-        the number of positives.
+        The growth exponent: if the number of features were unlimited, the number of weights per node would be
+        proportional to this power of the number of positives.
     """
 
     ns: float
@@ -75,18 +78,19 @@ class SolverRate:
     growth: float
 
     def weights_at(self, positives: float, n_features: int) -> float:
-        """Return the number of weights of a node with this number of positives."""
+        """Return the number of weights of a node with a given number of positives."""
         if self.growth == 0 or n_features <= 0:
             return self.weights_per_node
-        # Many rows need the same features, so only d (1 - exp(-w / d)) of the d features have a weight.
+        # Rows share features: if a node would have w weights with an unlimited number of features, only
+        # d (1 - exp(-w / d)) weights are expected with d features.
         used = min(self.weights_per_node / n_features, 0.99)
         unlimited = -n_features * math.log1p(-used) * math.pow(positives / self.positives, self.growth)
         return -n_features * math.expm1(-unlimited / n_features)
 
     def bytes_at(self, chunks: int) -> float:
-        """Return the bytes per weight in a layer with this number of clusters."""
-        # Cluster numbers take one, two or four bytes, but features in many clusters use bit sets, so the mean grows
-        # gradually.
+        """Return the number of bytes per weight in a layer with a given number of clusters."""
+        # A cluster index takes one, two or four bytes, but the clusters of features that occur in many clusters are
+        # stored as bit sets, so the mean grows gradually.
         longer_numbers = max(math.log2(max(chunks, 1)) / 8 - 1, 0.0)
         return self.bytes_per_weight + longer_numbers / self.weights_per_run
 
@@ -98,23 +102,24 @@ class Rates:
     Attributes
     ----------
     represent_ns : float
-        CPU nanoseconds per feature of a row that is added to a label representation.
+        CPU nanoseconds for adding one feature of a row to a label representation.
     entries_per_label : float
-        The number of features per label representation.
+        The mean number of features per label representation.
     tree_ns : float
-        CPU nanoseconds per entry of a label representation and bisection.
+        CPU nanoseconds for processing one entry of a label representation in one bisection.
     capped_share : float
-        The fraction of the label entries that remains when at most 128 rows per label are aggregated.
+        The number of label entries that remain when at most 128 rows per label are aggregated, relative to the upper
+        bound min(label entries, 128 x labels).
     clusters : tuple of (float, float)
-        Pairs of a number of clusters K and the mean number of these that contain labels of a row, in ascending order.
+        Pairs of K and the mean number of clusters, out of K, that contain at least one label of a row, sorted by K.
     inner, leaf : SolverRate
-        Costs of the layers of clusters, and of the last layer.
+        Costs of the inner layers and of the last layer.
     inner_search_us, leaf_search_us : float
-        CPU microseconds per query and layer in a batch.
+        CPU microseconds for searching the layer for one query of a batch.
     query_us : float
-        CPU microseconds per single query, in addition to the time for the layers.
+        Overhead of a single query in CPU microseconds, in addition to the time for the layers.
     inner_nodes, leaf_bytes : float
-        The number of nodes of the pilot's first layer, and the size of its last layer.
+        The number of nodes in the pilot model's first layer, and the size of its last layer in bytes.
     seconds : float
         The CPU time of the pilot run.
     """
@@ -134,10 +139,10 @@ class Rates:
     seconds: float
 
     def clusters_per_row(self, sizes: DataSizes, n_clusters: float) -> float:
-        """Return the mean number of clusters, out of `n_clusters`, that contain labels of a row.
+        """Return the mean number of clusters, out of `n_clusters`, that contain at least one label of a row.
 
-        Between the measured numbers of clusters, it grows linearly with log K; beyond them, it approaches the number of
-        labels per row.
+        Between measured values of `n_clusters`, the mean is interpolated linearly in log(n_clusters); beyond the
+        largest measured value, it approaches the number of labels per row.
         """
         most = max(sizes.labels_per_row, 1.0)
         points = [(1.0, 1.0), *self.clusters]
@@ -161,7 +166,7 @@ def measure_rates(sample: DataSample, model: XRLinear, *, group_size: int, rows_
     group_size : int
         The number of labels per leaf cluster.
     rows_per_group : float
-        The number of rows on which the labels of a leaf cluster are trained.
+        The number of rows on which the rankers of the labels in a leaf cluster are trained.
     """
     started = time.process_time()
     return _Pilot(sample, model, group_size, rows_per_group, np.random.default_rng(seed)).run(started)
@@ -176,7 +181,7 @@ class _Pilot:
         self._row_work = sizes.features_per_row + sizes.dense_features
         self._group_size = group_size
         self._rows_per_group = min(rows_per_group, max(_MAX_WORK / (self._row_work * group_size), 50.0))
-        self._share = self._rows_per_group / rows_per_group  # of a group's rows in the full training run
+        self._share = self._rows_per_group / rows_per_group  # as a fraction of the rows per group in a full run
         n_groups = _MAX_WORK / (self._rows_per_group * self._row_work * group_size)
         self._n_groups = int(min(max(n_groups, 2), _MAX_GROUPS, max(sizes.labels // group_size, 1)))
 
@@ -216,7 +221,7 @@ class _Pilot:
         )
 
     def _draw_rows(self) -> tuple[Features, Csr]:
-        """Return the rows of randomly drawn labels, and other rows, from which negatives are chosen."""
+        """Return the rows of randomly drawn labels, and other rows from which negatives are chosen."""
         sample = self._sample
         drawn = sample.draw_labels(self._n_groups * self._group_size, self._rng)
         n_rows = sample.Y.shape[0]
@@ -232,7 +237,9 @@ class _Pilot:
         return sample.take(rows), sample.labels_of(rows, drawn)
 
     def _train_inner(self, features: Features, own: Csr) -> tuple[Layer, SolverRate]:
-        """Train the layer of clusters on all rows and on a quarter of them."""
+        """Train the inner layer on a quarter of the rows, then on all rows; return the layer trained on all rows, and
+        its rates.
+        """
         max_rows = int(_MAX_WORK / (2 * self._row_work * own.cols))
         rows = np.arange(0, features.rows, math.ceil(features.rows / max(max_rows, 200)))
         weights = []
@@ -250,7 +257,7 @@ class _Pilot:
     def _choose_rows(
         self, features: Features, vectors: Features, own: Csr, clusters: NDArray[np.int32]
     ) -> list[NDArray[np.int64]]:
-        """Return the training rows of each cluster: the rows of its labels, and the most similar other rows."""
+        """Return the training rows of each cluster: the rows of its labels, and the other rows most similar to it."""
         member = sp.csr_array(
             (np.ones(clusters.size, np.float32), (np.arange(clusters.size), clusters)), shape=(clusters.size, own.cols)
         )
@@ -284,7 +291,8 @@ class _Pilot:
         sizes = np.diff(chunks)
         work = sum(self._work(features, own) * lanes(int(size)) for own, size in zip(rows, sizes, strict=True))
         mean_rows = indices.size / len(rows)
-        # The weights of a label depend on its own rows, all of which are in the sample, rather than on the negatives.
+        # The number of weights of a label depends on its positive rows rather than on the negatives, and the sample
+        # contains all of its positive rows.
         positives = labels.indices.size / labels.cols
         return layer, self._rate(layer, seconds, work, mean_rows, positives, 0.0)
 
@@ -319,7 +327,7 @@ class _Pilot:
             ns=1e9 * seconds / max(work, 1),
             rows=max(rows, 1.0),
             positives=max(positives, 1e-3),
-            # If the sample contains only some of a label's rows, the label has fewer weights.
+            # The divisor compensates for labels that have fewer weights because only some of their rows are sampled.
             weights_per_node=n_weights / layer.n_nodes / (1.0 if growth else self._share**0.5),
             bytes_per_weight=layer.weights.n_bytes / n_weights,
             weights_per_run=n_weights / max(n_runs, 1),
@@ -332,7 +340,7 @@ class _Pilot:
         return float(np.minimum(counts, _MAX_LABEL_ROWS).sum() / min(counts.sum(), counts.size * _MAX_LABEL_ROWS))
 
     def _count_clusters(self) -> tuple[tuple[float, float], ...]:
-        """Cluster all labels of some rows, and count the clusters of each row for several numbers of clusters."""
+        """Cluster the labels of some rows; return the mean number of clusters per row at each level of the tree."""
         sample = self._sample
         labels_per_row = max(sample.Y.nnz / sample.Y.shape[0], 1.0)
         n_rows = min(_TREE_ROWS, max(int(_TREE_LABELS / labels_per_row), 20), sample.Y.shape[0])
@@ -361,7 +369,7 @@ class _Pilot:
         )
 
     def _search(self, features: Features, inner: Layer, leaf: Layer) -> tuple[float, float, float]:
-        """Return the CPU microseconds per query of each layer in a batch, and the overhead of a single query."""
+        """Return the time per query of a batch for each layer, and the overhead of a single query, in microseconds."""
         beam_width = self._model.beam_width
         queries = features.take(np.arange(0, features.rows, math.ceil(features.rows / _QUERIES)))
         searchers = [BeamSearcher([inner]), BeamSearcher([inner, leaf])]
@@ -375,7 +383,7 @@ class _Pilot:
             (sparse.indices[begin:end], sparse.values[begin:end], queries.dense[row])
             for row, (begin, end) in enumerate(zip(sparse.indptr[:-1], sparse.indptr[1:], strict=True))
         ]
-        # Measured only once, because a single query usually finds little of its data in the cache.
+        # Measured without a warm-up run, because little of the data for a single query is usually in the cache.
         single = _timed(lambda: [searchers[1].rank(*row, 10, beam_width) for row in rows])[1]
         inner_us, both_us, single_us = (1e6 * seconds / queries.rows for seconds in (*times, single))
         # If the pilot model has fewer clusters than the beam width, it visits fewer clusters than the full model.
@@ -395,7 +403,7 @@ def lanes(n_nodes: float) -> int:
 
 
 def _timed(call: Callable[[], T]) -> tuple[T, float]:
-    """Return the result of a call and its CPU seconds."""
+    """Return the result of a call, and the CPU time that it took in seconds."""
     started = time.process_time()
     result = call()
     return result, time.process_time() - started

@@ -12,7 +12,7 @@ from carya.core.rules import Integer, check
 from carya.data.corpus import Corpus, Matrices
 from carya.errors import InputError, ParameterError
 from carya.models.ensemble.model import Ensemble
-from carya.models.xr_linear.match_rows import ROWS_PER_TASK
+from carya.models.xr_linear.matching_task import ROWS_PER_TASK
 from carya.models.xr_linear.model import XRLinear
 from carya.planning import cost_model
 from carya.planning.cost_model import Level, StageCost
@@ -22,7 +22,7 @@ from carya.planning.sizes import DataSample, DataSizes
 from carya.ranking.tasks.parts import MAX_WORK
 from carya.text.default_vectorizer import default_vectorizer
 
-_TASK_SECONDS = 0.1  # starting a task, and opening the files that it shares with other tasks
+_TASK_SECONDS = 0.1  # for starting a task and opening the files that it shares with other tasks
 _READ_BYTES_PER_SECOND = 2e8  # from shared storage, per task
 _TREES_AT_ONCE = 4
 
@@ -34,13 +34,13 @@ class ClusterPlan:
     Attributes
     ----------
     nodes, cpus : int
-        The number of machines, and of CPUs per machine.
+        The number of machines, and the number of CPUs per machine.
     tasks : int
     seconds : float
     worker_bytes, driver_bytes : float
-        Peak memory of the machines that run tasks, and of the process that calls `fit`.
+        Peak memory of each machine that runs tasks, and of the process that calls `fit`.
     network_bytes : float
-        Data read from the shared folder and written to it.
+        The amount of data read from and written to the shared folder.
     """
 
     nodes: int
@@ -102,7 +102,7 @@ class Plan:
         return max(stage.memory_bytes for stage in self.stages)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all values as JSON types."""
+        """Return all values as a JSON-serializable dictionary."""
         totals = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds, "peak_bytes": self.peak_bytes}
         return dataclasses.asdict(self) | totals
 
@@ -119,8 +119,8 @@ def plan(
 ) -> Plan:
     """Estimate the training time, peak memory, model size and latency of a model, without training it.
 
-    A pilot run measures the costs on this machine: it trains a few full-size clusters on a sample of the data, which
-    takes a few seconds. The formulas are in ``carya/planning/cost_model.py``.
+    A pilot run measures the costs on this machine: it trains the rankers of a few full-size clusters on a sample of the
+    data, which takes a few seconds. The formulas are in ``carya/planning/cost_model.py``.
 
     Parameters
     ----------
@@ -129,11 +129,12 @@ def plan(
     model : XRLinear or Ensemble, optional
         The unfitted model, XRLinear() by default; the trees of an ensemble must have the same parameters.
     vectorizer : Tfidf, optional
-        For texts: the unfitted vectorizer; by default, the one that `carya train` uses.
+        The unfitted vectorizer for texts; by default, the one that `carya train` uses.
     nodes, cpus : int, optional
-        The number of machines in a cluster, and of CPUs per machine (by default, as many as this machine has).
+        The number of machines in a cluster, and the number of CPUs per machine (by default, the number of threads that
+        the model uses on this machine).
     memory : str, optional
-        The memory of each machine, such as ``"64GB"``. The plan contains a warning if it is not sufficient.
+        The memory of each machine, such as ``"64GB"``. The plan contains a warning if training needs more.
     seed : int
         Seed for drawing the sample.
 
@@ -152,7 +153,9 @@ def plan(
         if value is not None:
             check(name, value, Integer(1))
     if cpus is not None and nodes is None:
-        raise ParameterError("cpus requires nodes, the number of machines. For one machine, set n_jobs of the model.")
+        raise ParameterError(
+            "cpus requires nodes, the number of machines. To plan for a single machine, set the model's n_jobs instead."
+        )
     available = None if memory is None else parse_size(memory)
     tree.check_parameters()
     sample = _sample(data, tree, vectorizer)
@@ -201,7 +204,7 @@ def _single_tree(model: Any) -> tuple[XRLinear, int]:
         return model, 1
     if isinstance(model, Ensemble) and isinstance(model.members, XRLinear):
         tree, _ = _single_tree(model.members)
-        return tree, model.n_trees or 1
+        return tree, model.effective_n_trees
     raise ParameterError(
         "plan supports XRLinear and ensembles of trees with the same parameters, got "
         f"{type(model).__name__}. Plan the trees of the model separately."
@@ -231,7 +234,8 @@ def _with_vectorizing(costs: list[StageCost], sample: DataSample, threads: int) 
     if not sample.text_bytes:
         return costs
     cpu = sample.vectorize_seconds
-    # Counting keeps the term numbers of all texts in memory, which take about as much space as the features.
+    # While counting, the vectorizer keeps the term indices of all texts in memory, which take about as much space as
+    # the features.
     memory = costs[0].memory_bytes + 8 * sample.sizes.feature_entries + 100 * sample.sizes.features
     return [StageCost("vectorize texts", cpu, cpu / threads, memory), *costs[1:]]
 

@@ -1,4 +1,4 @@
-"""List scheduling: compute how long independent tasks take on several workers."""
+"""List scheduling: compute the time that independent tasks take on several workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 def makespan(durations: Iterable[float], workers: int) -> float:
     """Return the time at which the last task ends if tasks start in order, each on the first free worker.
 
-    This is how Ray runs the tasks of an engine, which submits the largest first.
+    Ray schedules the tasks of an engine in this way; the engine submits the largest tasks first.
 
     >>> makespan([3, 2, 2], 2)
     4

@@ -1,4 +1,4 @@
-"""Sizes of a data set, and a sample of its labels with all of their rows."""
+"""Sizes of a data set, and a sample of its labels together with all of their rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_TEXTS = 20_000
 
 @dataclass(frozen=True)
 class DataSizes:
-    """The sizes on which the costs of training depend.
+    """The sizes of a data set, from which the costs of training are estimated.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class DataSizes:
 
 @dataclass(frozen=True, eq=False)
 class DataSample:
-    """Rows and labels from which a pilot run draws its problems.
+    """Rows and labels from which a pilot run draws its training problems.
 
     Attributes
     ----------
@@ -71,9 +71,9 @@ class DataSample:
     X : csr_array or ndarray, rows x features
         The features of all rows or, for texts, of the sampled rows.
     Y : csr_array, rows x labels
-        The labels of these rows; each label has all of its rows, or none.
+        The labels of these rows; for each label, the sample contains either all of its rows or none.
     vectorize_seconds : float
-        CPU time for converting all texts to features; 0 if the data contains features.
+        Estimated CPU time for converting all texts to features; 0 if the data contains features.
     text_bytes : float
         The size of all texts; 0 if the data contains features.
     """
@@ -86,7 +86,7 @@ class DataSample:
 
     @classmethod
     def of_matrices(cls, matrices: Matrices) -> DataSample:
-        """Return a sample that contains all rows of the matrices. Memory-mapped matrices are not read."""
+        """Return a sample that contains all rows of the matrices. Memory-mapped matrices are not read into memory."""
         X, Y = matrices.X, sp.csr_array(matrices.Y)
         if X.shape[0] == 0 or Y.nnz == 0:
             raise InputError(f"{matrices.source} has no labeled rows. A plan requires at least one.")
@@ -104,7 +104,7 @@ class DataSample:
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, vectorizer: Any) -> DataSample:
-        """Read all texts once and vectorize a sample of them; the sample contains all texts of some of the labels."""
+        """Read all texts once and vectorize a sample of them: all texts of a random subset of the labels."""
         import time
 
         collected = _LabelSample(MAX_TEXTS)
@@ -128,7 +128,7 @@ class DataSample:
         return cls(sizes, X, collected.label_matrix(), seconds / share, float(collected.n_bytes))
 
     def draw_labels(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw labels that have rows, uniformly, and return them in ascending order."""
+        """Draw labels uniformly from those that have rows, and return them in ascending order."""
         with_rows = np.flatnonzero(np.bincount(self.Y.indices, minlength=self.Y.shape[1]))
         return np.sort(rng.choice(with_rows, min(count, with_rows.size), replace=False))
 
@@ -142,7 +142,10 @@ class DataSample:
 
 
 def select_columns(Y: Any, labels: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> Csr:
-    """Return the columns of the given labels, in ascending order, for all rows or the given rows; all values are 1."""
+    """Return the columns of the given labels, which must be in ascending order, for the given rows (default: all rows).
+
+    All values of the result are 1.
+    """
     selected = sp.csr_array(Y if rows is None else Y[rows])
     column = np.full(Y.shape[1], -1, np.int64)
     column[labels] = np.arange(labels.size)
@@ -155,9 +158,10 @@ def select_columns(Y: Any, labels: NDArray[np.int64], rows: NDArray[np.int64] | 
 
 
 class _LabelSample:
-    """Texts of the labels with the lowest hash values: all texts of these labels, and no others.
+    """A sample that consists of all texts of the labels with the lowest hash values.
 
-    When there are too many texts, the labels with the highest hash values are removed, so a single pass is enough.
+    When there are too many texts, the labels with the highest hash values are removed from the sample, so a single pass
+    over the data is enough.
     """
 
     def __init__(self, max_texts: int) -> None:
@@ -168,7 +172,7 @@ class _LabelSample:
         self.n_rows = self.n_labeled = self.n_bytes = 0
 
     def add(self, example: Example) -> None:
-        """Count an example, and keep it if it has one of the sampled labels."""
+        """Count an example, and add it to the sample if it has a sampled label."""
         self.n_rows += 1
         self.n_labeled += bool(example.labels)
         self.n_bytes += _n_bytes(example.text)
@@ -178,7 +182,7 @@ class _LabelSample:
             while len(self.examples) > self._max_texts and self._limit > 1:
                 self._limit //= 2
                 kept = [other for other in self.examples if self._is_kept(other.labels)]
-                if not kept:  # a single label has too many texts
+                if not kept:  # a single label exceeds the limit on its own
                     kept = self.examples[: self._max_texts // 2]
                 self.examples = kept
 
@@ -186,7 +190,7 @@ class _LabelSample:
         return any(zlib.crc32(label.encode()) < self._limit for label in labels)
 
     def label_matrix(self) -> Any:
-        """Return the sampled labels of the kept texts, with one column per label."""
+        """Return the label matrix of the sampled texts, with one column per sampled label."""
         columns: dict[str, int] = {}
         indices: list[int] = []
         ends = [0]
@@ -199,11 +203,11 @@ class _LabelSample:
 
 
 def _n_bytes(text: str) -> int:
-    return len(text)  # characters; ASCII texts have one byte per character
+    return len(text)  # an approximation, which is exact for ASCII texts
 
 
 def _extrapolate_features(X: Any, rows: int) -> int:
-    """Estimate the number of features in all rows by Heaps' law: it grows with a power of the number of rows."""
+    """Estimate the number of features in all rows by Heaps' law: a power function of the number of rows."""
     if rows <= X.shape[0]:
         return int(X.shape[1])
     half = X[: X.shape[0] // 2]

@@ -1,4 +1,4 @@
-"""Phase 3, ranking: one linear classifier per node, and rerankers for the candidate (query, label) pairs.
+"""Phase 3, ranking: one linear ranker per node, and rerankers for the candidate (query, label) pairs.
 
 Rerankers are imported on first use because most models do not need them.
 """

@@ -5,7 +5,7 @@ docs/design-notes.md shows the measurements, and benchmarks/auto_settings.py rep
 
 from __future__ import annotations
 
-#: The value of parameters that are chosen by the functions in this module.
+#: The parameter value that requests automatic selection by the functions in this module.
 AUTO = "auto"
 
 _C = {
@@ -26,7 +26,7 @@ _TRANSFORMS = {
 }
 
 
-def auto_C(loss: str, penalty: str = "l2") -> float:  # noqa: N802 - the name of the parameter
+def auto_C(loss: str, penalty: str = "l2") -> float:  # noqa: N802 - named like the parameter
     """Return the inverse regularization strength for a loss and a penalty.
 
     >>> auto_C("squared-hinge")
@@ -36,13 +36,13 @@ def auto_C(loss: str, penalty: str = "l2") -> float:  # noqa: N802 - the name of
 
 
 def auto_transform(loss: str, *, hard_negatives: bool) -> tuple[str, str]:
-    """Return the transforms for the inner layers and the last layer, given the loss and the kind of negatives.
+    """Return the transforms for the inner layers and the last layer, given the loss and the type of negatives.
 
     Parameters
     ----------
     hard_negatives : bool
-        Whether the last layer is trained on rows that a matcher or the user assigns to its clusters. Its margins are
-        then smaller.
+        Whether the negatives of the last layer include rows selected by a matcher or by the user. In this case, the
+        margins of the last layer are smaller.
 
     Examples
     --------

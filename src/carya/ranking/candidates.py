@@ -57,7 +57,7 @@ class Candidates:
         return Csr.of(self.offsets, self.labels, np.ones(self.labels.size, np.float32), self.n_labels)
 
     def ranks(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the rank of each candidate within its query, starting at 0; ties favor the lower label."""
+        """Return the rank of each candidate within its query, starting at 0; ties favor the lower label index."""
         order = np.lexsort((-scores, self.queries))
         ranks = np.empty(scores.size, np.float32)
         ranks[order] = np.arange(scores.size) - self.offsets[self.queries]
@@ -72,7 +72,7 @@ class Candidates:
         return np.asarray(scores - np.repeat(best, np.diff(self.offsets)[nonempty]), np.float32)
 
     def lookup(self, keys: NDArray[np.int64], values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the value of each candidate in a table sorted by key, or 0 if the candidate is missing."""
+        """Look up each candidate in a table sorted by key; return its value, or 0 if the table does not contain it."""
         if not keys.size:
             return np.zeros(self.labels.size, np.float32)
         nearest = np.minimum(np.searchsorted(keys, self.keys), keys.size - 1)

@@ -3,8 +3,8 @@
 The leaves of a tree are numbered from left to right. A pair that fails the test at a node cannot reach the leaves in
 the left subtree of the node, so the exit leaf of a tree is the first leaf that no failed test excludes (QuickScorer,
 Lucchese et al. 2015). For each interval between two cuts of a feature, the remaining leaves are stored as one bit mask
-per tree. The masks of all trees are adjacent, so scoring takes one lookup and one bitwise AND per feature for all trees
-at once.
+per tree. The masks of all trees are adjacent, so one lookup and one bitwise AND per feature are sufficient to score all
+trees.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Forest:
     ends : ndarray of int64, shape (features + 1,)
         The start and end offsets of each feature's cuts.
     masks : ndarray of uint32, shape (cuts + features, trees)
-        For each interval of each feature, the leaves of each tree that a value in the interval can reach.
+        For each interval of each feature, the leaves of each tree that are reachable with a value in the interval.
     leaves : ndarray of float32, shape (trees, MAX_LEAVES)
     """
 
@@ -97,7 +97,7 @@ class Forest:
 def _read(
     node: dict[str, Any], tree: int, leaf: int, nodes: list[tuple[int, np.float32, int, int]], leaves: Any
 ) -> int:
-    """Collect the cuts and leaves of a subtree; return the number after that of its last leaf."""
+    """Collect the cuts and leaves of a subtree; return the index of the leaf that follows its last leaf."""
     if "split_feature" not in node:
         if leaf >= MAX_LEAVES:
             raise InputError(f"Trees must have at most {MAX_LEAVES} leaves, got a tree with more.")

@@ -1,4 +1,4 @@
-"""One-versus-rest linear rankers (section 2.3.2 of the paper), trained in parallel with the native solver."""
+"""One-versus-rest linear rankers (section 2.3.2 of the paper), trained in parallel by the native solver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Solution:
     dense: NDArray[np.float32]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return arrays for storage."""
+        """Return the solution as arrays for storage."""
         return self.weights.arrays() | {"biases": self.biases, "dense": self.dense}
 
     @classmethod
@@ -70,15 +70,15 @@ class LayerProblem:
     seed : int
         The random seed; together with the level, it determines the order in which rows are visited.
     targets : Csr of shape (rows, nodes)
-        The positive entries; their values are costs.
+        The positive entries; their values are misclassification costs.
     shortlist : Csr of shape (parents, rows), or None
-        The rows on which each parent's children are trained; None means all rows.
+        The rows on which the rankers of each parent's children are trained; None means all rows.
     order, chunks
         The nodes grouped by parent, as returned by :meth:`carya.LabelTree.children`.
     transform : Transform
-        The transform that combines scores with the scores of the parents.
+        The transform that combines the scores of the nodes with the scores of their parents.
     depth : int, optional
-        The number of layers in the tree, used to expand per-layer settings; by default, this is the last layer.
+        The number of layers in the tree, used to expand per-layer settings; by default, this layer is the last.
     first_parent : int
         The index of the first parent within its level; 0 unless the problem is part of a layer.
     """
@@ -98,8 +98,8 @@ class LayerProblem:
 class LinearSolver:
     """Solver for layers; its attributes are the :class:`carya.XRLinear` parameters of the same name.
 
-    The settings in `PER_LAYER_SETTINGS` are single values for all layers, pairs for the inner layers and the last
-    layer, or tuples with one value per layer.
+    Each setting in `PER_LAYER_SETTINGS` is a single value for all layers, a pair of values for the inner layers and the
+    last layer, or a tuple with one value per layer.
     """
 
     loss: str
@@ -132,19 +132,19 @@ class LinearSolver:
         checkpoints: CheckpointFolder | None = None,
         data_key: str = "",
     ) -> list[Layer]:
-        """Train the layers of independent problems, from one or more trees.
+        """Train one layer for each independent problem; the problems can belong to different trees.
 
         Problems with the same settings form a single task pool.
 
         Parameters
         ----------
         sample_weight : ndarray of float32, shape (rows,), optional
-            Positive factors by which the costs of each row are multiplied.
+            Positive per-row weights; the loss of each row is multiplied by its weight.
         checkpoints : CheckpointFolder, optional
-            The folder for completed parts of the layers. If given, or if a memory limit is enforced, the parts are
-            trained one after the other.
+            The folder that stores the completed parts of the layers. If it is given, or if a memory limit is enforced,
+            the parts are trained sequentially.
         data_key : str
-            The hash of `features` and `sample_weight`, for the checkpoints.
+            The hash of `features` and `sample_weight`, on which the checkpoint keys depend.
         """
         by_solver: dict[LinearSolver, list[int]] = {}
         for number, problem in enumerate(problems):
@@ -174,7 +174,7 @@ class LinearSolver:
         report: Report,
         positives: Csr | None = None,
     ) -> list[Solution]:
-        """Solve problems in one pool of tasks; `positives` are the transposed targets, if all problems share them."""
+        """Solve problems in one task pool; `positives` are the transposed targets, if all problems share them."""
         C, tol, max_iter, threshold, max_weights = (self._single(name) for name in PER_LAYER_SETTINGS)
         problem_objects = [
             _core.LayerProblem(
@@ -210,7 +210,7 @@ class LinearSolver:
         try:
             return [Solution(*layer) for layer in _core.train_layers(*arguments)]
         except ValueError:
-            raise InputError("Training diverged: weights are NaN or infinite. Scale X or C down.") from None
+            raise InputError("Training diverged: weights are NaN or infinite. Reduce C or the scale of X.") from None
 
     def _solve_parts(
         self,
@@ -290,7 +290,7 @@ class LinearSolver:
         )
 
     def _single(self, name: str) -> Any:
-        """Return a setting that has a single value."""
+        """Return a setting, which must be a single value."""
         value = getattr(self, name)
         assert not isinstance(value, tuple)  # expanded by at_layer
         return value

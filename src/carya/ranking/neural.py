@@ -46,7 +46,7 @@ class _NeuralState(NamedTuple):
 class NeuralRanker(Fitted[_NeuralState], Parameterized):
     """Neural network with one hidden layer that predicts a probability distribution over the candidates of a query.
 
-    For scores s = v·relu(W x + b) and relevances r of a query's candidates, the network minimizes the cross-entropy
+    For scores s = v·relu(W x + b) and relevances r of a query's candidates, training minimizes the cross-entropy
     between r / Σr and softmax(s) (ListNet, Cao et al. 2007), using Adam with cosine learning-rate decay.
 
     Examples
@@ -68,7 +68,7 @@ class NeuralRanker(Fitted[_NeuralState], Parameterized):
     batch_size: int = parameter(64, Integer(1), "number of queries per step")
     learning_rate: float = parameter(0.005, Real(0, open_low=True), "initial learning rate")
     weight_decay: float = parameter(1e-4, Real(0), "L2 penalty")
-    standardize: bool = parameter(True, Choice(True, False), "whether to scale features to zero mean and unit variance")
+    standardize: bool = parameter(True, Choice(True, False), "standardize features to zero mean and unit variance")
     seed: int = parameter(0, Integer(0, 2**63 - 1), "random seed")
 
     def fit(self, pairs: Pairs, relevance: NDArray[np.float32]) -> Self:
@@ -130,7 +130,8 @@ class NeuralRanker(Fitted[_NeuralState], Parameterized):
             "output": (rng.standard_normal(units) / np.sqrt(units)).astype(np.float32),
         }
         sums = np.add.reduceat(np.append(targets, 0), pairs.offsets[:-1]) if len(pairs) else np.zeros(0)
-        useful = np.flatnonzero((np.diff(pairs.offsets) > 1) & (sums > 0))  # others provide no ranking information
+        # Other queries provide no ranking information.
+        useful = np.flatnonzero((np.diff(pairs.offsets) > 1) & (sums > 0))
         if not useful.size:
             raise InputError(
                 "The ranker cannot be trained: no query has two or more candidates of which at least one is relevant."
@@ -157,7 +158,7 @@ def _inputs(values: NDArray[np.float32], weights: dict[str, NDArray[np.float32]]
 def _batch(
     pairs: Pairs, targets: NDArray[np.float32], selected: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
-    """Return the values and targets of the selected queries' pairs, and the offsets of each query."""
+    """Return the values and targets of the pairs of the selected queries, and the offsets of the queries."""
     begins, lengths = pairs.offsets[selected], np.diff(pairs.offsets)[selected]
     starts = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.repeat(begins - starts[:-1], lengths) + np.arange(starts[-1])

@@ -104,10 +104,11 @@ class Pairs:
         return targets
 
     def check_names(self, trained: tuple[str, ...]) -> None:
-        """Raise InputError if the features differ from the features that a ranker was trained on."""
+        """Raise InputError if the features differ from those on which a ranker was trained."""
         if self.names != trained:
             raise InputError(
-                f"The ranker was trained on the features {', '.join(trained)}, but got {', '.join(self.names)}."
+                f"The ranker was trained on the features {', '.join(trained)}, but the pairs have "
+                f"{', '.join(self.names)}."
             )
 
     @classmethod

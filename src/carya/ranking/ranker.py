@@ -16,7 +16,7 @@ from carya.ranking.pairs import Pairs
 
 @runtime_checkable
 class Ranker(Protocol):
-    """Interface for rerankers, which rank the candidates of a query by the features of the (query, label) pairs.
+    """Interface for rerankers, which rank the candidates of a query based on the features of the (query, label) pairs.
 
     Any object with a name and these four methods is a ranker; no base class is required. :class:`carya.Reranked` and
     :class:`carya.TextReranker` train a copy, so the object passed to them remains unfitted.
@@ -44,7 +44,7 @@ class Ranker(Protocol):
         ...
 
     def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the state to save: parameters as JSON types, and arrays with dtypes that the model format supports."""
+        """Return the state to save: JSON-serializable parameters, and arrays with dtypes that can be saved."""
         ...
 
     @classmethod
@@ -105,7 +105,7 @@ def ranker_class(name: str) -> type[Ranker]:
 def restore_ranker(
     name: str, parameters: dict[str, Any], arrays: dict[str, NDArray[Any]], folder: Path | None = None
 ) -> Ranker:
-    """Restore a saved ranker; `folder` contains the additional files of rankers that have any."""
+    """Restore a saved ranker; `folder` contains the ranker's additional files, if there are any."""
     cls = ranker_class(name)
     if hasattr(cls, "save_files"):
         return cls.from_saved(parameters, arrays, folder)  # type: ignore[call-arg]

@@ -14,10 +14,10 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from carya.serve.http.errors import UnknownPathError
-from carya.serve.http.limits import ServerLimits
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics, resident_bytes
 from carya.serve.http.middleware import RequestMiddleware
+from carya.serve.http.shared_limits import ServerLimits
 from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.registry import ModelRegistry
 from carya.serve.reloading import ModelReloader
@@ -26,7 +26,7 @@ from carya.serve.routes.table import ROUTES
 from carya.serve.settings import ServerSettings
 from carya.serve.state import ServerState
 
-_CHECK_SECONDS = 5.0  # time between file checks in a worker that does not check for new models
+_CHECK_SECONDS = 5.0  # time between file checks in workers that do not check for new models
 
 
 def create_app(
@@ -46,7 +46,7 @@ def create_app(
     metrics : ServerMetrics, optional
         Metrics shared with other workers; by default, metrics for this process only.
     logger : JsonLogger, optional
-        By default, a logger with the log level specified in `settings`.
+        The logger; by default, a new one with the log level specified in `settings`.
 
     Examples
     --------
@@ -115,10 +115,10 @@ def application(state: ServerState) -> ASGIApp:
 
 
 async def watch_models(state: ServerState) -> None:
-    """Load new model versions periodically until canceled, unless `reload_interval` is 0."""
+    """Check the model files periodically until canceled; load new versions unless `reload_interval` is 0."""
     interval = state.settings.reload_interval
     while True:
-        state.metrics.set_gauge("resident_bytes", resident_bytes())  # another worker may report the metrics
+        state.metrics.set_gauge("resident_bytes", resident_bytes())  # any worker may report this worker's value
         await asyncio.sleep(interval or _CHECK_SECONDS)
         state.registry.check_files()
         if interval:

@@ -23,30 +23,30 @@ from carya.core import storage
 from carya.errors import ModelFormatError
 
 _ARRAY_FILE = "arrays.bin"
-_BLOCK_BYTES = 64 << 10  # size of the blocks with checksums
-_SAMPLED_BLOCKS = 16  # number of blocks that are verified at a time, which takes less than a millisecond
+_BLOCK_BYTES = 64 << 10  # size of the blocks for which checksums are stored
+_SAMPLED_BLOCKS = 16  # number of blocks verified per call, which takes less than a millisecond
 
 
 class FileBusyError(OSError):
-    """Raised if another process is writing to the array file of a model."""
+    """Raised if another process has opened the array file of a model for writing."""
 
 
 class ArrayFileGuard:
-    """Watch the array file of a model for changes.
+    """Guard that detects changes to the array file of a model.
 
     Create the guard before loading the model, so that no change is missed.
 
     With a lease (`man 2 fcntl`), a process that opens the file for writing waits until the requests that use the model
-    are complete; afterwards, the model is no longer used. Without a lease, a change is detected before and after a
-    request, but a request that is being processed at that moment can crash or hang. Leases require Linux, a local file
-    system, and a file owned by the user who runs the server.
+    are complete; afterwards, the model is no longer used. Without a lease, changes are detected before and after each
+    request, but a change while a request is being processed can cause the process to crash or hang. Leases require
+    Linux, a local file system, and a file owned by the user who runs the server.
 
     Parameters
     ----------
     folder : Path
-        The model folder; raises ModelFormatError if it does not contain a model.
+        The model folder. If it does not contain a model, ModelFormatError is raised.
     with_lease : bool
-        Whether to obtain a lease if possible; raises FileBusyError if the file is open for writing.
+        Whether to obtain a lease if possible. If the file is open for writing, FileBusyError is raised.
     """
 
     def __init__(self, folder: Path, *, with_lease: bool = False) -> None:
@@ -67,12 +67,12 @@ class ArrayFileGuard:
         self._lock = threading.Lock()
 
     def is_modified(self) -> bool:
-        """Return whether the file has been modified, or is about to be; takes a microsecond."""
+        """Return whether the file has been or is about to be modified; the check takes about a microsecond."""
         with self._lock:
             return self._check()
 
     def begin_use(self) -> bool:
-        """Return whether the file can be used; the lease is then kept until :meth:`end_use` is called."""
+        """Return whether the file can be used; if so, the lease is kept until :meth:`end_use` is called."""
         with self._lock:
             if self._check():
                 return False
@@ -80,12 +80,12 @@ class ArrayFileGuard:
             return True
 
     def end_use(self) -> bool:
-        """Return whether the file was unmodified during its use."""
+        """End a use of the file; return whether the file remained unmodified during this use."""
         with self._lock:
             self._users -= 1
             if not self.has_lease:
                 return not self._check()
-            # A writer that waits for the lease has not modified the file yet.
+            # A writer that is waiting for the lease has not modified the file yet.
             is_unmodified = not self._is_lease_broken() or self._read_status() == self._status
             self._check()
             return is_unmodified
@@ -119,7 +119,7 @@ class ArrayFileGuard:
         return status.st_size, status.st_mtime_ns
 
     def _read_checksums(self, folder: Path) -> tuple[int, list[int]]:
-        """Return the number of bytes that have checksums, and the checksums, which are stored after these bytes."""
+        """Return the number of bytes covered by checksums, and the checksums, which are stored after these bytes."""
         try:
             description = json.loads(storage.read_manifest(folder))["checksums"]
             covered, (count,) = int(description["offset"]), description["shape"]
@@ -134,15 +134,18 @@ class ArrayFileGuard:
 
 
 def _take_lease(descriptor: int, path: Path) -> bool:
-    """Return whether a read lease on a file could be obtained; raise FileBusyError if it is open for writing."""
+    """Try to obtain a read lease on a file and return whether it was obtained.
+
+    Raises FileBusyError if the file is open for writing.
+    """
     if sys.platform != "linux":
         return False
     try:
-        # The signal is not used, because leases are checked before each request. SIGURG is ignored by default.
+        # Leases are checked before each request, so the signal is not needed; SIGURG is ignored by default.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except BlockingIOError:
         raise FileBusyError(f"{path} is open for writing.") from None
-    except OSError:  # not supported, or not permitted
+    except OSError:  # leases are not supported or not permitted
         return False
     return True

@@ -10,12 +10,12 @@ import sys
 
 from carya.errors import InputError
 
-#: Maximum number of connections that wait to be accepted by a worker.
+#: Maximum number of connections waiting to be accepted by a worker.
 BACKLOG = 1024
 
 _SO_ATTACH_FILTER = 26
 # A classic BPF program that drops segments with the SYN flag, which clients send to open connections, and keeps all
-# others: load the byte with the flags; if it contains SYN, continue, otherwise skip one instruction; drop; keep.
+# other segments: load the byte with the flags; skip one instruction if SYN is not set; drop; keep.
 _DROP_SYN = b"".join(
     struct.pack("=HBBI", *instruction)
     for instruction in ((0x30, 0, 0, 13), (0x45, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
@@ -26,7 +26,7 @@ def listen(host: str, port: int, count: int) -> list[socket.socket]:
     """Return one listening socket per worker, all on the same port."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:  # no SO_REUSEPORT: fails if the port is in use
+        with socket.socket(family, socket.SOCK_STREAM) as probe:  # without SO_REUSEPORT, fails if the port is in use
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             address = probe.getsockname()
@@ -50,12 +50,13 @@ def is_loopback(address: str) -> bool:
 
 
 def ignore_new_connections(listener: socket.socket) -> None:
-    """Ignore clients that start to connect from now on; connections that are being established are still completed.
+    """Ignore new connection attempts; connections that are being established are still completed.
 
     When a listening socket is closed, the system resets the connections that have not been accepted, although their
     clients may have sent requests. Therefore, a worker ignores new connections, accepts all others, and only then
-    closes its socket. Ignored clients try again after a second and are refused, or reach a new server on the same port.
-    This requires Linux; on other systems, connections that arrive in between are reset.
+    closes its socket. Clients whose attempts are ignored retry after a second; they are then refused, or reach a new
+    server on the same port. This requires Linux; on other systems, connections that arrive before the socket is closed
+    are reset.
     """
     if sys.platform != "linux":
         return

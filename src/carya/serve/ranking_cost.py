@@ -1,6 +1,7 @@
 """Estimate the CPU time of ranking, which differs between models by a factor of more than a thousand.
 
-Requests that take little time are processed in the event loop, where they delay all other requests.
+Requests with a low estimate are processed in the event loop, where they delay all other requests, so the estimate must
+be reliable.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 
 from carya.text.base import BaseTextRanker
 
-_SHORT_TERMS, _LONG_TERMS = 10, 200  # number of terms in the texts that are measured
-_RUNS = 3  # the fastest of several runs is used, because the first one loads pages of the model
-# Requests that were estimated to be short but took longer than this increase later estimates for some time. Since the
-# cause can also be a busy machine, the correction is limited and decays.
+_SHORT_TERMS, _LONG_TERMS = 10, 200  # number of terms in the texts used for measurements
+_RUNS = 3  # the fastest of several runs is used, because the first one loads pages of the model into memory
+# If ranking takes longer than this and longer than estimated, later estimates are increased for some time. Because a
+# busy machine can also be the cause, the correction is limited and decays.
 _SLOW_SECONDS = 0.05
 _MAX_CORRECTION = 100.0
 _HALF_LIFE = 10.0  # seconds
@@ -26,14 +27,14 @@ _SEED = 0
 class RankingCost:
     """Estimated CPU time of ranking texts with a model.
 
-    The estimate is a linear function of the number of texts and characters, multiplied by the ratio of the beam widths.
-    It is measured when a model is loaded, with texts that consist of terms from its vocabulary, and increased if
-    requests take longer.
+    The estimate is a linear function of the numbers of texts and characters; for larger beam widths than `beam_width`,
+    it is scaled in proportion. The coefficients are measured when a model is loaded, using texts that consist of terms
+    from its vocabulary. If requests take longer than estimated, later estimates are increased.
 
     Parameters
     ----------
     per_text, per_character : float
-        The estimated CPU time in seconds.
+        The CPU time per text and per character, in seconds.
     beam_width : int
         The beam width for which the time was measured.
 
@@ -49,11 +50,11 @@ class RankingCost:
         self._per_character = per_character
         self._beam_width = beam_width
         self._correction = 1.0
-        self._corrected = 0.0  # time of the correction
+        self._corrected = 0.0  # time at which the correction was last updated
 
     @classmethod
     def measure(cls, ranker: BaseTextRanker[Any]) -> RankingCost | None:
-        """Return the cost of ranking with a model, or None if the model is not a single label tree."""
+        """Measure the cost of ranking with a model; return None if the model is not a single label tree."""
         tree = ranker.single_tree_
         if tree is None:
             return None
@@ -70,7 +71,7 @@ class RankingCost:
         return seconds * self._current_correction()
 
     def observe(self, seconds: float, texts: Sequence[str], beam_width: int | None = None) -> None:
-        """Increase later estimates if ranking texts took much longer than estimated."""
+        """Increase later estimates if ranking the texts took a long time, and longer than estimated."""
         if seconds < _SLOW_SECONDS:
             return
         estimate = self.estimate(texts, beam_width)
@@ -95,12 +96,12 @@ def _measure(ranker: BaseTextRanker[Any], text: str) -> float:
 
 
 def _sample_text(ranker: BaseTextRanker[Any], count: int) -> str:
-    """Return a text with randomly selected terms of the vocabulary."""
+    """Return a text that consists of random terms from the vocabulary."""
     rng = random.Random(_SEED)
     terms = []
     for vectorizer in ranker.vectorizers_:
         for _ in range(count):
             feature = rng.randrange(max(1, int(vectorizer.n_features_)))
             term = vectorizer.term(feature, prefix=False) if vectorizer.n_features_ else None
-            terms.append(f"word{feature}" if term is None else term)  # hashed terms have no names
+            terms.append(f"word{feature}" if term is None else term)  # hashed features have no terms
     return " ".join(terms)

@@ -59,7 +59,10 @@ class ServedVersion:
 
     @contextlib.contextmanager
     def in_use(self) -> Generator[None, None, None]:
-        """Use the memory-mapped file; raise ServiceUnavailableError if it is overwritten before or during its use."""
+        """Context in which the memory-mapped file is used.
+
+        Raises ServiceUnavailableError if the file is overwritten before or during its use.
+        """
         if not self.guard.begin_use():
             raise self._modified_error()
         try:
@@ -108,7 +111,7 @@ class ServedModel(ServedVersion):
 
     @cached_property
     def mean_label_bytes(self) -> float:
-        """The mean size of the id and the name of a label in bytes."""
+        """The mean total size of a label's id and name in bytes."""
         labels = self.ranker.label_set_
         names = labels.ids if labels.names is None else labels.names
         return (labels.ids.data.size + names.data.size) / max(1, len(labels))
@@ -131,7 +134,7 @@ class ServedModel(ServedVersion):
         return label
 
     def find_label(self, label: str) -> int:
-        """Return the number of the label with this id or name; raise NotFoundError if it does not exist.
+        """Return the index of the label with this id or name; raise NotFoundError if it does not exist.
 
         The error message does not suggest similar labels, because searching for them would take too long.
         """
@@ -187,17 +190,17 @@ class ModelRegistry:
         *,
         with_leases: bool = False,
     ) -> ModelRegistry:
-        """Load models and parts of models; the first one is the default model.
+        """Load models and parts of models; the first model is the default.
 
         Raises ModelFormatError or InputError if a model cannot be served.
 
         Parameters
         ----------
         settings : ServerSettings, optional
-            Contains the addresses of the parts of a split model.
+            The server settings, which include the addresses of the parts of a split model.
         with_leases : bool
-            Whether processes that overwrite the files of a model wait until requests that use it are complete. This
-            requires that `check_files` be called regularly.
+            Whether to make processes that overwrite the files of a model wait until the requests that use the model are
+            complete. This requires that `check_files` be called regularly.
         """
         if not folders:
             raise InputError("No models to serve. At least one is required.")
@@ -209,18 +212,24 @@ class ModelRegistry:
             signature = _file_signature(path)
             registry._slots[name] = _Slot(path, signature, registry._load(name, path))
         if registry._settings.parts is not None and len(registry._routed_models()) != 1:
-            raise InputError("Part addresses require exactly one split model: the top folder written by carya split.")
+            raise InputError(
+                "Addresses of parts require exactly one split model, but the number of split models is "
+                f"{len(registry._routed_models())}. Pass one top folder written by carya split."
+            )
         return registry
 
     def check_files(self) -> None:
-        """Detect overwritten files, so that the processes that overwrite them do not wait for the next request."""
+        """Check all files for changes, so that a process that overwrites a file does not have to wait for the next
+        request.
+        """
         for slot in self._slots.values():
             slot.model.guard.is_modified()
 
     def check_available(self) -> None:
         """Raise an error if a file has been overwritten or a part of a split model is not available.
 
-        Raises ServiceUnavailableError or PartUnavailableError. The check may wait for other servers.
+        Raises ServiceUnavailableError or PartUnavailableError. The check may have to wait for responses from other
+        servers.
         """
         for slot in self._slots.values():
             slot.model.check_unmodified()
@@ -233,7 +242,7 @@ class ModelRegistry:
         return [routed for routed in map(routed_model, rankers) if routed is not None]
 
     def names(self) -> list[str]:
-        """Return the names of the models, without parts of models."""
+        """Return the names of the models, excluding parts of models."""
         return [name for name, slot in self._slots.items() if isinstance(slot.model, ServedModel)]
 
     def all_names(self) -> list[str]:
@@ -266,9 +275,9 @@ class ModelRegistry:
         return slot.model
 
     def get_part(self, name: str | None = None) -> ServedPart:
-        """Return the current version of a part; raise NotFoundError if there is none.
+        """Return the current version of a part; raise NotFoundError if the part is unknown.
 
-        Without a name, return the only part.
+        The name is optional if there is only one part.
         """
         parts = [slot.model for slot in self._slots.values() if isinstance(slot.model, ServedPart)]
         found = [part for part in parts if name in (None, part.name)]
@@ -287,7 +296,7 @@ class ModelRegistry:
 
         If a folder is missing or incomplete, the old version remains in use, unless its files have been overwritten. A
         folder that does not contain a valid model is loaded again only after it has changed; after other failures,
-        every call tries again.
+        every call tries to load it again.
 
         Parameters
         ----------
@@ -361,8 +370,8 @@ def _connect_parts(routed: RoutedModel, folder: Path, settings: ServerSettings) 
     local = [folder.parent / f"part-{number}" for number in range(routed.n_parts_)]
     if not all(part.is_dir() for part in local):
         raise InputError(
-            f"{folder} is the top of a split model with {len(local)} parts, which are not in the same folder. Pass the "
-            "URLs of the servers that serve the parts: --part URL, once per part."
+            f"{folder} is the top of a split model with {len(local)} parts, but {folder.parent} does not contain all "
+            "of these parts. Pass the URLs of the servers that serve the parts: --part URL, once per part."
         )
     routed.connect(local)
 

@@ -11,7 +11,7 @@ from carya.serve.http.metrics import ServerMetrics
 from carya.serve.registry import ModelRegistry, ReloadFailure, ServedVersion
 from carya.serve.settings import ServerSettings
 
-_CLOSE_SECONDS = 5.0  # maximum time to finish loading a model when the server stops
+_CLOSE_SECONDS = 5.0  # maximum time to wait for models that are being loaded when the server stops
 
 
 class ModelReloader:
@@ -47,7 +47,7 @@ class ModelReloader:
         """
         for name in self._registry.all_names():
             if name in self._running:
-                continue  # still being loaded; the failure has already been logged
+                continue  # still being loaded; the timeout has already been logged
             done = self._running[name] = self._start(name, force=force)
             # asyncio.wait_for would ignore a cancellation that arrives just as the model is loaded (Python 3.11).
             await asyncio.wait({done}, timeout=self._timeout)
@@ -74,7 +74,7 @@ class ModelReloader:
             result: ServedVersion | ReloadFailure | None
             try:
                 result = self._registry.refresh_model(name, force=force)
-            except Exception as error:  # no failure may stop the watcher
+            except Exception as error:  # an error must not stop the checks for new versions
                 result = ReloadFailure(name, f"{type(error).__name__}: {error}")
             with contextlib.suppress(RuntimeError):  # the server has stopped in the meantime
                 loop.call_soon_threadsafe(finish, result)

@@ -37,7 +37,7 @@ from carya.serve.settings import ServerSettings
 _SHORT_LIFE = 5.0  # seconds; a worker that exits sooner has probably failed to start
 _MAX_SHORT_LIVES = 5  # number of early exits in a row after which restarts are increasingly delayed
 _MAX_RESTART_DELAY = 300.0
-_ACCEPT_SECONDS = 0.2  # time for connections that are being established when the server stops
+_ACCEPT_SECONDS = 0.2  # time to wait for connections that are being established when the server stops
 _ACCEPT_ROUNDS = 4
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -83,7 +83,7 @@ def serve(
     settings.check_parameters()
     registry = ModelRegistry.open(
         folders, settings, with_leases=workers == 1
-    )  # before starting any process, so that errors are raised here
+    )  # before any worker starts, so that errors are raised in this process
     sockets = listen(host, port, workers)
     _raise_file_limit(settings)
     address = sockets[0].getsockname()
@@ -169,7 +169,7 @@ def _run_worker(
         # before and after that, so that no signal is lost and the process exits with status 0.
         signal.signal(number, stop)
     gc.collect()
-    gc.freeze()  # the models are never freed; scanning them in each full collection would delay requests by 10 ms
+    gc.freeze()  # the models are never freed; scanning them in every full collection would delay requests by 10 ms
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main())
@@ -198,7 +198,10 @@ async def _stop_without_supervisor(server: uvicorn.Server, supervisor_pid: int) 
 
 @contextlib.contextmanager
 def _ignore_signals(*numbers: signal.Signals) -> Generator[None, None, None]:
-    """Ignore signals; processes started in the meantime also ignore them until they install their own handlers."""
+    """Ignore signals in a context.
+
+    Processes that are started in the context also ignore these signals until they install their own handlers.
+    """
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield

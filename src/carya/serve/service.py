@@ -33,7 +33,7 @@ from carya.text.label_restriction import LabelRestriction, rank_restricted
 
 # Requests within these limits are processed in the event loop.
 _SHORT_SECONDS = 0.01  # estimated CPU time for ranking
-_SHORT_LABELS = 2_000  # encoding them takes a few milliseconds
+_SHORT_LABELS = 2_000  # encoding this many labels takes a few milliseconds
 _LABEL_BYTES = 100  # size of a suggestion in a response, without its id and name
 
 
@@ -81,9 +81,10 @@ def estimate_response(model: ServedModel, request: SuggestRequest, texts: list[s
 
 
 def is_short(model: ServedModel, request: SuggestRequest, texts: list[str]) -> bool:
-    """Return whether a request takes so little time that it can be processed in the event loop."""
+    """Return whether a request is expected to take so little time that it can be processed in the event loop."""
     return (
         request.labels is None
+        and not request.open_vocabulary
         and model.cost is not None
         and request.top_k * len(texts) <= _SHORT_LABELS
         and model.cost.estimate(texts, request.beam_width) <= _SHORT_SECONDS
@@ -93,7 +94,7 @@ def is_short(model: ServedModel, request: SuggestRequest, texts: list[str]) -> b
 def suggest_short(
     model: ServedModel, request: SuggestRequest, texts: list[str], settings: ServerSettings
 ) -> SuggestResponse:
-    """Return the suggestions for the texts in a short request, and compare its cost with the estimate."""
+    """Return the suggestions for the texts in a short request, and update the cost estimate of the model."""
     started = time.perf_counter()
     response = suggest(model, request, texts, settings)
     if model.cost is not None:
@@ -104,6 +105,8 @@ def suggest_short(
 def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], settings: ServerSettings) -> SuggestResponse:
     """Return the suggestions for the texts in a request."""
     limits: dict[str, Any] = {"top_k": request.top_k, "beam_width": request.beam_width, "min_score": request.min_score}
+    if request.open_vocabulary:
+        return _suggest_open(model, request, texts, limits)
     if request.labels is None:
         rankings = model.ranker.rank_texts(texts, **limits)
     else:
@@ -114,6 +117,28 @@ def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], setti
     results = [
         TextSuggestions([SuggestedLabel(*label(number), score) for number, score in ranking]) for ranking in rankings
     ]
+    return _with_probabilities(model, results)
+
+
+def _suggest_open(
+    model: ServedModel, request: SuggestRequest, texts: list[str], limits: dict[str, Any]
+) -> SuggestResponse:
+    """Return suggestions that include phrases that are not in the label list."""
+    if request.labels is not None:
+        raise BadRequestError("open_vocabulary cannot be combined with labels.")
+    try:
+        rankings = model.ranker.suggest_all(texts, open_vocabulary=True, **limits)
+    except (InputError, ParameterError) as error:  # no word vectorizer, or no label names
+        raise BadRequestError(str(error)) from None
+    results = [
+        TextSuggestions([SuggestedLabel(found.label, found.name, found.score, new=found.is_new) for found in ranking])
+        for ranking in rankings
+    ]
+    return _with_probabilities(model, results)
+
+
+def _with_probabilities(model: ServedModel, results: list[TextSuggestions]) -> SuggestResponse:
+    """Return the response, with probabilities if the model is calibrated."""
     calibration = model.ranker.calibration_
     if calibration is not None:
         suggestions = [suggestion for result in results for suggestion in result.suggestions]
@@ -124,7 +149,7 @@ def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], setti
 
 
 def _label_restriction(model: ServedModel, labels: LabelFilter, settings: ServerSettings) -> LabelRestriction:
-    """Convert a label filter to a restriction; raise HttpError if it is too large or contains an unknown label."""
+    """Convert a label filter to a LabelRestriction; raise HttpError if it is too large or contains unknown labels."""
     index = model.ranker.label_set_.index
 
     def find_all(names: list[str], field: str) -> NDArray[np.int32]:

@@ -44,7 +44,7 @@ class HostNames(Rule):
 
 
 class PartAddresses(Rule):
-    """A tuple with the URLs of each part, or None."""
+    """A tuple with one string of URLs per part, or None."""
 
     text = "a non-empty tuple with one string of URLs per part, or None"
 

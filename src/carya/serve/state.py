@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from carya.serve.http.limits import ServerLimits
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import ServerMetrics
+from carya.serve.http.shared_limits import ServerLimits
 from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.registry import ModelRegistry
 from carya.serve.reloading import ModelReloader

@@ -1,4 +1,4 @@
-"""Methods shared by all text models: rankings, explanations, calibration, label matrices and label names."""
+"""Methods shared by all text models: ranking, explanation, calibration, label matrices and label names."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ from carya.text.explanation import TextExplanation
 from carya.text.inputs import list_of_texts, split_corpus
 from carya.text.label_restriction import RankedLabels, rank_within
 from carya.text.labels import LabelRows, LabelSet, label_matrix
+from carya.text.open_vocabulary.proposals import add_proposals, check_open_vocabulary
 from carya.text.text_tree import TextTree
 from carya.text.tfidf import Tfidf
 
 __all__ = ["BaseTextRanker", "LabeledState", "RankedLabels", "Suggestion", "check_text"]
 
-#: Advice for texts without known terms.
+#: The advice in warnings about texts without known terms.
 UNKNOWN_TEXT_ADVICE = (
     "Train on texts in the same language and domain, or with analyzer='char_wb', which also matches parts of words."
 )
 
 
 class LabeledState(Protocol):
-    """Protocol for a fitted state with labels."""
+    """Protocol for the fitted state of a text model."""
 
     @property
     def labels(self) -> LabelSet:
@@ -53,7 +54,7 @@ class LabeledState(Protocol):
 
     @property
     def calibration(self) -> Calibration | None:
-        """The map from scores to probabilities, if it was learned."""
+        """The mapping from scores to probabilities; None if the model is not calibrated."""
         ...
 
 
@@ -64,8 +65,8 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
     """Base class for all text models.
 
     Subclasses implement `_predict`, `to_saved` and `_set_calibration`, and override the methods for which they have a
-    faster implementation. All steps of a method use the same fitted state, because another thread may replace the
-    model's state in the meantime.
+    faster implementation. Each method reads the fitted state only once and uses it in all steps, because another thread
+    may replace the model's state in the meantime.
     """
 
     def predict(
@@ -83,7 +84,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
         Parameters
         ----------
-        texts : as for `fit`
+        texts : as in `fit`
         top_k : int
             Number of labels per text.
         beam_width : int, optional
@@ -108,11 +109,11 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
 
     def _predict(self, state: StateT, texts: TextsLike, options: RankOptions) -> sp.csr_array:
-        """Return the ranking of all labels; `options.labels` is None."""
+        """Rank all labels for each text; `options.labels` is None."""
         raise NotImplementedError
 
     def _rank(self, state: StateT, texts: TextsLike, options: RankOptions) -> sp.csr_array:
-        """Return the ranking of all labels, or of `options.labels` if given."""
+        """Rank all labels for each text, or only `options.labels` if given."""
         if options.labels is None:
             return self._predict(state, texts, options)
         model = copy.copy(self)
@@ -125,13 +126,14 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return sp.csr_array((scores, ranked, indptr), shape=(len(rankings), len(state.labels)))
 
     def rank_all(self, texts: Sequence[str], options: RankOptions) -> sp.csr_array:
-        """Return the result of :meth:`predict` without warning about texts that contain no known terms."""
+        """Rank labels like :meth:`predict`, but without warning about texts that contain no known terms."""
         return self._rank(self._check_fitted(), texts, options)
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return a copy of the model with a different transform and shared weights. The copy is not calibrated.
+        """Return a copy of the model with a different transform.
 
-        Raises InputError for models whose combination of rankers was learned from the scores.
+        The copy shares the weights with the model and is not calibrated. Raises InputError for models with components
+        that were trained on scores computed with the original transform.
 
         Parameters
         ----------
@@ -145,7 +147,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         )
 
     def subset(self, labels: Iterable[str]) -> Self:
-        """Return a smaller model for some of the labels; raise InputError if the model does not support this.
+        """Return a smaller model that ranks only the given labels; raise InputError if this is not supported.
 
         Parameters
         ----------
@@ -165,10 +167,10 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the label numbers and the scores of the best labels for a text, best first.
+        """Return the indices and scores of the best labels for a text, best first.
 
-        The numbers are positions in `labels_`, as for models that rank feature matrices; :meth:`suggest` returns names.
-        For the options, see :meth:`predict`.
+        The indices refer to `labels_`, as for models trained on feature matrices; :meth:`suggest` returns label ids and
+        names. For the options, see :meth:`predict`.
         """
         if transform is not None:
             return self.with_transform(transform).rank(
@@ -194,11 +196,18 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
+        open_vocabulary: bool = False,
     ) -> list[Suggestion]:
-        """Return the best labels for a text, best first; for the options, see :meth:`predict`."""
+        """Return the best labels for a text, best first; for the options, see :meth:`suggest_all`."""
         check_text(text)
         suggestions: list[list[Suggestion]] = self.suggest_all(
-            [text], top_k=top_k, beam_width=beam_width, min_score=min_score, transform=transform, labels=labels
+            [text],
+            top_k=top_k,
+            beam_width=beam_width,
+            min_score=min_score,
+            transform=transform,
+            labels=labels,
+            open_vocabulary=open_vocabulary,
         )
         return suggestions[0]
 
@@ -211,22 +220,47 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
+        open_vocabulary: bool = False,
         as_frame: bool = False,
     ) -> Any:
         """Return the best labels for each text, best first; for the options, see :meth:`predict`.
 
-        The result contains one list of suggestions per text or, if `as_frame` is true, it is a pandas DataFrame with
-        the columns row, rank, label, score and, for calibrated models, probability.
+        The result is a list of suggestions per text or, if `as_frame` is true, a pandas DataFrame with the columns row,
+        rank, label, score and, for calibrated models, probability. If `open_vocabulary` is true, phrases from the text
+        are proposed as new labels, whose attribute `is_new` is true, and ranked alongside known labels.
         """
         if transform is not None:
             return self.with_transform(transform).suggest_all(
-                texts, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels, as_frame=as_frame
+                texts,
+                top_k=top_k,
+                beam_width=beam_width,
+                min_score=min_score,
+                labels=labels,
+                open_vocabulary=open_vocabulary,
+                as_frame=as_frame,
             )
         state = self._check_fitted()
+        if open_vocabulary:
+            options = RankOptions.of(top_k, beam_width, min_score)
+            return self._suggest_open(list_of_texts(texts), options, labels, as_frame=as_frame)
         S = self._rank(state, texts, rank_options(state.labels, top_k, beam_width, min_score, labels))
         if min_score is None:
             warn_unknown_texts(S.indptr)
         return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=as_frame)
+
+    def _suggest_open(
+        self, texts: Sequence[str], options: RankOptions, labels: Any, *, as_frame: bool = False, **inputs: Any
+    ) -> list[list[Suggestion]]:
+        """Return the best labels for each text, including proposals for new labels.
+
+        No warning is issued for texts without known terms, because new labels can still be proposed for them. `inputs`
+        are passed to `_rank`.
+        """
+        vectorizer = check_open_vocabulary(self, labels, as_frame=as_frame)
+        state = self._check_fitted()
+        S = self._rank(state, texts, options, **inputs)
+        known = self._to_output(state, (S.indptr, S.indices, S.data), as_frame=False)
+        return add_proposals(self, vectorizer, texts, known, top_k=options.top_k, min_score=options.min_score)
 
     def rank_texts(
         self,
@@ -237,41 +271,44 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         min_score: float | None = None,
         labels: ArrayLike | None = None,
     ) -> list[RankedLabels]:
-        """Return the label numbers and scores of the best labels for each text, best first.
+        """Return the indices and scores of the best labels for each text, best first.
 
-        If `labels` is given, only the labels with these numbers are ranked.
+        If `labels` is given, only the labels with these indices are ranked.
         """
         state = self._check_fitted()
         S = self._rank(state, texts, RankOptions.of(top_k, beam_width, min_score, labels, len(state.labels)))
         return to_ranked_labels((S.indptr, S.indices, S.data))
 
     def predict_selected(self, texts: TextsLike, candidates: Any) -> sp.csr_array:
-        """Return the scores of the given (text, label) pairs, including labels that a search would not find.
+        """Return the scores of the given (text, label) pairs, including pairs that a search would not retrieve.
 
         Parameters
         ----------
-        texts : as for `fit`
+        texts : as in `fit`
         candidates : one list or set of labels per text, or matrix of shape (texts, labels)
-            The pairs: the listed labels, the stored entries of a sparse matrix, or the nonzeros of an array. The result
-            has the same entries. Unknown labels are ignored.
+            The pairs: the listed labels, the stored entries of a sparse matrix, or the nonzero entries of an array. The
+            result has entries at the same positions. Unknown labels are ignored.
 
         Raises
         ------
         InputError
-            If the model can score only the labels that it finds (see `scores_any_label`).
+            If the model can score only the labels that it retrieves (see `scores_any_label`).
         """
         self._check_fitted()
         raise InputError(
-            f"{self.model_kind_} models can score only the labels that they find, so predict_selected is not available."
+            f"{self.model_kind_} models can score only the labels that they retrieve, so predict_selected is not "
+            "available."
         )
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that a search would not find."""
+        """Whether `predict_selected` can score labels that a search would not retrieve."""
         return False
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return, for each text, whether the model ranks any labels; it may rank none if there are no known terms."""
+        """Return a mask of the texts for which the model ranks labels; it may rank none for texts without known
+        terms.
+        """
         return np.ones(len(texts), bool)
 
     def explain(self, text: str, label: str, *, tree: int | None = None) -> TextExplanation:
@@ -286,7 +323,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         label : str
             The id or name of a label.
         tree : int, optional
-            The index of a tree in `trees_`; required unless the model is a single tree. The score of this tree is
+            The index of a tree in `trees_`; required unless the model is a single tree. Only the score of this tree is
             explained, because a combined score is not a sum over terms.
         """
         labels = self._check_fitted().labels
@@ -295,14 +332,14 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return selected.explain(text, labels.number(label), labels)
 
     def calibrate(self, texts: TextsLike, labels: Any = None, *, top_k: int = 20) -> Self:
-        """Learn to convert scores to probabilities from texts that were not used for training.
+        """Learn a mapping from scores to probabilities, using texts that were not used for training.
 
         Parameters
         ----------
         texts, labels
-            As for `fit`.
+            As in `fit`.
         top_k : int
-            Number of suggestions per text to learn from; a larger number improves the estimates for low scores.
+            Number of suggestions per text to learn from; a larger number improves the estimates at low scores.
         """
         return self._learn_calibration(*self.suggestion_scores(texts, labels, top_k=top_k))
 
@@ -323,7 +360,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return self._check_suggestions(S, labels)
 
     def _check_suggestions(self, S: sp.csr_array, labels: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return the scores of a prediction, and whether each suggestion is correct."""
+        """Return the scores of all suggestions in a prediction, and whether each suggestion is correct."""
         Y = self.label_matrix(labels)
         if S.shape[0] != Y.shape[0]:
             raise InputError(f"texts and labels must have the same length, got {S.shape[0]} and {Y.shape[0]}.")
@@ -353,7 +390,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         """Write the additional files of a saved model to its folder."""
 
     def use_one_thread(self) -> None:
-        """Make the model and its parts single-threaded and silent, for callers that run several queries in parallel."""
+        """Use one thread and no progress bars in the model and its components, for callers that parallelize queries."""
         set_in_all(self, n_jobs=1, verbose=False)
 
     def label_matrix(self, labels: Any) -> sp.csr_array:
@@ -364,7 +401,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return label_matrix(labels, known)[0]
 
     def label_matrix_and_ids(self, labels: Any) -> tuple[sp.csr_array, list[str]]:
-        """Convert labels to a matrix, with columns for unknown labels at the end; also return all labels."""
+        """Convert labels to a matrix, with columns for unknown labels at the end; also return the column ids."""
         return label_matrix(labels, self._check_fitted().labels.ids, keep_unknown=True)
 
     def score(self, texts: TextsLike, labels: Any = None) -> float:
@@ -395,7 +432,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
     @property
     def single_tree_(self) -> XRLinear | None:
-        """The label tree whose scores are the scores of the model; None if the model is not a single tree."""
+        """The label tree whose scores are the model's scores; None unless the model is a single tree."""
         return None
 
     @property
@@ -415,7 +452,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
     @property
     def calibration_(self) -> Calibration | None:
-        """The map from scores to probabilities; None before :meth:`calibrate` is called."""
+        """The mapping from scores to probabilities; None before :meth:`calibrate` is called."""
         return self._check_fitted().calibration
 
     @property
@@ -436,7 +473,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
     @property
     def label_counts_(self) -> NDArray[np.int64] | None:
-        """The number of training texts per label; None for models from early versions, which did not store it."""
+        """The number of training texts per label; None for models saved by early versions, which did not store it."""
         return self._check_fitted().labels.counts
 
     def _set_calibration(self, calibration: Calibration) -> None:
@@ -444,7 +481,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         raise NotImplementedError
 
     def _text_tree(self, number: int | None) -> TextTree:
-        """Return the tree whose score is to be explained."""
+        """Return the tree whose score will be explained."""
         kind, trees = self.model_kind_, self.text_trees_
         if not trees:
             raise InputError(
@@ -455,7 +492,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return chosen
 
     def _to_output(self, state: StateT, rankings: RankingArrays, *, as_frame: bool) -> Any:
-        """Convert row offsets, label numbers and scores to lists of suggestions or to a DataFrame."""
+        """Convert row offsets, label indices and scores to lists of suggestions or to a DataFrame."""
         if as_frame:
             return to_frame(rankings, state.labels.ids, getattr(state, "calibration", None))
         return to_suggestions(rankings, state.labels.ids, state.labels.name)
@@ -464,13 +501,13 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 def rank_options(
     label_set: LabelSet, top_k: int, beam_width: int | None, min_score: float | None, labels: Iterable[str] | None
 ) -> RankOptions:
-    """Validate the options of a ranking request, and convert label ids and names to numbers."""
+    """Validate the options of a ranking request, and convert label ids and names to indices."""
     numbers = None if labels is None else label_set.numbers(labels)
     return RankOptions.of(top_k, beam_width, min_score, numbers, len(label_set))
 
 
 def to_ranked_labels(rankings: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]) -> list[RankedLabels]:
-    """Convert row offsets, label numbers and scores to a list of (number, score) pairs per text."""
+    """Convert row offsets, label indices and scores to a list of (index, score) pairs per text."""
     ends, labels, scores = (array.tolist() for array in rankings)
     return [list(zip(labels[begin:end], scores[begin:end], strict=True)) for begin, end in itertools.pairwise(ends)]
 
@@ -482,7 +519,7 @@ def check_text(text: object) -> None:
 
 
 def warn_unknown_texts(row_offsets: NDArray[np.int64], *, stacklevel: int = 2) -> None:
-    """Issue UnknownTextWarning if rows are empty, given the row offsets; `stacklevel` 2 means the caller's caller."""
+    """Issue UnknownTextWarning if any row is empty; by default, the warning points to the caller's caller."""
     empty = row_offsets[1:] == row_offsets[:-1]
     if not empty.any():
         return

@@ -1,4 +1,4 @@
-"""Calibration: a map from scores to probabilities, learned from held-out texts.
+"""Calibration: a mapping from scores to probabilities, learned from held-out texts.
 
 The scores of different labels for the same text are comparable, but they are not probabilities: a hinge score of 0.9
 does not mean that nine out of ten suggestions with this score are correct. Suggestions for held-out texts are sorted by
@@ -25,7 +25,7 @@ _MIN_BIN_SIZE = 50
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Monotonic map from scores to probabilities.
+    """Monotonic mapping from scores to probabilities.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Calibration:
     def __post_init__(self) -> None:
         for array in (self.scores, self.probabilities):
             if array.dtype != np.float32 or array.shape != self.scores.shape or array.ndim != 1 or not array.size:
-                raise InputError("scores and probabilities must be non-empty float32 vectors of the same length.")
+                raise InputError("scores and probabilities must be non-empty float32 vectors of equal length.")
             if not np.isfinite(array).all():
                 raise InputError("scores and probabilities must be finite.")
         ascending = (np.diff(self.scores) > 0).all() and (np.diff(self.probabilities) >= 0).all()
@@ -60,7 +60,7 @@ class Calibration:
 
     @classmethod
     def learn(cls, scores: ArrayLike, correct: ArrayLike) -> Self:
-        """Learn a calibration from the scores of suggestions and whether each suggestion is correct."""
+        """Learn a calibration from the score of each suggestion and whether the suggestion is correct."""
         from sklearn.isotonic import isotonic_regression
 
         values = np.asarray(scores, np.float32).ravel()
@@ -100,7 +100,7 @@ def _bins(ascending: NDArray[np.float32]) -> Iterator[tuple[int, int]]:
 
 
 def expected_calibration_error(probabilities: NDArray[np.float64], correct: NDArray[np.bool_], bins: int = 10) -> float:
-    """Return the mean absolute difference between probabilities and observed fractions in bins of equal size.
+    """Return the mean absolute difference between predicted and observed probabilities in bins of equal size.
 
     >>> expected_calibration_error(np.array([0.5, 0.5, 0.5, 0.5]), np.array([True, False, True, False]), bins=1)
     0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from carya.models.reranked.model import Reranked
@@ -12,8 +13,8 @@ def default_vectorizer(model: object, **settings: Any) -> Tfidf:
     """Return an unfitted Tfidf with the default features for a model; `settings` are passed to Tfidf.
 
     For :class:`carya.Reranked`, the features include character n-grams in addition to words, so that label names can be
-    found in texts; the trees use only the words (see :func:`name_columns`). For other models, the features are words
-    and, if texts are short, character n-grams (``analyzer="auto"``).
+    matched to texts; the trees use only the words (see :func:`name_columns`). For other models, the features are words
+    and, if the texts are short, character n-grams (``analyzer="auto"``).
 
     Examples
     --------
@@ -33,6 +34,11 @@ def default_vectorizer(model: object, **settings: Any) -> Tfidf:
 
 
 def name_columns(model: object, vectorizer: Tfidf) -> int | None:
-    """Return the number of feature columns that are used only for label names, or None if there are none."""
-    count = vectorizer.n_features_ - vectorizer.widths_[0]
-    return count if isinstance(model, Reranked) and 0 < count < vectorizer.n_features_ else None
+    """Return the number of feature columns used only to match label names, or None if there are none."""
+    return count_name_columns(model, vectorizer.widths_)
+
+
+def count_name_columns(model: object, widths: Sequence[int]) -> int | None:
+    """Compute the result of :func:`name_columns` from the number of features per analyzer."""
+    count = sum(widths) - widths[0]
+    return count if isinstance(model, Reranked) and 0 < count < sum(widths) else None

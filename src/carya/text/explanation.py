@@ -42,13 +42,13 @@ class TextLevelExplanation:
     Attributes
     ----------
     node : int
-        The cluster that contains the label or, at the last level, the label itself.
+        The index of the cluster that contains the label or, at the last level, of the label's leaf.
     score : float
         The score of this level. If `log_scale` is True, the label's score is the product of the level scores.
     base : float
         The score for an empty text, or its logarithm if `log_scale` is True.
     terms : tuple of TermContribution
-        Nonzero contributions, largest first.
+        Nonzero contributions, in descending order of absolute value.
     """
 
     node: int
@@ -71,7 +71,7 @@ class TextExplanation:
     log_scale : bool
     base : float
     terms : tuple of TermContribution
-        Contributions summed over all levels, largest first.
+        Contributions summed over all levels, in descending order of absolute value.
     levels : tuple of TextLevelExplanation
         The levels of the tree, from the root down.
     """
@@ -86,7 +86,7 @@ class TextExplanation:
 
     @classmethod
     def of(cls, explanation: Explanation, occurrences: Sequence[Term], label: str, name: str) -> TextExplanation:
-        """Convert an explanation based on features into one based on the terms of the text.
+        """Convert the contributions of features to contributions of the terms in the text.
 
         The contribution of a feature is divided equally among its occurrences.
         """
@@ -137,10 +137,10 @@ class TextExplanation:
 
 
 def locate_contributions(vectorizer: Tfidf, text: str) -> list[Term]:
-    """Return the occurrences of known terms; character n-grams within words are given the name and span of the word.
+    """Return the occurrences of known terms; character n-grams within words are attributed to the words.
 
-    Hashed terms can share a feature, whose name then lists all of them. N-grams keep their names if there are no word
-    features, or if they occur in a script without spaces, where word boundaries are unknown.
+    If several hashed terms share a feature, its name lists all of them. N-grams keep their own names if there are no
+    word features, or if they occur in a script without spaces, where word boundaries are unknown.
     """
     terms = vectorizer.terms_in(text)
     words = vectorizer.word_features_
@@ -168,7 +168,7 @@ def locate_contributions(vectorizer: Tfidf, text: str) -> list[Term]:
 
 
 def _word_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of the words in scripts with spaces between words."""
+    """Yield the character ranges of the words, except in scripts without spaces between words."""
     unspaced = {position for run in _core.unspaced_runs(text) for position in range(*run)}
     begin = None
     for position, c in enumerate(text):

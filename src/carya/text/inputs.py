@@ -1,4 +1,4 @@
-"""Inputs to text models: texts in any form, and corpora, which contain texts and labels."""
+"""Inputs to text models: texts in any supported form, and corpora, which contain texts and labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class TextsAndLabels(NamedTuple):
     ----------
     texts : iterable of str
     labels : object
-        Labels in any form; for a streamed corpus, a list that is complete only after all texts have been read.
+        Labels in any supported form; for a streamed corpus, a list that is complete only after all texts have been
+        read.
     names : mapping of str to str, or None
     """
 
@@ -47,7 +48,7 @@ def list_of_texts(texts: TextsLike) -> Sequence[str]:
 
 
 def checked_list_of_texts(texts: TextsLike, name: str = "texts") -> list[str]:
-    """Return texts as a list; raise InputError, as the native core does, if an item is not a string."""
+    """Return texts as a list; like the native core, raise InputError if an item is not a string."""
     checked = list(texts_of(texts, name))
     for row, text in enumerate(checked):
         if not isinstance(text, str):
@@ -56,13 +57,13 @@ def checked_list_of_texts(texts: TextsLike, name: str = "texts") -> list[str]:
 
 
 def split_corpus(texts: TextsLike, labels: Any = None) -> TextsAndLabels:
-    """Return texts and labels; without `labels`, both are taken from a corpus, which is read once, or from a table."""
+    """Return texts and labels; if `labels` is None, both are taken from a table, or from a corpus in a single pass."""
     if labels is not None:
         return TextsAndLabels(texts_of(texts), labels)
     if is_table(texts):
         return TextsAndLabels(texts_of(texts), table_column(texts, LABEL_COLUMN))
     if not isinstance(texts, Corpus):
-        texts_of(texts)  # raises a more specific error
+        texts_of(texts)  # raises a more specific error if the type is not supported
         raise InputError("labels is missing. Pass labels, or pass a Corpus or a data frame that contains them.")
     names = _label_names(texts)
     if texts.matrix is not None and texts.vocabulary is not None:

@@ -1,4 +1,4 @@
-"""Convert training inputs that refer to labels by name (trees, graphs and shortlists) to label numbers."""
+"""Convert the label ids in training inputs (trees, graphs and shortlists) to label indices."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from carya.errors import InputError
 from carya.text.labels import label_matrix
 from carya.trees.label_tree import LabelTree
 
-#: A tree: a LabelTree of the labels in sorted order, or the path of each label, such as {"cat": "animals/mammals"}.
+#: A tree: a LabelTree over the labels in sorted order, or a mapping from labels to paths, as in
+#: {"cat": "animals/mammals"}.
 TreeLike = LabelTree | Mapping[str, str]
 #: A graph: (label, label) or (label, label, weight) tuples, as in [("cat", "dog"), ("cat", "lion", 2.0)].
 GraphLike = Iterable[tuple[Any, ...]]
 
 
 def to_tree(tree: TreeLike | None, ids: Sequence[str]) -> LabelTree | None:
-    """Return the tree of the given labels; labels without a path are children of the root.
+    """Return the label tree over the given labels; labels without a path become children of the root.
 
     >>> to_tree({"cat": "animals", "dog": "animals", "oak": "plants"}, ["cat", "dog", "oak"])
     LabelTree(1 → 2 → 3 labels)

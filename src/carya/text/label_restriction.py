@@ -15,9 +15,9 @@ from carya.models.interface import RankOptions
 from carya.text.inputs import list_of_texts
 
 _GROWTH = 4  # factor by which a ranking is extended if it contains too few allowed labels
-_MAX_PAIRS = 1 << 22  # number of pairs in memory at a time
+_MAX_PAIRS = 1 << 22  # maximum number of (text, label) pairs in memory at a time
 
-#: Label numbers and scores for one text, best first.
+#: Label indices and scores for one text, best first.
 RankedLabels = list[tuple[int, float]]
 
 
@@ -31,13 +31,13 @@ class TextModel(Protocol):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that a search would not find."""
+        """Whether `predict_selected` can score labels that a search would not retrieve."""
         ...
 
     def rank_texts(
         self, texts: Sequence[str], *, top_k: int, beam_width: int | None, min_score: float | None
     ) -> list[RankedLabels]:
-        """Return the label numbers and scores of the best labels for each text, best first."""
+        """Return the indices and scores of the best labels for each text, best first."""
         ...
 
     def predict_selected(self, texts: Iterable[str], candidates: LabelsLike) -> Any:
@@ -45,7 +45,7 @@ class TextModel(Protocol):
         ...
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return, for each text, whether the model ranks labels for it."""
+        """Return a mask of the texts for which the model ranks labels."""
         ...
 
 
@@ -56,10 +56,10 @@ class LabelRestriction:
     Attributes
     ----------
     allowed : ndarray of int32 or None
-        The allowed label numbers, in ascending order; None allows all labels. All allowed labels are scored,
+        The indices of the allowed labels, in ascending order; None allows all labels. All allowed labels are scored,
         including labels that the beam search would not reach.
     excluded : ndarray of int32
-        The excluded label numbers, in ascending order.
+        The indices of the excluded labels, in ascending order.
     """
 
     allowed: NDArray[np.int32] | None
@@ -96,7 +96,7 @@ def rank_restricted(
 def rank_within(
     ranker: TextModel, texts: Sequence[str], candidates: NDArray[np.int32], options: RankOptions
 ) -> list[RankedLabels]:
-    """Return the best of the candidates for each text; `options.labels` is ignored."""
+    """Return the best candidates for each text, best first; `options.labels` is ignored."""
     if not ranker.scores_any_label:
         return [_extend_ranking(ranker, text, set(candidates.tolist()), options) for text in texts]
     step = max(1, _MAX_PAIRS // max(1, candidates.size))
@@ -123,7 +123,7 @@ def _score_all(
     scores = ranker.predict_selected(texts, pairs).data.reshape(len(texts), candidates.size)
     rankings: list[RankedLabels] = []
     for row, is_rankable in zip(scores, ranker.is_rankable(texts).tolist(), strict=True):
-        if not is_rankable:  # as without a restriction, the ranking is empty if there are no known terms
+        if not is_rankable:  # an unrestricted ranking is also empty for a text without known terms
             rankings.append([])
             continue
         best = np.lexsort((candidates, -row))[: options.top_k]
@@ -133,7 +133,7 @@ def _score_all(
 
 
 def _extend_ranking(ranker: TextModel, text: str, candidates: set[int], options: RankOptions) -> RankedLabels:
-    """Extend the ranking until it contains enough candidates, for models that cannot score arbitrary labels.
+    """Extend the ranking until it contains enough candidates; used for models that cannot score arbitrary labels.
 
     Texts are ranked one at a time, because the complete rankings of all texts may not fit in memory.
     """

@@ -17,6 +17,7 @@ from carya.core.matrices import Csr
 from carya.core.parameters import did_you_mean
 from carya.core.strings import StringArray
 from carya.errors import InputError
+from carya.text.open_vocabulary.name_statistics import NameStatistics
 
 _MAX_LABELS_FOR_SUGGESTIONS = 200_000
 
@@ -79,6 +80,11 @@ class LabelSet:
         """The index for looking up labels by id, name or prefix."""
         return LabelIndex(self.ids, self.names)
 
+    @cached_property
+    def name_statistics(self) -> NameStatistics:
+        """The statistics of the label names, used to propose new labels."""
+        return NameStatistics.of(self.ids if self.names is None else self.names)
+
     def name(self, label: int) -> str:
         """Return the name of a label."""
         return self.ids[label] if self.names is None else self.names[label]
@@ -87,7 +93,7 @@ class LabelSet:
         return isinstance(label, str) and self.index.find(label) is not None
 
     def number(self, label: str) -> int:
-        """Return the number of the label with the given id or name; raise InputError if there is none."""
+        """Return the index of the label with the given id or name; raise InputError if the label is unknown."""
         if not isinstance(label, str):
             raise InputError(f"label must be a string, got {label!r}.")
         number = self.index.find(label)
@@ -98,7 +104,9 @@ class LabelSet:
         return number
 
     def numbers(self, labels: Iterable[str]) -> NDArray[np.int32]:
-        """Return the distinct numbers of the given labels, in ascending order; raise InputError if there are none."""
+        """Return the distinct indices of the given labels, in ascending order; raise InputError if the list is
+        empty.
+        """
         if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
             raise InputError(f"labels must be a list of strings, got {labels!r}.")
         found = sorted({self.number(label) for label in labels})
@@ -107,7 +115,7 @@ class LabelSet:
         return np.array(found, np.int32)
 
     def take(self, numbers: NDArray[np.int32]) -> LabelSet:
-        """Return the labels with the given numbers."""
+        """Return a label set with the labels at the given indices."""
 
         def of(strings: StringArray | None) -> StringArray | None:
             return None if strings is None else StringArray.of([strings[number] for number in numbers.tolist()])
@@ -140,7 +148,7 @@ class LabelRows:
 
 
 def training_labels(labels: Any, label_names: LabelNames | None = None) -> tuple[Csr, list[str]]:
-    """Return the label matrix for training labels in any form, with their values as costs, and the label ids."""
+    """Convert training labels in any form to a matrix, whose values can serve as costs; also return the label ids."""
     if isinstance(labels, LabelRows):
         return labels.used()
     coerced = coerce_labels(labels, label_names=label_names)

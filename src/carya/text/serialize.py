@@ -1,4 +1,4 @@
-"""Serialize text rankers: the vectorizer, the labels and the calibration. See docs/format.md for the arrays."""
+"""Serialize text rankers: the vectorizer, the labels and the calibration. docs/format.md specifies the arrays."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def unpack(saved: SavedModel) -> tuple[Tfidf | None, LabelSet, Calibration | Non
 
 
 def pack_vectorizer(vectorizer: Tfidf | None) -> SavedModel:
-    """Serialize a vectorizer; `vectorizer` is None for models without TF-IDF features."""
+    """Serialize a vectorizer; None means that the model has no TF-IDF features."""
     arrays: dict[str, NDArray[Any]] = {}
     if vectorizer is None:
         return SavedModel(VECTORIZER_KIND, {"text": None}, {}, arrays)
@@ -122,7 +122,7 @@ def unpack_vectorizer(saved: SavedModel) -> Tfidf:
 def _unpack_counts(
     arrays: dict[str, NDArray[Any]], shape: dict[str, Any], n_labels: int
 ) -> tuple[NDArray[np.int64] | None, int | None]:
-    """Return the label counts and the number of texts, or None for models from early versions, which lack both."""
+    """Return the label counts and the number of texts; both are None for models saved by early versions."""
     counts = arrays.get(_COUNTS)
     if counts is None:
         return None, None

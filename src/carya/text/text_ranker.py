@@ -41,7 +41,7 @@ from carya.text.text_tree import TextTree
 from carya.text.tfidf import Tfidf
 
 _SHARED_PARAMETERS = ("n_jobs", "verbose")
-_MAX_SINGLE = 8  # Below this number of texts, ranking one at a time is faster than starting threads for a batch.
+_MAX_SINGLE = 8  # below this number of texts, ranking one at a time is faster than starting threads
 
 
 class _TextRankerState(NamedTuple):
@@ -128,27 +128,28 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             `labels` is not passed, the labels in the column ``labels``. A Corpus, such as the result of
             :func:`carya.data.open_data`, also contains labels and their names.
         labels : list of list of str, or labels in another form
-            One list, set or array of labels per text, one label per text, or a matrix of shape (texts, labels) with
-            ones where a text has a label. Labels are strings or class numbers; class i and column i of a matrix become
-            the label ``str(i)``. A text without labels is a negative example for every label. `labels` can be omitted
-            for a Corpus.
+            One list, set or array of labels per text, one label per text, or an indicator matrix of shape (texts,
+            labels). Labels are strings or class numbers; class i and column i of a matrix become the label ``str(i)``.
+            A text without labels is a negative example for every label. `labels` can be omitted for a Corpus or a
+            table with labels.
         names : mapping of str to str, optional
             Human-readable names of the labels.
         label_texts : mapping of str to str, optional
             Descriptions of the labels. Models with an ``lf`` representation use them to cluster the labels. Rerankers
-            compare them with the text; without descriptions, they use the names or the ids.
+            compare them with the text; without descriptions, the names or the ids are used.
         label_names : list of str, optional
             The label of each matrix column or class number, such as ``classes_`` of a MultiLabelBinarizer.
         sample_weight : array_like of shape (texts,), optional
-            Non-negative weights of the texts, passed to the model (see :meth:`XRLinear.fit`). They do not change the
-            features: document frequencies count every text once.
+            Non-negative weights of the texts, passed to the model (see :meth:`XRLinear.fit`). They do not affect the
+            features: every text counts once in the document frequencies.
         label_graph : list of (label, label) or (label, label, weight), optional
             Pairs of related labels, such as the edges of a thesaurus, for representations with ``graph``.
         shortlist : list of list of str, optional
-            For ``negatives`` with ``given``: for each text, the labels in whose clusters it is a negative example.
+            Required if `negatives` contains ``given``: for each text, the labels whose clusters use it as a negative
+            example.
         tree : LabelTree or mapping of str to str, optional
-            The label tree: a LabelTree of the labels in sorted order, or a mapping from labels to paths of clusters, as
-            in ``{"cat": "animals/mammals"}``.
+            The label tree: a LabelTree over the labels in sorted order, or a mapping from labels to paths of clusters,
+            as in ``{"cat": "animals/mammals"}``.
         engine : RayEngine, optional
             The engine that trains the label trees of the model; see :meth:`XRLinear.fit`.
         """
@@ -172,7 +173,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             raise InputError(f"label_texts is missing. {model!r} requires descriptions of the labels.")
         label_features = None
         if model.uses_label_features and (tree is None or label_set.texts is not None):
-            label_features = vectorizer.transform(label_set.texts or label_set.names or label_set.ids)
+            label_features = vectorizer.transform(label_set.texts or label_set.names or _words_of_ids(label_set.ids))
         columns = name_columns(model, vectorizer)
         data = TrainingData.of(
             X,
@@ -199,11 +200,12 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
+        open_vocabulary: bool = False,
     ) -> list[Suggestion]:
         """Return the best labels for a text, best first.
 
-        This takes tens of microseconds. If the text contains no known terms, the list is empty, and UnknownTextWarning
-        is issued.
+        Ranking takes tens of microseconds. If the text contains no known terms, the list is empty, and
+        UnknownTextWarning is issued.
 
         Parameters
         ----------
@@ -212,10 +214,18 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             See :meth:`carya.XRLinear.predict`.
         labels : list of str, optional
             Restrict the ranking to these labels, given by id or name.
+        open_vocabulary : bool
+            Also propose phrases from the text as new labels, whose attribute `is_new` is true.
         """
-        if transform is not None:
-            return self.with_transform(transform).suggest(
-                text, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels
+        if open_vocabulary or transform is not None:
+            return super().suggest(
+                text,
+                top_k=top_k,
+                beam_width=beam_width,
+                min_score=min_score,
+                transform=transform,
+                labels=labels,
+                open_vocabulary=open_vocabulary,
             )
         state = self._check_fitted()
         check_text(text)
@@ -238,19 +248,29 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
+        open_vocabulary: bool = False,
         as_frame: bool = False,
     ) -> Any:
         """Return the best labels for each text, best first; for the options, see :meth:`suggest`.
 
-        The result contains one list of suggestions per text or, if `as_frame` is true, it is a pandas DataFrame with
-        the columns row, rank, label, score and, for calibrated models, probability. UnknownTextWarning is issued if
-        texts contain no known terms.
+        The result is a list of suggestions per text or, if `as_frame` is true, a pandas DataFrame with the columns row,
+        rank, label, score and, for calibrated models, probability. UnknownTextWarning is issued if any text contains no
+        known terms.
         """
         if transform is not None:
             return self.with_transform(transform).suggest_all(
-                texts, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels, as_frame=as_frame
+                texts,
+                top_k=top_k,
+                beam_width=beam_width,
+                min_score=min_score,
+                labels=labels,
+                open_vocabulary=open_vocabulary,
+                as_frame=as_frame,
             )
         state = self._prepare()
+        if open_vocabulary:
+            options = RankOptions.of(top_k, beam_width, min_score)
+            return self._suggest_open(list_of_texts(texts), options, labels, as_frame=as_frame)
         limits = _limits(state, top_k, beam_width, min_score, labels)
         rows = state.vectorizer.rows(texts)
         warn_unknown_texts(rows[0])
@@ -267,10 +287,10 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the label numbers and the scores of the best labels for a text, best first.
+        """Return the indices and scores of the best labels for a text, best first.
 
-        The numbers are positions in `labels_`, as for models that rank feature matrices; :meth:`suggest` returns names.
-        For the options, see :meth:`suggest`.
+        The indices refer to `labels_`, as for models trained on feature matrices; :meth:`suggest` returns label ids and
+        names. For the options, see :meth:`suggest`.
         """
         if transform is not None:
             return self.with_transform(transform).rank(
@@ -290,9 +310,9 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         min_score: float | None = None,
         labels: ArrayLike | None = None,
     ) -> list[RankedLabels]:
-        """Return the label numbers and scores of the best labels for each text, best first; never issue warnings.
+        """Return the indices and scores of the best labels for each text, best first; no warnings are issued.
 
-        If `labels` is given, only the labels with these numbers are ranked.
+        If `labels` is given, only the labels with these indices are ranked.
         """
         state = self._check_fitted()
         texts = list_of_texts(texts)
@@ -318,7 +338,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         """Return the scores of the best labels as a (texts, labels) matrix; each row is sorted by descending score.
 
         If `as_frame` is true, the result is a pandas DataFrame, as in :meth:`suggest_all`. UnknownTextWarning is issued
-        if texts contain no known terms.
+        if any text contains no known terms.
         """
         if transform is not None:
             return self.with_transform(transform).predict(
@@ -331,7 +351,9 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return a copy of the ranker with a different transform and shared weights. The copy is not calibrated.
+        """Return a copy of the ranker with a different transform.
+
+        The copy shares the weights with the ranker and is not calibrated.
 
         Parameters
         ----------
@@ -343,7 +365,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         return self._copy_with_state(state._replace(model=model.with_transform(transform), calibration=None))
 
     def subset(self, labels: Iterable[str]) -> Self:
-        """Return a smaller ranker for some of the labels, with the same vocabulary and calibration.
+        """Return a smaller ranker for only the given labels; it has the same vocabulary and calibration.
 
         Parameters
         ----------
@@ -362,16 +384,16 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         return ranker
 
     def predict_selected(self, texts: TextsLike, candidates: Any) -> sp.csr_array:
-        """Return the scores of the given (text, label) pairs, including labels that a search would not find.
+        """Return the scores of the given (text, label) pairs, including pairs that a search would not retrieve.
 
-        Raises InputError if the model cannot score them (see `scores_any_label`).
+        Raises InputError if the model can score only the labels that it retrieves (see `scores_any_label`).
 
         Parameters
         ----------
-        texts : as for :meth:`fit`
+        texts : as in :meth:`fit`
         candidates : one list or set of labels per text, or matrix of shape (texts, labels)
-            The pairs: the listed labels, the stored entries of a sparse matrix, or the nonzeros of an array. The result
-            has the same entries. Unknown labels are ignored.
+            The pairs: the listed labels, the stored entries of a sparse matrix, or the nonzero entries of an array. The
+            result has entries at the same positions. Unknown labels are ignored.
         """
         state = self._prepare()
         X = state.vectorizer.transform(texts)
@@ -380,11 +402,11 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that a search would not find."""
+        """Whether `predict_selected` can score labels that a search would not retrieve."""
         return self._check_fitted().model.scores_any_label
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return, for each text, whether it contains a known term; no labels are ranked for other texts."""
+        """Return a mask of the texts that contain a known term; no labels are ranked for other texts."""
         return np.diff(self._check_fitted().vectorizer.rows(texts)[0]) > 0
 
     def _predict(self, state: _TextRankerState, texts: TextsLike, options: RankOptions) -> sp.csr_array:
@@ -407,13 +429,13 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
 
     @property
     def text_trees_(self) -> tuple[TextTree, ...]:
-        """The label trees in the model, with the vectorizer."""
+        """The label trees in the model, each with the vectorizer."""
         state = self._check_fitted()
         return tuple(TextTree(state.vectorizer, tree) for tree in _trees(state.model))
 
     @property
     def single_tree_(self) -> XRLinear | None:
-        """The model if it is a tree; None otherwise."""
+        """The model if it is a single label tree; None otherwise."""
         model = self._check_fitted().model
         return model if isinstance(model, XRLinear) else None
 
@@ -449,7 +471,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         self._state = self._check_fitted()._replace(calibration=calibration)
 
     def _prepare(self) -> _TextRankerState:
-        """Return the fitted state, with the ranker's own `n_jobs` and `verbose` applied to its parts."""
+        """Apply the ranker's own `n_jobs` and `verbose` to the vectorizer and the model; return the fitted state."""
         state = self._check_fitted()
         shared = {name: getattr(self, name) for name in _SHARED_PARAMETERS if getattr(self, name) is not None}
         if shared:
@@ -465,7 +487,7 @@ def _limits(
     min_score: float | None,
     labels: Iterable[str] | None,
 ) -> dict[str, Any]:
-    """Return the options of a ranking request, with label numbers instead of names."""
+    """Return the options of a ranking request, with label indices instead of ids or names."""
     limits: dict[str, Any] = {"top_k": top_k, "beam_width": beam_width, "min_score": min_score}
     if labels is not None:
         limits["labels"] = state.labels.numbers(labels)
@@ -478,3 +500,8 @@ def _trees(model: Any) -> Iterator[XRLinear]:
     else:
         for member in getattr(model, "members_", ()):
             yield from _trees(member)
+
+
+def _words_of_ids(ids: Sequence[str]) -> list[str]:
+    """Return the ids as texts; URIs become empty texts, because they do not describe the labels."""
+    return ["" if "://" in label else label for label in ids]

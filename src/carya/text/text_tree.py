@@ -23,19 +23,19 @@ class TextTree(NamedTuple):
     ----------
     vectorizer : Tfidf
     model : XRLinear
-        The tree; its features are the first columns of the vectorizer.
+        The tree; its features are the first columns of the vectorizer's output.
     """
 
     vectorizer: Tfidf
     model: XRLinear
 
     def row(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the features of a text and their values."""
+        """Return the feature indices and the values of a text."""
         features, values = self.vectorizer.row(text)
         return first_columns_of_row(features, values, self.model.widths_[0], self.vectorizer.n_features_)
 
     def explain(self, text: str, number: int, labels: LabelSet) -> TextExplanation:
-        """Return the exact contribution of each term to the score of the label with the given number."""
+        """Return the exact contribution of each term to the score of the label with the given index."""
         features, values = self.row(text)
         x = sp.csr_array((values, features, [0, features.size]), shape=(1, self.model.widths_[0]))
         explanation = self.model.explain(x, number)

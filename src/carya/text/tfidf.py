@@ -28,11 +28,11 @@ from carya.text.preprocessing.stemming import Stemmer, check_language, import_sn
 
 ANALYZERS = ("word", "char", "char_wb")
 
-_SEGMENTERS = {"bigrams": "characters", "icu": "words", None: "none"}  # the native names
-_SAMPLE = 1000  # number of texts from which analyzer="auto" estimates the length of texts
-_SHORT = 500  # maximum mean number of characters for short texts
+_SEGMENTERS = {"bigrams": "characters", "icu": "words", None: "none"}  # names in the native core
+_SAMPLE = 1000  # number of texts from which analyzer="auto" estimates the mean text length
+_SHORT = 500  # texts are short if they have at most this number of characters on average
 _MIN_TERMS = 2  # a warning is issued if a typical text has fewer terms
-_MIN_TEXTS = 10  # no warning for smaller corpora, which are usually examples
+_MIN_TEXTS = 10  # no warning is issued for smaller corpora, which are usually toy examples
 _BATCH = 4096  # number of texts read from an iterator at a time
 
 
@@ -80,7 +80,7 @@ class _StopWords(Rule):
 
 
 class _Language(Rule):
-    """Rule that allows a string or None; :func:`check_language`, which requires the stemmers, checks the string."""
+    """Rule that allows a string or None; :func:`check_language` checks whether the stemmer exists."""
 
     text = "the name of a Snowball stemmer, such as 'english', or None"
 
@@ -120,12 +120,13 @@ class _FittedState(NamedTuple):
 class Tfidf(Fitted[_FittedState], Parameterized):
     """Vectorizer that converts texts to sparse TF-IDF features.
 
-    With ``tokenizer="sklearn"`` and otherwise the same settings, the features are equal to those of scikit-learn's
-    ``TfidfVectorizer``. The defaults differ and give better rankings: word unigrams and bigrams, a minimum document
-    frequency of 2, and sublinear term frequencies.
+    With ``tokenizer="sklearn"``, ``lead_weight=0`` and otherwise the same settings, the features are equal to those of
+    scikit-learn's ``TfidfVectorizer``. The defaults differ and give better rankings: word unigrams and bigrams, a
+    minimum document frequency of 2, sublinear term frequencies, and a higher weight for the first words of a text,
+    which are often its title.
 
-    By default, texts are normalized and split into words in all languages: words include combining marks, and scripts
-    that are written without spaces between words are split into characters, whose unigrams and bigrams become terms.
+    By default, texts are normalized and split into words in all languages: words include combining marks, and text in
+    scripts without spaces between words is split into characters, whose unigrams and bigrams become terms.
 
     Several analyzers can be combined; their features are concatenated, and each row is normalized as a whole. With
     ``analyzer="auto"``, character n-grams are combined with words if texts are short, which gives better rankings.
@@ -168,17 +169,17 @@ class Tfidf(Fitted[_FittedState], Parameterized):
     tokenizer: str = parameter(
         "unicode",
         Choice("unicode", "sklearn"),
-        "how texts are split into words: unicode (words include combining marks, texts are normalized to NFC, and "
-        "invisible characters such as zero-width joiners are removed) or sklearn (as in scikit-learn, for languages "
-        "written in Latin, Greek or Cyrillic letters)",
+        "tokenizer that splits texts into words: unicode (words include combining marks, texts are normalized to NFC, "
+        "and invisible characters such as zero-width joiners are removed) or sklearn (as in scikit-learn, for "
+        "languages written in Latin, Greek or Cyrillic letters)",
         group="text features",
     )
     segmenter: str | None = parameter(
         "bigrams",
         Choice("bigrams", "icu", None),
-        "how tokenizer=unicode splits scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, "
-        "Burmese): bigrams (into characters and pairs of characters), icu (into words, with ICU's dictionaries), or "
-        "None (not at all)",
+        "segmentation of text without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) with "
+        "tokenizer=unicode: bigrams (into characters and pairs of characters), icu (into words, with ICU's "
+        "dictionaries), or None (no segmentation)",
         group="text features",
     )
     stemmer: str | None = parameter(
@@ -233,6 +234,15 @@ class Tfidf(Fitted[_FittedState], Parameterized):
     sublinear_tf: bool = parameter(
         True, Choice(True, False), "use 1 + log(tf) instead of the term frequency", group="text features"
     )
+    lead_weight: float = parameter(
+        0.5,
+        Real(0),
+        "additional weight of the first words of a text (often its title), relative to the weight of the complete text",
+        group="text features",
+    )
+    lead_words: int = parameter(
+        15, Integer(1, 2**31 - 1), "number of words to which lead_weight applies", group="text features"
+    )
     norm: str | None = parameter("l2", Choice("l1", "l2", None), "norm used to scale each row", group="text features")
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
     verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
@@ -267,7 +277,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         Raises
         ------
         InputError
-            If a text is not a string or contains a lone surrogate, or if no term satisfies the frequency limits.
+            If a text is not a string or contains a lone surrogate, or if no term satisfies `min_df` and `max_df`.
         """
         self.fit_rows(texts, keep_rows=False)
         return self
@@ -281,7 +291,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         return _matrix(self.rows(texts), self.n_features_)
 
     def rows(self, texts: TextsLike) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """Return the result of :meth:`transform` as three arrays: row offsets, features and values."""
+        """Return the result of :meth:`transform` as three arrays: row offsets, feature indices and values."""
         threads = _core.thread_count(self.n_jobs)
         vectorizer, texts = self._prepare(texts_of(texts), threads)
         with show_progress(self.verbose) as progress, progress.stage("read texts") as report:
@@ -289,7 +299,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         return arrays
 
     def row(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the features of a single text and their values; this takes microseconds."""
+        """Return the feature indices and values of a single text; this takes microseconds."""
         vectorizer, texts = self._prepare((text,), 1)
         _, features, values = _as_input_error(vectorizer.transform, texts, 1, None)
         return features, values
@@ -327,7 +337,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         return None
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
-        """Return the terms in feature order; with several analyzers, each term is prefixed with ``analyzer:``."""
+        """Return the terms in feature order; with several analyzers, they have prefixes, as in ``word:term``."""
         self._check_fitted()
         names: list[str] = []
         n_buckets = self.fitted_parameters_["n_buckets"]
@@ -341,7 +351,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         return np.array(names, dtype=object)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the fitted vectorizer to a folder atomically; :func:`carya.load` opens it."""
+        """Save the fitted vectorizer to a folder atomically; load it with :func:`carya.load`."""
         from carya.text.serialize import pack_vectorizer
 
         self._check_fitted()
@@ -379,7 +389,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
     def fit_rows(
         self, texts: Iterable[str], *, keep_rows: bool = True
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """Return the result of :meth:`fit_transform` as three arrays: row offsets, features and values.
+        """Return the result of :meth:`fit_transform` as three arrays: row offsets, feature indices and values.
 
         If `keep_rows` is False, only learn the vocabulary and return empty arrays.
         """
@@ -395,7 +405,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         threads = _core.thread_count(self.n_jobs)
         segmenter, stemmer = self._make_segmenter(), self._make_stemmer()
         analyzers = self._native_analyzers(stemmer)
-        counter = _core.TermCounter(analyzers, keep_rows, threads)
+        counter = _core.TermCounter(analyzers, keep_rows, self._weighting(), threads)
         with show_progress(self.verbose) as progress:
             with progress.stage("read texts") as report:
                 total = len(texts) if isinstance(texts, Sequence) else 0
@@ -450,7 +460,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
             advice.append("use analyzer='char_wb', which also matches parts of words")
         advice.append("pass longer texts")
         warnings.warn(
-            f"A typical text has {terms_per_text:.1f} terms, so most texts cannot be told apart. To get more terms, "
+            f"A typical text has {terms_per_text:.1f} terms, so most texts cannot be distinguished. To get more terms, "
             f"{', or '.join(advice)}.",
             FewTermsWarning,
             stacklevel=4,
@@ -472,7 +482,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
             raise InputError(f"The vocabulary is inconsistent: {error}") from None
         if idf.size != (vectorizer.n_features if self.use_idf else 0):
             raise InputError(
-                f"idf must have one weight per feature if use_idf is True, and none otherwise, got {idf.size}."
+                f"idf must have one weight per feature if use_idf is True, and none otherwise, got {idf.size} weights."
             )
         self.terms_ = terms
         self.idf_ = idf
@@ -482,7 +492,7 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         self._state = _FittedState(vectorizer, segmenter, stemmer, word_analyzer)
 
     def _prepare(self, texts: Iterable[str], threads: int) -> tuple[_core.Vectorizer, Iterable[str]]:
-        """Segment texts and learn the stems of their words; return the native vectorizer and its input."""
+        """Segment texts and stem their words; return the native vectorizer and the texts to pass to it."""
         native = self._check_fitted()
         if native.segmenter is None and native.stemmer is None:
             return native.vectorizer, texts
@@ -494,8 +504,8 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         if native.stemmer is None:
             return native.vectorizer
         if native.stemmer.is_full:
-            # Other threads may be using the table, so it is replaced, not cleared. Parameters may have changed since
-            # fit.
+            # Other threads may be using the table, so it is replaced instead of cleared. The fitted parameters are
+            # used, because the current ones may have changed since fit.
             fitted = type(self)(**self.fitted_parameters_)
             fitted.set_fitted(self.terms_, self.idf_)
             native = self._state = fitted._state
@@ -524,11 +534,10 @@ class Tfidf(Fitted[_FittedState], Parameterized):
         return _to_list(self.analyzer)
 
     def _choose_analyzers(self, texts: Iterable[str]) -> tuple[Iterable[str], dict[str, Any]]:
-        """Return the texts, and the analyzers suited to their length.
+        """Return the texts, and the analyzers for texts of their mean length.
 
-        On held-out rows of three data sets, character n-grams in addition to words improve the ranking of texts with
-        100 to 400 characters on average, but not the ranking of texts with 700 characters or more
-        (docs/design-notes.md).
+        On held-out rows of three data sets, adding character n-grams to words improves the ranking of texts with 100 to
+        400 characters on average, but not the ranking of texts with 700 characters or more (docs/design-notes.md).
         """
         texts = texts_of(texts)
         if isinstance(texts, Sequence):
@@ -593,7 +602,9 @@ class Tfidf(Fitted[_FittedState], Parameterized):
             raise ParameterError(f"stop_words contains {error.object!r}, which contains a lone surrogate.") from None
 
     def _weighting(self) -> _core.Weighting:
-        return _core.Weighting(bool(self.binary), bool(self.sublinear_tf), getattr(_core.Norm, self.norm or "none"))
+        norm = getattr(_core.Norm, self.norm or "none")
+        lead = float(self.lead_weight), int(self.lead_words)
+        return _core.Weighting(bool(self.binary), bool(self.sublinear_tf), norm, *lead)
 
     @staticmethod
     def _document_count(limit: int | float, n_texts: int) -> float:

@@ -138,20 +138,20 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         labels : list of list of str, or labels in another form, as for :meth:`carya.TextRanker.fit`
             Class i, or column i of a matrix, becomes the label ``str(i)``. Can be omitted for a Corpus.
         validation_data : pair (texts, labels), or array of int, optional
-            Separate texts with their labels, or the indices of the training texts to hold out. Validation texts
-            determine the number of epochs and the combination of the rankers. By default, a random fraction of the
-            texts is held out (`validation_fraction`). If `features` is given, separate texts must be a triple (texts,
-            labels, features).
+            Separate texts with their labels, or the indices of the training texts to hold out. The validation texts are
+            used to choose the number of epochs and the combination of the rankers. By default, a random fraction of the
+            texts is held out (`validation_fraction`). If `features` is given, separate texts must be passed as a triple
+            (texts, labels, features).
         names : mapping of str to str, optional
             Human-readable names of the labels.
         label_texts : mapping of str to str, optional
             Descriptions of the labels, such as their names. The encoder is also trained on each description as a text
             that has only this label, and labels rank higher if their descriptions are similar to the text. Descriptions
             improve the ranking of rare labels.
-        features : sparse matrix or array of shape (n_texts, n_features), or a pair (sparse, dense) of them, optional
-            Features of the texts in addition to TF-IDF features or, with ``use_tfidf=False``, instead of them. Rows
-            should have approximately unit norm. All methods that rank texts then also require the features of these
-            texts.
+        features : sparse matrix or array of shape (n_texts, n_features), or a (sparse, dense) pair, optional
+            Features of the texts, used in addition to TF-IDF features or, with ``use_tfidf=False``, instead of them.
+            Rows should have approximately unit norm. All methods that rank texts then also require the features of
+            these texts.
         label_features : like features, of shape (n_labels, ...), optional
             Features of the labels, in the column order of the label matrix, for label trees built from label features
             (`matcher_representation`, and `representation` of the ranker). By default, TF-IDF features of
@@ -170,7 +170,8 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         if sample_weight is not None:
             raise InputError(
                 f"sample_weight is not supported by {type(self).__name__}, because its encoder is trained with equal "
-                "weights for all texts. Omit it, repeat texts, or pass labels as costs with cost_sensitive=True."
+                "weights for all texts. Omit sample_weight, repeat texts, or set cost_sensitive=True and pass costs as "
+                "label values."
             )
         self.check_dependencies()
         self.check_parameters()
@@ -221,7 +222,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         engine: Engine | None,
         previous: tuple[CombinedRankers, Matcher] | None = None,
     ) -> tuple[Tfidf | None, CombinedRankers, Matcher]:
-        """Train all parts; if there was a previous run, use its number of epochs and its combination of rankers."""
+        """Train all components; after a previous run, reuse its numbers of epochs and its combination of rankers."""
         vectorizer = self.make_vectorizer() if self.use_tfidf else None
         tfidf = None if vectorizer is None else vectorizer.fit_transform(data.texts)
         features = _join_features(tfidf, data.training.features)
@@ -247,7 +248,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
     def _label_features(
         self, vectorizer: Tfidf | None, data: TrainingTexts, widths: tuple[int, int]
     ) -> Features | None:
-        """Return the user-supplied label features or, if a label tree requires them, TF-IDF features of label texts."""
+        """Return the user-supplied label features or, if missing but required, TF-IDF features of the label texts."""
         if data.label_features is not None or not self.needs_label_features:
             return data.label_features
         assert vectorizer is not None  # checked in fit
@@ -358,18 +359,18 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         using: str | None = None,
         features: FeaturesLike | None = None,
     ) -> sp.csr_array:
-        """Return the scores of the given (text, label) pairs, including labels that a search would not find.
+        """Return the scores of the given (text, label) pairs, including pairs that a search would not retrieve.
 
-        With a learned mixture, scores are the same as those of :meth:`predict` with a `top_k` of at most 30. A
-        weighted sum includes the scores of all rankers, whereas :meth:`predict` includes the scores of a ranker only
-        for its 50 best labels.
+        With a learned mixture, the scores are the same as those of :meth:`predict` with a `top_k` of at most 30. With a
+        weighted sum, the scores of all rankers are included, whereas :meth:`predict` includes the scores of each ranker
+        only for its 50 best labels.
 
         Parameters
         ----------
         texts : as for :meth:`fit`
         candidates : one list or set of labels per text, or matrix of shape (texts, labels)
-            The pairs: the listed labels, the stored entries of a sparse matrix, or the nonzeros of an array. The result
-            has the same entries. Unknown labels are ignored.
+            The pairs: the listed labels, the stored entries of a sparse matrix, or the nonzero entries of an array. The
+            result has entries at the same positions. Unknown labels are ignored.
         using, features
             See :meth:`predict`.
         """
@@ -381,7 +382,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that a search would not find; always True."""
+        """Whether `predict_selected` can score labels that a search would not retrieve; always True."""
         return True
 
     def rank(
@@ -395,9 +396,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         labels: Iterable[str] | None = None,
         features: FeaturesLike | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the label numbers and the scores of the best labels for a text, best first.
+        """Return the indices and the scores of the best labels for a text, best first.
 
-        The numbers are positions in `labels_`; :meth:`suggest` returns names. `features` is a matrix with one row.
+        The indices are positions in `labels_`; :meth:`suggest` returns names. `features` is a matrix with one row.
         For the other options, see :meth:`predict`.
         """
         self._check_transform(transform)
@@ -416,6 +417,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
+        open_vocabulary: bool = False,
         features: FeaturesLike | None = None,
     ) -> list[Suggestion]:
         """Return the best labels for a text, best first; `features` is a matrix with one row.
@@ -425,6 +427,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         self._check_transform(transform)
         state = self._check_fitted()
         check_text(text)
+        if open_vocabulary:
+            chosen = RankOptions.of(top_k, beam_width, min_score)
+            return self._suggest_open([text], chosen, labels, features=features)[0]
         options = rank_options(state.labels, top_k, beam_width, min_score, labels)
         S = self._rank(state, [text], options, features=features)
         suggestions: list[Suggestion] = self._to_output(state, (S.indptr, S.indices, S.data), as_frame=False)[0]
@@ -439,6 +444,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         min_score: float | None = None,
         transform: str | Sequence[str] | None = None,
         labels: Iterable[str] | None = None,
+        open_vocabulary: bool = False,
         features: FeaturesLike | None = None,
         as_frame: bool = False,
     ) -> Any:
@@ -449,6 +455,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         """
         self._check_transform(transform)
         state = self._check_fitted()
+        if open_vocabulary:
+            chosen, checked = RankOptions.of(top_k, beam_width, min_score), checked_list_of_texts(texts)
+            return self._suggest_open(checked, chosen, labels, as_frame=as_frame, features=features)
         options = rank_options(state.labels, top_k, beam_width, min_score, labels)
         S = self._rank(state, texts, options, features=features)
         return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=as_frame)
@@ -463,9 +472,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         labels: ArrayLike | None = None,
         features: FeaturesLike | None = None,
     ) -> list[RankedLabels]:
-        """Return the label numbers and scores of the best labels for each text, best first.
+        """Return the indices and the scores of the best labels for each text, best first.
 
-        If `labels` is given, only the labels with these numbers are ranked. For the other options, see :meth:`predict`.
+        If `labels` is given, only the labels with these indices are ranked. For the other options, see :meth:`predict`.
         """
         state = self._check_fitted()
         options = RankOptions.of(top_k, beam_width, min_score, labels, len(state.labels))
@@ -480,14 +489,14 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         top_k: int = 20,
         features: FeaturesLike | None = None,
     ) -> Self:
-        """Learn a map from scores to probabilities, using texts that were not used for training.
+        """Learn a mapping from scores to probabilities, using texts that were not used for training.
 
         Parameters
         ----------
         texts, labels
             As for :meth:`fit`.
         top_k : int
-            Number of suggestions per text to learn from; a larger number improves the estimates for low scores.
+            Number of suggestions per text to learn from; a larger number improves the estimates at low scores.
         features : as in :meth:`fit`
             Features of the texts; required if the model was trained with features.
         """
@@ -561,7 +570,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def vectorizers_(self) -> tuple[Tfidf, ...]:
-        """The fitted vectorizer, if there is one."""
+        """The fitted vectorizer in a tuple, which is empty if there is none."""
         vectorizer = self._check_fitted().vectorizer
         return () if vectorizer is None else (vectorizer,)
 
@@ -576,12 +585,12 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
     @property
     def needs_features(self) -> bool:
-        """Whether ranking requires features, which is the case if the model was trained with features."""
+        """Whether ranking requires features, as in models trained with user-supplied features."""
         return any(self._check_fitted().feature_widths)
 
     @property
     def feature_widths_(self) -> tuple[int, int]:
-        """The numbers of sparse and dense columns in the features passed to `fit`; (0, 0) if there were none."""
+        """The numbers of sparse and dense columns in the features passed to `fit`; (0, 0) if none were passed."""
         return self._check_fitted().feature_widths
 
     @property
@@ -608,7 +617,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         self._check_fitted().encoder.save(folder / ENCODER_FOLDER)
 
     def use_one_thread(self) -> None:
-        """Make the model silent, and limit the model and PyTorch to one thread in this process."""
+        """Disable progress output, and limit the model and PyTorch to one thread in this process."""
         import torch
 
         super().use_one_thread()

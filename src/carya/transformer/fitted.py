@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FittedTransformer:
-    """The trained parts of a transformer model.
+    """The trained components of a transformer model.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class FittedTransformer:
     vectorizer : Tfidf or None
         None if the model was trained without TF-IDF features.
     feature_widths : pair of int
-        The numbers of sparse and dense columns in the features passed to `fit`; (0, 0) if there were none.
+        The numbers of sparse and dense columns in the features passed to `fit`; (0, 0) if none were passed.
     calibration : Calibration or None
     """
 

@@ -42,7 +42,7 @@ class LabelTexts:
     Attributes
     ----------
     labels : ndarray of int32
-        The labels that have a text, in ascending order.
+        The indices of the labels that have a text, in ascending order.
     texts : list of str
         The text of each label in `labels`.
     n_labels : int
@@ -117,7 +117,7 @@ class TrainingRun:
     label_features : Features or None
         The features of the labels, for label trees that use them.
     stop_after : sequence of int, optional
-        The number of epochs per stage, if determined by a previous run.
+        The number of epochs per stage, if it was chosen in a previous run.
     progress : Progress
     engine : Engine, optional
         The engine that trains the linear rankers.
@@ -173,7 +173,7 @@ def check_labeled_texts(
 def check_validation_data(
     validation_data: Any, ids: Sequence[str], training: LabeledTexts
 ) -> LabeledTexts | NDArray[np.int64] | None:
-    """Check the validation texts and their labels, or the indices of the training texts to hold out."""
+    """Validate and return the validation texts and their labels, or the indices of the training texts to hold out."""
     if validation_data is None:
         return None
     if isinstance(validation_data, np.ndarray):
@@ -209,7 +209,10 @@ def check_validation_data(
 def _check_held_out_rows(rows: NDArray[Any], n_texts: int) -> NDArray[np.int64]:
     """Return the indices of the held-out texts in ascending order."""
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
-        raise InputError("validation_data must be a pair (texts, labels) or a one-dimensional array of integers.")
+        raise InputError(
+            "validation_data must be a pair (texts, labels), a triple (texts, labels, features) or a one-dimensional "
+            f"array of integers, got an array of shape {rows.shape} and type {rows.dtype}."
+        )
     unique: NDArray[np.int64] = np.unique(rows).astype(np.int64)
     if unique.size != rows.size or not 0 < unique.size < n_texts or unique[0] < 0 or unique[-1] >= n_texts:
         raise InputError(

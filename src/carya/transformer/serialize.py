@@ -40,7 +40,7 @@ def pack(
 ) -> SavedModel:
     """Return a serialized transformer model without the encoder."""
     rankers = {
-        # The other rankers have few, dense weights and keep their data type.
+        # The other rankers have few weights, all dense, which keep their data type.
         name: model.to_saved(weight_dtype=weight_dtype if name in ("concatenated", "linear") else None)
         for name, model in fitted.rankers.models.items()
     }
@@ -70,7 +70,7 @@ def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTran
     Raises
     ------
     ModelFormatError
-        If the parts are inconsistent.
+        If the components are inconsistent.
     """
     from carya.transformer.encoder.encoder import Encoder
 

@@ -56,14 +56,13 @@ class TransformerSettings(Parameterized):
     encoder: str = parameter(
         "sentence-transformers/all-MiniLM-L6-v2",
         Instance((str,), "a folder or the name of a model on the Hugging Face Hub"),
-        "text encoder: a folder or the name of a model on the Hugging Face Hub; any model that transformers.AutoModel "
-        "can load",
+        "text encoder: the folder of a model that transformers.AutoModel can load, or its name on the Hugging Face Hub",
         group="transformer",
     )
     pooling: str = parameter(
         "auto",
         Choice("auto", *POOLINGS),
-        "how token embeddings are pooled: first (the first token), mean (the mean of all tokens), last (the last "
+        "pooling of the token embeddings: first (the first token), mean (the mean of all tokens), last (the last "
         "token), or auto (as configured in the encoder's folder, or the usual method for its architecture)",
         group="transformer",
     )
@@ -161,13 +160,13 @@ class TransformerSettings(Parameterized):
     label_text_repeats: int = parameter(
         2,
         Integer(0),
-        "number of times per epoch that each label text is used as a training text that has only this label",
+        "number of times per epoch that each label text is used as a training text with only this label",
         group="transformer",
     )
     label_text_weight: float = parameter(
         4.0,
         Real(0),
-        "weight of the cosine similarity between a text and the label texts in the scores of the head",
+        "weight of the cosine similarity between text and label text in the scores of the head",
         group="transformer",
     )
 
@@ -232,20 +231,20 @@ class TransformerSettings(Parameterized):
         0.5,
         Real(0, open_low=True),
         "norm of the embeddings when they are concatenated with TF-IDF features of norm 1; the default is below 1 "
-        "because the embeddings of training texts fit their labels better than those of new texts do",
+        "because embeddings fit the labels of training texts better than those of new texts",
         group="transformer",
     )
     n_neighbors: int = parameter(
         50,
         Integer(0),
-        "number of nearest training texts, by embedding, that vote for their labels; 0 disables this ranker",
+        "number of training texts with the nearest embeddings, which vote for their labels; 0 disables this ranker",
         group="transformer",
     )
     mixture: str = parameter(
         "auto",
         Choice("auto", "learned", "weights"),
-        "how the rankers are combined: learned (by a small neural network trained on the validation texts), weights "
-        "(by a weighted sum), or auto (the better of the two; weights if there are fewer than 500 validation texts)",
+        "combination of the rankers: learned (a small neural network trained on the validation texts), weights (a "
+        "weighted sum), or auto (the better of the two; weights if there are fewer than 500 validation texts)",
         group="transformer",
     )
     validation_fraction: float = parameter(
@@ -257,7 +256,8 @@ class TransformerSettings(Parameterized):
     refit: bool = parameter(
         True,
         Choice(True, False),
-        "train again on all texts, with the number of epochs and the combination of rankers determined by validation",
+        "train again on all texts, with the number of epochs and the combination of rankers that were chosen on the "
+        "validation texts",
         group="transformer",
     )
 
@@ -280,7 +280,8 @@ class TransformerSettings(Parameterized):
     compile: bool | None = parameter(
         None,
         Choice(None, True, False),
-        "compile the training steps on a GPU; None compiles them only at levels with more than 50 million tokens",
+        "compile the training steps on a GPU; None compiles them only for levels with more than 50 million training "
+        "tokens",
         group="transformer",
     )
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads for the rankers; -1 means all cores")
@@ -320,7 +321,7 @@ class TransformerSettings(Parameterized):
         return matcher or self.make_ranker().needs_label_features
 
     def parameters_to_save(self) -> dict[str, Any]:
-        """Return the parameters to save, except the machine settings and the separately saved parts."""
+        """Return the parameters to save: all except machine-specific settings and separately saved components."""
         return self._without(*_PARTS, *_MACHINE_SETTINGS)
 
     def fine_tuning_parameters(self) -> dict[str, Any]:

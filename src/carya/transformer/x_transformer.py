@@ -1,8 +1,9 @@
 """X-Transformer (section 4 of the paper; Chang et al., 2020): an encoder selects clusters, and rankers rank labels.
 
 Unlike XR-Transformer, the model is not recursive: the encoder is trained once, on the leaf clusters of the tree, and
-its head selects the clusters for a text. Linear rankers on TF-IDF features and embeddings rank the labels in a cluster.
-They are trained on texts with these labels (teacher) and on texts for which the head selects the cluster (matcher).
+its head selects the clusters for a text. Linear rankers on TF-IDF features and embeddings rank the labels in each
+selected cluster. The rankers of a cluster are trained on the texts that have at least one of its labels (teacher) and
+on the texts for which the head selects the cluster (matcher).
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class XTransformer(TransformerRanker):
         weight = np.float32(self.embedding_weight)
         concatenated = append_embeddings(features, matcher.embeddings, self.embedding_weight)
         head = matcher.head.layers_[0]
-        # The head has no weights for user-supplied dense features; the division compensates for the scaled embeddings.
+        # The head ignores user-supplied dense features, so their weights are 0; the division compensates for the
+        # scaling of the embeddings.
         no_weights = np.zeros((len(head.dense), features.widths[1]), np.float32)
         dense = np.ascontiguousarray(np.hstack([no_weights, head.dense / weight]))
         head = dataclasses.replace(head, dense=dense)
@@ -112,7 +114,7 @@ def train_cluster_rankers(
     ranker : XRLinear
         An unfitted model with the parameters for the rankers.
     head : Layer
-        The layer that ranks the leaf clusters of the tree by dense features.
+        The layer that ranks the leaf clusters of the tree, using only dense features.
     """
     two_levels = LabelTree([np.zeros(tree.level_sizes[-2], np.int32), tree.parents[-1]])
     threads = _core.thread_count(ranker.n_jobs)

@@ -31,9 +31,9 @@ class XRTransformer(TransformerRanker):
 
     The encoder is trained to predict large clusters of labels, then smaller clusters, and finally labels, so training
     starts with easy tasks on truncated texts. The label tree is then rebuilt from TF-IDF features concatenated with
-    embeddings, and a linear ranker is trained on them. The model combines the encoder's head, this ranker, a linear
-    ranker on TF-IDF features alone, and the votes of similar texts. The combination is learned from validation texts.
-    If `fit` is called with `label_texts`, the encoder is also trained on the descriptions of the labels.
+    embeddings, and a linear ranker is trained on these features. The model combines the encoder's head, this ranker, a
+    linear ranker on TF-IDF features alone, and the votes of similar texts. The combination is learned from validation
+    texts. If `fit` is called with `label_texts`, the encoder is also trained on the descriptions of the labels.
 
     Requires ``pip install 'carya[transformer]'``. See docs/transformers.md.
 
@@ -83,7 +83,7 @@ class XRTransformer(TransformerRanker):
 
 
 def checkpoints_of_rankers(settings: TransformerSettings, run: TrainingRun) -> dict[str, Any]:
-    """Return the checkpoint folder as a parameter if an engine trains the linear rankers; otherwise, no parameters."""
+    """Return the parameter `checkpoint_dir` of the linear rankers, which they require only if an engine trains them."""
     if run.engine is None or settings.checkpoint_dir is None:
         return {}
     return {"checkpoint_dir": str(Path(settings.checkpoint_dir) / "rankers")}
@@ -112,7 +112,7 @@ def concatenated_data(settings: TransformerSettings, run: TrainingRun, matcher: 
 
 
 def build_matcher_tree(settings: TransformerSettings, run: TrainingRun) -> LabelTree:
-    """Return the tree on which the encoder is trained: the user-supplied tree, or a tree of label clusters."""
+    """Return the tree on which the encoder is trained: the user-supplied tree, or a tree built by clustering."""
     n_labels = run.data.labels.cols
     if settings.tree is not None:
         if settings.tree.n_labels != n_labels:

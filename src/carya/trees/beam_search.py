@@ -29,7 +29,7 @@ def to_matrix(rankings: Rankings, n_labels: int) -> Csr:
 class BeamSearcher:
     """Beam search for the best-scoring labels or nodes of the last layer.
 
-    Results do not depend on the number of threads, ties are broken in favor of the node with the lower number, and the
+    Results do not depend on the number of threads, ties are broken in favor of the node with the lower index, and the
     GIL is released during a search.
 
     Parameters
@@ -42,8 +42,8 @@ class BeamSearcher:
     above, below : sequence of Transform
         The transforms of the layers above and below, if `layers` are only some of the layers of a tree. Such a search
         starts at the nodes above its first layer, or ends before the labels. The methods whose names end in ``_below``
-        or ``_beams`` take or return path scores, by which nodes are compared during a search: scores or their
-        logarithms.
+        or ``_beams`` take or return path scores, which are the scores or their logarithms and are used to compare nodes
+        during a search.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class BeamSearcher:
         threads: int,
         report: Report = None,
     ) -> Rankings:
-        """Return the `top_k` best labels for each query, and no labels for queries without features."""
+        """Return the `top_k` best labels for each query; queries without features are assigned no labels."""
         return self.native.predict(queries.native, top_k, beam_width, min_score, threads, report)
 
     def shortlist(self, queries: Features, *, beam_width: int, threads: int, report: Report = None) -> Csr:
@@ -91,7 +91,8 @@ class BeamSearcher:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
         """Return the labels and scores for one query, best first, or None if the arrays are not a valid query."""
         ranking = self.native.rank(indices, values, dense, top_k, beam_width, min_score)
-        return cast("tuple[NDArray[np.int32], NDArray[np.float32]] | None", ranking)  # quoted, because it takes 8 µs
+        # The type is quoted because evaluating it takes 8 µs.
+        return cast("tuple[NDArray[np.int32], NDArray[np.float32]] | None", ranking)
 
     def score_pairs(
         self, queries: Features, candidates: Csr, *, threads: int, report: Report = None

@@ -1,4 +1,4 @@
-"""Label trees, the result of indexing.
+"""Label trees, which are the result of indexing.
 
 Level 0 is the root, level D contains the labels, and every node at level t has one parent at level t - 1. The tree
 represents the chain C¹ … Cᴰ of indexing matrices in the paper, stored as arrays of parents. If clusters overlap, level
@@ -135,7 +135,7 @@ class LabelTree:
 
     @classmethod
     def from_paths(cls, paths: Sequence[str], separator: str = "/") -> Self:
-        """Build a tree from a taxonomy, given as the path of each label: the clusters that contain it, outermost first.
+        """Build a tree from a taxonomy; the path of a label lists the clusters that contain it, outermost first.
 
         Labels may have different depths. Shorter paths are padded: at each deeper level, the labels whose paths end in
         the same cluster share one extra cluster.
@@ -160,7 +160,7 @@ class LabelTree:
             numbers = {key: number for number, key in enumerate(sorted(set(keys)))}
             clusters.append(np.array([numbers[key] for key in keys], np.int32))
         if not split:
-            raise InputError("paths is empty. A tree needs at least one label.")
+            raise InputError("paths is empty. A tree requires at least one label.")
         return cls.from_clusters(clusters, len(split))
 
     @property

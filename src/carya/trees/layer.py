@@ -1,4 +1,4 @@
-"""Linear ranker for one tree level: its weights, its nodes grouped by parent, and its score transform."""
+"""The linear rankers of one tree level: weights, nodes grouped by parent, and score transform."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Weights:
         Parameters
         ----------
         scales : ndarray of float32, optional
-            The scales used to unpack int8 weights, one per cluster; with them, the weights are packed without loss.
+            The scales with which int8 weights were unpacked, one per cluster; if given, packing them again is lossless.
         """
         given = np.zeros(0, np.float32) if scales is None else scales
         packed = _core.pack(weights.native, chunks, getattr(_core.WeightDtype, dtype), threads, given)
@@ -90,7 +90,7 @@ class Weights:
         *,
         threads: int = 1,
     ) -> Self:
-        """Pack trained weights, given as parts that contain the chunks in order."""
+        """Pack trained weights, given as parts that together contain all chunks in order."""
         packed = _core.pack_chunks(parts, chunks, n_features, getattr(_core.WeightDtype, dtype), threads)
         return cls._of_packed(packed, dtype, n_features)
 
@@ -115,9 +115,9 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """Linear ranker for one level.
+    """The linear rankers of one level.
 
-    Nodes are ordered by *position*: children of the same parent are adjacent, and parents are in order.
+    Nodes are ordered by *position*: children of the same parent are adjacent, and parents are in ascending order.
     ``order[position]`` is the node. Weights are stored by feature because a query has few features but a beam contains
     many nodes.
 
@@ -220,7 +220,7 @@ class Layer:
         *,
         threads: int = 1,
     ) -> Layer:
-        """Return a layer with some of the nodes and exactly the same weights.
+        """Return a layer with a subset of the nodes; their weights are exactly the same.
 
         Parameters
         ----------
@@ -244,14 +244,14 @@ class Layer:
         )
 
     def chunk_weight_counts(self) -> NDArray[np.int64]:
-        """Return, for each parent, the number of weights of its children."""
+        """Return the total number of weights of each parent's children."""
         try:
             return self.native.chunk_weight_counts()
         except ValueError as error:
             raise ModelFormatError(f"The weights are damaged: {error}") from None
 
     def take_chunks(self, first: int, last: int, *, threads: int = 1) -> Layer:
-        """Return a layer with the children of the parents from `first` to `last` - 1, and exactly the same weights.
+        """Return a layer with the children of parents `first` to `last` - 1; their weights are exactly the same.
 
         The parents and their children are renumbered from 0 in their original order.
         """

@@ -1,6 +1,6 @@
-"""Choose the memory layout of a layer's weights that makes searches fastest.
+"""Choose the memory layout of a layer's weights with which the search is fastest.
 
-Models are saved in the ``packed`` layout, which is searched directly in the memory-mapped file. The other layouts
+Models are saved in the ``packed`` layout, which the search reads directly from the memory-mapped file. Other layouts
 (section 3.1 of the paper) are built when a model is loaded. Which layout is fastest depends on the number of features
 per query, the number of weights per feature and per label, and the number of clusters in the beam. The constants below
 were measured with ``benchmarks/run_layouts.py``.
@@ -19,9 +19,10 @@ LAYOUTS = ("packed", "by-label", "by-feature", "hash", "search")
 #: Assumed number of features per query, as in a short text, if the training rows are unknown.
 TYPICAL_FEATURES = 50.0
 
-# Other layouts must be this many times as fast as packed, because building them takes time and memory.
+# Other layouts are used only if the search is at least this many times as fast as with the packed layout, because
+# building them takes time and memory.
 _MIN_SPEEDUP = 2.0
-# Costs in nanoseconds.
+# Time per operation, in nanoseconds.
 _FEATURE, _BLOCK, _SCANNED_CHUNK, _PACKED_ADD = 6.0, 60.0, 0.3, 0.6
 _LABEL_ADD, _SPREAD_FEATURE = 1.9, 5.0
 _HASH_PROBE, _SEARCH_STEP, _ADD = 100.0, 11.0, 1.2

@@ -38,7 +38,7 @@ class TrainedTree:
         return replace(self, layers=[layer.with_weight_dtype(weight_dtype, threads=threads) for layer in self.layers])
 
     def with_transform(self, transforms: Sequence[str]) -> TrainedTree:
-        """Return a copy of the tree with the named transforms, one per layer; weights are shared."""
+        """Return a copy of the tree with the given transforms, one name per layer; the copy shares the weights."""
         layers = [
             replace(layer, transform=Transform.from_name(name))
             for layer, name in zip(self.layers, transforms, strict=True)
@@ -46,7 +46,7 @@ class TrainedTree:
         return replace(self, layers=layers)
 
     def subset(self, labels: NDArray[np.int32], *, threads: int = 1) -> TrainedTree:
-        """Return the tree restricted to some labels, given in ascending order, and the clusters that contain them."""
+        """Return the tree restricted to the given labels (in ascending order) and to the clusters that contain them."""
         tree, nodes = self.tree.subset(labels)
         layers = []
         for level, (layer, kept) in enumerate(zip(self.layers, nodes, strict=True), 1):

@@ -9,7 +9,7 @@ import numpy as np
 
 from carya.errors import ParameterError
 
-#: The valid transform names, for error messages.
+#: The valid transform names, as listed in error messages.
 TRANSFORM_NAMES = (
     "'noop', 'sigmoid', 'log-sigmoid', 'l<p>-hinge' or 'log-l<p>-hinge', where <p> is a number between 0 and 1000"
 )

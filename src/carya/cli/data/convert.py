@@ -37,14 +37,18 @@ if TYPE_CHECKING:
     help="File or folder to write; - for standard output.",
 )
 @option(
-    "--to", "to_format", metavar="NAME", heading="Output", help="Format to write; by default, determined by the suffix."
+    "--to",
+    "to_format",
+    metavar="NAME",
+    heading="Output",
+    help="Output format; by default, determined by the file suffix.",
 )
 @option(
     "--to-labels",
     type=PATH,
     metavar="FILE",
     heading="Output",
-    help="File to write the labels to: one line per text, or a matrix.",
+    help="File to write the labels to: a text file with one line per text, or a label matrix.",
 )
 @option("--to-label-separator", metavar="TEXT", heading="Output", help=r"Separator between labels; \t is a tab.")
 @quiet_option

@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     default=2,
     show_default=True,
     metavar="INTEGER",
-    help="Minimum number of packages per label; other labels are omitted.",
+    help="Minimum number of packages per label; labels with fewer packages are omitted.",
 )
 @json_option
 def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: int, as_json: bool) -> None:
     """Create a data set from a Debian or Ubuntu package index.
 
     Each text is the description of a package. All packages built from the same source package are in the same part,
-    either training or test. The command only reads files and does not require root privileges; --download saves the
-    package lists to a temporary folder.
+    either training or test. The command does not modify the package index and does not require root privileges;
+    --download saves the package lists to a temporary folder.
     """
     from carya.core.progress import show_progress
     from carya.data.debian import read_dataset
@@ -74,7 +74,10 @@ def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: i
         skipped: list[SkippedStanza] = []
         data = read_dataset(what, index=index, min_rows=min_rows, skipped=skipped, progress=progress)
         if not data.train or not data.test:
-            raise InputError(f"Too few packages in the index have {what}. Decrease --min-rows, or use different lists.")
+            raise InputError(
+                f"The index contains too few packages with labels (--what {what}). Decrease --min-rows, or use "
+                "different lists."
+            )
         summary = {
             "what": what,
             "suites": index.suites,
@@ -83,7 +86,7 @@ def debian(out: Path, what: str, lists: Path | None, download: bool, min_rows: i
         }
         data.write(folder, _readme(summary))
     if skipped:
-        _warn(f"Skipped {len(skipped):,} invalid stanzas. The first: {skipped[0]}")
+        _warn(f"Number of invalid stanzas skipped: {len(skipped):,}. The first: {skipped[0]}")
     if not index.translations and not index.installed_only:
         _warn("The lists contain no long descriptions. Use --download to get them.")
     print_summary(out, summary, as_json=as_json)
@@ -95,8 +98,8 @@ def _find_index(lists: Path | None) -> PackageIndex:
     index = find_index(lists)
     if index is None or index.installed_only:
         raise InputError(
-            f"{lists or APT_LISTS} contains no package lists. Use --download, or run this command and pass "
-            f"--lists lists:\n  {FETCH_COMMAND}"
+            f"{lists or APT_LISTS} contains no package lists. Use --download, or run the following "
+            f"command and pass --lists lists:\n  {FETCH_COMMAND}"
         )
     return index
 
@@ -113,15 +116,15 @@ def _warn(message: str) -> None:
 
 
 def _readme(summary: dict[str, Any]) -> str:
-    dependencies = "its dependencies and recommended packages (only the first of several alternatives)"
-    labels = dependencies if summary["what"] == "deps" else "its debtags"
+    dependencies = "the package's dependencies and recommended packages (only the first of several alternatives)"
+    labels = dependencies if summary["what"] == "deps" else "the package's debtags"
     suites = "\n".join(f"* {suite}" for suite in summary["suites"])
-    return f"""# Debian packages: description to {summary["what"]}
+    return f"""# Debian packages: descriptions as texts, {summary["what"]} as labels
 
-A text is the description of a package; its labels are {labels}.
+Each text is the description of a package; the labels are {labels}.
 {describe_sizes(summary)}. All packages built from the same source package are in the same part.
 
-Created by `carya data debian` on {time.strftime("%Y-%m-%d", time.gmtime())} from
+Created by `carya data debian` on {time.strftime("%Y-%m-%d", time.gmtime())} from these suites:
 
 {suites}
 

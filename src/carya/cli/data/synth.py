@@ -1,4 +1,4 @@
-"""`carya data synth`: generate a data set with the size of a published one."""
+"""`carya data synth`: generate a data set with the dimensions of a published one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,19 @@ from carya.core.rules import Integer
         "carya data synth texts/ --like wiki-500k --scale 0.01 --texts --json",
     ],
 )
-@argument("out", type=PATH, required=False, metavar="[FOLDER]", help="Folder to write; LIKE-SCALE by default.")
+@argument(
+    "out",
+    type=PATH,
+    required=False,
+    metavar="[FOLDER]",
+    help="Folder to write; by default, named after --like and --scale, such as eurlex-4k-1.",
+)
 @option(
     "--like",
     default="eurlex-4k",
     show_default=True,
     metavar="NAME",
-    help="eurlex-4k, wiki10-31k, amazoncat-13k, wiki-500k, amazon-670k or amazon-3m.",
+    help="Published data set: eurlex-4k, wiki10-31k, amazoncat-13k, wiki-500k, amazon-670k or amazon-3m.",
 )
 @option(
     "--scale",
@@ -42,10 +48,11 @@ from carya.core.rules import Integer
 @option("--texts", is_flag=True, help="Write texts and label names instead of matrices.")
 @json_option
 def synth(out: Path | None, like: str, scale: float, seed: int, texts: bool, as_json: bool) -> None:
-    """Generate a data set with the size of a published one.
+    """Generate a data set with the dimensions of a published one.
 
-    The generated data has the same numbers of rows, features, labels and labels per row, and its label frequencies
-    follow a power law. Rows are generated and written in blocks, so little memory is required at any scale.
+    The generated data has the same numbers of rows, features and labels, multiplied by --scale, and the same number of
+    labels per row. Its label frequencies follow a power law. Rows are generated and written in blocks, so little memory
+    is required at any scale.
     """
     from carya.core.progress import show_progress
     from carya.data.io import text_dataset

@@ -42,7 +42,7 @@ _Encode = Callable[[list[str]], "NDArray[np.float32]"]
     "--encoder",
     metavar="NAME",
     heading="Encoder",
-    help="Folder, or name on the Hugging Face Hub, of any model that transformers.AutoModel can load.",
+    help="Folder or Hugging Face Hub name of any model that transformers.AutoModel can load.",
 )
 @option(
     "--model", type=PATH, metavar="FOLDER", heading="Encoder", help="Saved transformer model whose encoder is used."
@@ -52,14 +52,14 @@ _Encode = Callable[[list[str]], "NDArray[np.float32]"]
     type=RuleType(Integer(8)),
     metavar="INTEGER",
     heading="Encoder",
-    help="Maximum number of tokens per text; by default, 128 or the setting of --model.",
+    help="Maximum number of tokens per text; by default, 128, or with --model, the setting of the saved model.",
 )
 @option(
     "--pooling",
     type=RuleType(Choice(*_POOLINGS)),
     metavar=f"[{'|'.join(_POOLINGS)}]",
     heading="Encoder",
-    help="Pooling of token embeddings; by default, auto or the setting of --model.",
+    help="Pooling of token embeddings; by default, auto, or with --model, the setting of the saved model.",
 )
 @option(
     "--device",
@@ -76,7 +76,7 @@ _Encode = Callable[[list[str]], "NDArray[np.float32]"]
     required=True,
     metavar="FILE",
     heading="Output",
-    help="Matrix to write, texts x dimensions: .npy.",
+    help="Output file (.npy) for the matrix of shape (texts, dimensions).",
 )
 @quiet_option
 @json_option
@@ -93,15 +93,16 @@ def encode(
 ) -> None:
     """Convert texts to embeddings.
 
-    The output is a float32 matrix in NumPy's format, with one row of norm 1 per text. The rows are in the same order as
-    the texts in DATA. Texts are read, encoded and written in blocks. Requires pip install 'carya[transformer]'.
+    The output is a float32 matrix in NumPy's format, with one row per text. Each row has norm 1. The rows are in the
+    same order as the texts in DATA. Texts are read, encoded and written in blocks. Requires pip install
+    'carya[transformer]'.
     """
     import carya
 
     check_matrix_output(out, ".npy")
     check_not_input(out, data.source)
     if (encoder is None) == (model is None):
-        raise ParameterError("Pass either --encoder or --model, a saved transformer model.")
+        raise ParameterError("Pass either --encoder or --model (a saved transformer model).")
     started = time.perf_counter()
     with command_progress(quiet) as progress:
         with progress.stage("load encoder"):
@@ -155,7 +156,9 @@ def _encoder_of(loaded: Any, path: Path, max_length: int | None, pooling: str | 
 
     for name, value in (("--max-length", max_length), ("--pooling", pooling)):
         if value is not None:
-            raise ParameterError(f"{name} cannot be combined with --model, which was trained with its own setting.")
+            raise ParameterError(
+                f"{name} cannot be combined with --model, because the setting of the saved model is used."
+            )
     if not isinstance(loaded, TransformerRanker):
         raise InputError(
             f"{path} contains a model of kind {type(loaded).__name__}, which has no encoder. Pass an XRTransformer or "

@@ -47,7 +47,7 @@ def _generate_options() -> list[Option]:
     type=PATH,
     metavar="FOLDER",
     heading="Text features",
-    help="Saved model or vectorizer to use; without it, the vocabulary is learned from DATA.",
+    help="Saved model or vectorizer to use; by default, the vocabulary is learned from DATA.",
 )
 @option(
     "--out",
@@ -56,7 +56,7 @@ def _generate_options() -> list[Option]:
     required=True,
     metavar="FILE",
     heading="Output",
-    help="Matrix to write, texts x terms: .npz.",
+    help="Output file (.npz) for the matrix of shape (texts, terms).",
 )
 @option("--save-vectorizer", type=PATH, metavar="FOLDER", heading="Output", help="Folder to save a new vectorizer to.")
 @force_option
@@ -78,8 +78,8 @@ def vectorize(
     """Convert texts to a matrix of TF-IDF features.
 
     The output is a sparse float32 matrix in SciPy's format, with one row per text and one column per term. The rows are
-    in the same order as the texts in DATA. DATA is read twice to learn a vocabulary, or once with --model; only one
-    block of rows is in memory at a time.
+    in the same order as the texts in DATA. Without --model, files are read twice, first to learn the vocabulary. Only
+    one block of rows is held in memory at a time, unless DATA is standard input and --model is not given.
     """
     import carya
     from carya.data.io.csr_writer import CsrWriter
@@ -126,12 +126,16 @@ def vectorize(
 
 
 def _check_options_of_a_model(given: dict[str, Any], save_vectorizer: Path | None) -> None:
-    """Raise ParameterError if an option applies only to a new vectorizer."""
+    """Raise ParameterError if an option was passed that applies only to a new vectorizer."""
     for name in given:
         if name != "n_jobs":
-            raise ParameterError(f"{flag(name)} cannot be combined with --model, whose vocabulary is fixed.")
+            raise ParameterError(
+                f"{flag(name)} cannot be combined with --model, because the vocabulary of a saved model is fixed."
+            )
     if save_vectorizer is not None:
-        raise ParameterError("--save-vectorizer cannot be combined with --model, which is already saved.")
+        raise ParameterError(
+            "--save-vectorizer cannot be combined with --model, because the vectorizer is already saved."
+        )
 
 
 def _texts(data: DataOptions, report: Any) -> Iterator[str]:

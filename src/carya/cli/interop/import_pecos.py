@@ -20,7 +20,7 @@ from carya.cli.shared.outputs import check_model_output
 def import_pecos(source: Path, target: Path, force: bool, as_json: bool) -> None:
     """Convert a libpecos XR-Linear model to a Carya model.
 
-    The Carya model returns the same rankings.
+    The converted model returns the same rankings.
     """
     from carya.models.xr_linear.import_pecos import import_pecos as read_pecos_model
 

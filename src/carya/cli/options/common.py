@@ -34,7 +34,7 @@ dense_option = option(
     type=PATH,
     metavar="FILE",
     heading="Data",
-    help="Dense features in addition to the sparse features in DATA: .npy.",
+    help="File (.npy) with dense features, in addition to the sparse features in DATA.",
 )
 
 beam_width_option = option(
@@ -50,7 +50,7 @@ min_score_option = option(
     type=RuleType(NUMBER),
     metavar="NUMBER",
     heading="Search",
-    help="Omit labels with lower scores.",
+    help="Minimum score; labels with lower scores are omitted.",
 )
 
 n_jobs_option = option(
@@ -72,6 +72,11 @@ ray_option = option(
     help="Rank on a Ray cluster: auto for the cluster on this machine, or HOST:PORT. The model and the data must be on "
     "storage that all machines share.",
 )
+
+
+def record_option(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option for the folder in which a run is recorded."""
+    return option("--record", type=PATH, metavar="RUN", heading="Output", help=help_text)
 
 
 def top_k_option(default: int) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -37,13 +37,14 @@ class DataOptions:
     part : str
         The part of a folder: train, test or dev.
     format : str or None
-        None means that the format is detected.
+        None means that the format is detected automatically.
     labels : Path or None
         A file with the labels, one line per text, or a label matrix.
     text_column, label_column, label_separator : str or None
-        None means the value in `defaults`, or else the default of `open_data`.
+        If None, the value in `defaults` is used or, if there is none, the default of `open_data`.
     zero_based : bool or None
-        Whether the features of svmlight files are numbered from 0; None means the value in `defaults`, or else a guess.
+        Whether the features of svmlight files are numbered from 0. If None, the value in `defaults` is used or, if
+        there is none, the numbering is inferred from the data.
     vocabulary : Path or None
         A file that lists the labels.
     language : str
@@ -51,7 +52,7 @@ class DataOptions:
     reads_labels : bool
         Whether the command uses labels.
     defaults : mapping
-        The options that are stored in the model.
+        The options stored in the model, which are used for options that are None.
     """
 
     source: str
@@ -83,7 +84,7 @@ class DataOptions:
         return options | dict(getattr(data, "read_options", {}))
 
     def read_vocabulary(self) -> Vocabulary | None:
-        """Return the list of labels that the user passed, if any."""
+        """Read the list of labels from the vocabulary file, if one was passed."""
         from carya.data.formats.vocabularies import read_vocabulary
 
         return None if self.vocabulary is None else read_vocabulary(self.vocabulary, language=self.language)
@@ -114,7 +115,7 @@ class DataOptions:
         return data
 
     def open_texts(self, model: Path | None = None) -> Corpus:
-        """Open a data set of texts; raise InputError, with the name of the model, if it contains features."""
+        """Open a data set of texts. If the data set contains features, raise an InputError that names the model."""
         from carya.data.corpus import Matrices
 
         data = None if self.contains_features() else self.open()
@@ -124,7 +125,7 @@ class DataOptions:
         return data
 
     def contains_features(self) -> bool:
-        """Return whether the data is in a format for features, without reading all of the data."""
+        """Return whether the data is in a format that stores features, without reading all of it."""
         from carya.data.formats.registry import FORMATS
 
         form = FORMATS.get(self.detected_format)
@@ -151,7 +152,7 @@ class DataOptions:
 
     @property
     def name(self) -> str:
-        """The name of the source in messages."""
+        """The name of the source, for messages."""
         return display_name(self.source)
 
 
@@ -176,13 +177,13 @@ def data_options(
     labels : bool
         Whether the command reads labels.
     format_flag : str
-        The option for the format.
+        The name of the format option.
     stored : bool
-        Whether the command uses a model, which stores the options for reading its training data.
+        Whether the command uses a saved model, which stores the options used to read its training data.
     writes_part : bool
-        Whether the command writes the part, in which case the source can be a file.
+        Whether `part` also selects the part to write; if so, it can be passed even if the source is a file.
     features : bool
-        Whether the command reads features.
+        Whether the command accepts features.
     """
     source_settings: dict[str, Any] = {} if source is None else {"required": False, "default": source}
     decorators = [
@@ -201,7 +202,7 @@ def data_options(
             show_default=True,
             help="Part of a data folder.",
         ),
-        _option("--test", "uses_test", is_flag=True, help="Short for --part test."),
+        _option("--test", "uses_test", is_flag=True, help="Same as --part test."),
         _option(format_flag, "format", metavar="NAME", help="Format of the data; detected by default."),
         _option(
             "--text-column",
@@ -221,14 +222,16 @@ def data_options(
         )
     if labels:
         decorators += [
-            _option("--labels", type=PATH, metavar="FILE", help="Label file: one line per text, or a matrix."),
+            _option(
+                "--labels", type=PATH, metavar="FILE", help="Label file with one line per text, or a label matrix."
+            ),
             _option("--label-column", metavar="NAME", help=f"Label column or key. {_default('labels', stored)}"),
             _option(
                 "--label-separator",
                 metavar="TEXT",
-                help=rf"Separator between labels; \t is a tab. {_default('depends on the format', stored)}",
+                help=rf"Separator between labels; \t is a tab. {_default('format-dependent', stored)}",
             ),
-            _option("--vocabulary", type=PATH, metavar="FILE", help="List of all labels: .txt, .tsv, .csv or SKOS."),
+            _option("--vocabulary", type=PATH, metavar="FILE", help="List of all labels (.txt, .tsv, .csv or SKOS)."),
             _option(
                 "--language",
                 default="en",
@@ -258,7 +261,7 @@ def data_options(
 
 
 def _check_combination(arguments: dict[str, Any], *, writes_part: bool) -> None:
-    """Raise ParameterError if an option was passed that has no effect, or that contradicts another."""
+    """Raise ParameterError if an option that was passed has no effect or contradicts another one."""
     source, part = arguments["source"], arguments["part"]
     is_file = source == "-" or (path_exists(source) and Path(source).is_file())
     if arguments["uses_test"] and was_passed("part") and part != "test":
@@ -267,7 +270,7 @@ def _check_combination(arguments: dict[str, Any], *, writes_part: bool) -> None:
         if was_passed(name) and is_file and not writes_part:
             raise ParameterError(f"{flag} selects a part of a folder, but {display_name(source)} is not a folder.")
     if was_passed("language") and arguments.get("vocabulary") is None:
-        raise ParameterError("--language requires --vocabulary, whose label names it selects.")
+        raise ParameterError("--language requires --vocabulary, because it selects the language of the label names.")
 
 
 def was_passed(name: str) -> bool:
@@ -276,12 +279,12 @@ def was_passed(name: str) -> bool:
 
 
 def path_exists(argument: str) -> bool:
-    """Return whether an argument is a file or folder; unlike pathlib, do not raise an error for long texts."""
+    """Return whether an argument is an existing path; unlike pathlib, do not raise an error for long texts."""
     return os.path.exists(argument)  # noqa: PTH110
 
 
 def _default(value: str, stored: bool) -> str:
-    return f"[default: as for the training data, or {value}]" if stored else f"[default: {value}]"
+    return f"[default: the model's setting, if any; otherwise, {value}]" if stored else f"[default: {value}]"
 
 
 def texts_and_labels(corpus: Iterable[Example]) -> tuple[list[str], list[tuple[str, ...]]]:

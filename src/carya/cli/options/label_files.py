@@ -17,19 +17,19 @@ from carya.errors import InputError
 _Callback = TypeVar("_Callback", bound=Callable[..., Any])
 _HELP = {
     "tree": "Label tree: one line per label, with the label, a tab and the path of its clusters, as in "
-    "cat<TAB>animals/mammals; for features, one path per line.",
+    "cat<TAB>animals/mammals; if DATA contains features, one path per line.",
     "label_features": "Label features for --representation lf: one line per label, with the label, a tab and its "
-    "description; for features, an .npz or .npy matrix with one row per label.",
+    "description; if DATA contains features, an .npz or .npy matrix with one row per label.",
     "label_graph": "Label graph for --representation graph: one line per edge, with two labels and, optionally, a "
-    "weight, separated by tabs; for features, an .npz matrix of shape (labels, labels).",
-    "shortlist": "Shortlist for --negatives given: one line of labels per text, separated by tabs or "
-    "--label-separator; for features, an .npz matrix with the same shape as the label matrix.",
+    "weight, separated by tabs; if DATA contains features, an .npz matrix of shape (labels, labels).",
+    "shortlist": "Shortlist for --negatives given: one line per text, with labels separated by tabs or "
+    "--label-separator; if DATA contains features, an .npz matrix with the same shape as the label matrix.",
 }
 
 
 @dataclass(frozen=True)
 class LabelFiles:
-    """The files that were passed on the command line."""
+    """Paths of the files that were passed on the command line."""
 
     tree: Path | None = None
     label_features: Path | None = None
@@ -65,7 +65,9 @@ class LabelFiles:
             path: Path | None = getattr(self, name)
             if path is not None:
                 if path.suffix not in MATRIX_SUFFIXES:
-                    raise InputError(f"{_flag(name)} must be an .npz or .npy file for features, got {path}.")
+                    raise InputError(
+                        f"{_flag(name)} must be an .npz or .npy file if DATA contains features, got {path}."
+                    )
                 arguments[name] = read_matrix(path)
         if self.tree is not None:
             arguments["tree"] = LabelTree.from_paths(list(_read_lines(self.tree)))
@@ -113,7 +115,7 @@ def _read_columns(path: Path, least: int, most: int) -> Iterator[tuple[str, ...]
 
 def _read_pairs(path: Path) -> dict[str, str]:
     """Return a dictionary that maps the first column of each line to the second."""
-    return {label: value for label, value in _read_columns(path, 2, 2)}  # noqa: C416 - checked to be pairs
+    return {label: value for label, value in _read_columns(path, 2, 2)}  # noqa: C416 - each item is known to be a pair
 
 
 def _edge(path: Path, columns: tuple[str, ...]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from carya.cli.options.rule_type import RuleType, placeholder
 from carya.core.parameters import Parameterized
 from carya.core.rules import Choice, Rule
 
-#: Parameters that cannot be specified as a string, or that commands set themselves.
+#: Parameters that cannot be specified as a string or that are set by the commands themselves.
 _NOT_OPTIONS = frozenset({"tree", "verbose", "tokens", "parts", "part_token", "use_tfidf", "vectorizer", "ranker"})
 #: Alternative option names, in addition to the aliases declared by the estimators.
 _SPELLINGS = {"n_jobs": ["--threads"], "checkpoint_dir": ["--checkpoint"]}
@@ -37,7 +37,7 @@ def parameter_options(estimators: Iterable[type[Parameterized]], headings: Mappi
     ----------
     estimators : iterable of type
     headings : mapping of str to str
-        The headings of parameter groups, in display order; the headings of other groups are their names.
+        The heading of each parameter group, in display order; other groups are listed under their own names.
     """
     fields: dict[str, tuple[dataclasses.Field[Any], type[Parameterized]]] = {}
     for estimator in estimators:
@@ -54,7 +54,7 @@ def parameter_options(estimators: Iterable[type[Parameterized]], headings: Mappi
 
 
 def given_parameters(context: click.Context, estimator: type[Parameterized]) -> dict[str, Any]:
-    """Return the parameters of an estimator that the user passed on the command line."""
+    """Return the parameters that the user passed on the command line for an estimator."""
     return {
         name: context.params[name]
         for name in estimator.parameter_names()

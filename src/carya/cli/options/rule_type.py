@@ -37,7 +37,7 @@ class RuleType(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         return parse_value(value, self.rule, next(name for name in param.opts if name.startswith("--")))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete the choices listed by the rule."""
+        """Return the choices of the rule that start with the incomplete value."""
         return [CompletionItem(name) for name in _choices(self.rule) if name.startswith(incomplete)]
 
 

@@ -48,7 +48,7 @@ class Request:
 
 
 class FormatShard:
-    """Function that ranks labels for a shard and formats the output; the model is loaded for the first shard."""
+    """Callable that ranks labels for a shard and formats the output; the first call loads the model."""
 
     def __init__(self, request: Request, source: RowSource, threads: int) -> None:
         self._model = SharedModel.of(request.model)
@@ -70,7 +70,7 @@ class FormatShard:
             lines = format_rows(ranked_rows(self._loaded, S, shard.first + 1), self._form)
             return FormattedRows(lines, shard.n_rows, [])
         lines, unknown = "", []
-        for begin in range(0, shard.n_rows, BATCH_SIZE):  # the same batches as without a cluster
+        for begin in range(0, shard.n_rows, BATCH_SIZE):  # use the same batches as without a cluster
             batch = text_batch(rows[begin : begin + BATCH_SIZE], shard.first + begin + 1)
             ranked, unknown_texts = rank_texts(self._loaded, batch, self._limits)
             lines += format_rows(ranked, self._form)
@@ -136,7 +136,7 @@ def rank_on_cluster(
     dense : Path or None
         A file with dense features.
     rows : list of str or features
-        The rows of the data set, which are sent to the workers if they are not in files.
+        The rows of the data set; they are sent to the workers if the workers cannot read them from files.
     options : dict
         The arguments of the model's `predict`.
     batch_size : int
@@ -162,8 +162,8 @@ def _is_on_disk(data: DataOptions) -> bool:
 
 
 def _files(data: DataOptions, model: Any, path: Path, dense: Path | None) -> RowSource:
-    """Return the texts or features of a data set, which each worker reads separately."""
-    # Worker processes run in other folders, and mapping proxies cannot be pickled.
+    """Return a source from which each worker reads its rows of a text or feature data set."""
+    # Worker processes have different working directories, and mapping proxies cannot be pickled.
     absolute = dataclasses.replace(
         data,
         source=str(Path(data.source).absolute()),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BATCH_SIZE = 2048  # texts processed at a time
+BATCH_SIZE = 2048  # number of texts per batch
 _PATH_STARTS = ("/", "./", "../", "~/")
 #: Suffixes of files that are not data sets but might be passed as such.
 _OTHER_SUFFIXES = (".txt", ".json", ".md", ".pdf", ".html", ".xml", ".docx", ".xlsx", ".gz", ".xz", ".zst", ".zip")
@@ -29,7 +29,7 @@ _OTHER_SUFFIXES = (".txt", ".json", ".md", ".pdf", ".html", ".xml", ".docx", ".x
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Consecutive texts.
+    """Batch of consecutive texts.
 
     Attributes
     ----------
@@ -80,14 +80,15 @@ def are_texts(arguments: Sequence[str], model: Path) -> bool:
     Raises
     ------
     InputError
-        If an argument is empty or looks like a file that does not exist, or if there are files among several arguments.
+        If an argument is empty, looks like the path of a file that does not exist, or is the path of an existing file
+        or folder but not the only argument.
     """
     for argument in arguments:
         if not argument.strip():
             raise InputError("An argument is empty. Pass a text, a file or a folder, or - for standard input.")
         if argument == "-" or path_exists(argument):
             if len(arguments) > 1:
-                raise InputError(f"{argument} is a file or folder. Pass one file or folder, or only texts.")
+                raise InputError(f"{argument} is a file or folder. Pass either a single file or folder, or only texts.")
             return False
         if looks_like_path(argument):
             raise InputError(
@@ -113,7 +114,7 @@ def looks_like_path(argument: str) -> bool:
 
 
 def counted(items: Iterable[T], report: Report, *, every: int = 1000) -> Iterator[T]:
-    """Yield items and report their number; the total is unknown."""
+    """Yield items and report how many have been yielded; the total number is unknown."""
     if report is None:
         yield from items
         return
@@ -137,7 +138,7 @@ def _numbered(batches: Iterable[Sequence[str | Example]]) -> Iterator[TextBatch]
 
 
 def _file_of_texts(data: DataOptions) -> Path | None:
-    """Return the text file in a folder; no label file is required."""
+    """Return the file of texts if the source is a data folder, even one without labels; otherwise, return None."""
     from carya.data.formats.folder_files import find_file
 
     if data.format is not None or not Path(data.source).is_dir():
@@ -146,7 +147,7 @@ def _file_of_texts(data: DataOptions) -> Path | None:
 
 
 def _batches(items: Iterable[T], *, is_stream: bool = False) -> Iterator[list[T]]:
-    """Group items into batches; a batch from a stream ends when no more input is available yet."""
+    """Group items into batches; for a stream, yield a partial batch when no further input is available yet."""
     remaining = iter(items)
     if not is_stream:
         yield from iter(lambda: list(itertools.islice(remaining, BATCH_SIZE)), [])
@@ -198,7 +199,7 @@ def read_features(data: DataOptions, n_features: int, model: Path, dense: Path |
     model : Path
         The path of the model, for error messages.
     dense : Path, optional
-        A file with dense features; a (sparse, dense) pair is returned.
+        A file with dense features; if given, a (sparse, dense) pair is returned.
     """
     from carya.data.io.matrix_files import read_matrix
 
@@ -228,7 +229,7 @@ def _read_features(data: DataOptions, n_features: int, model: Path) -> Any:
 
 @contextmanager
 def naming_input(source: str) -> Iterator[None]:
-    """Prefix error messages, in which the matrix is named X, with the name of the input file."""
+    """Add the name of the input file to the messages of input errors, which refer to the input as X."""
     try:
         yield
     except InputError as error:

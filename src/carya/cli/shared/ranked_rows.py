@@ -29,15 +29,18 @@ class RankedLabel(NamedTuple):
     ----------
     label : str or int
     name : str or None
-        None if the name is the label itself.
+        None if the name equals the label.
     score : float
     probability : float or None
+    is_new : bool or None
+        Whether the label is a phrase that is not in the label list; None if only known labels were ranked.
     """
 
     label: str | int
     name: str | None
     score: float
     probability: float | None
+    is_new: bool | None = None
 
 
 class RankedRow(NamedTuple):
@@ -78,13 +81,13 @@ def rank_texts(
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     rows = [
-        RankedRow(row, text_id, _ranked_labels(ranker, suggestions))
+        RankedRow(row, text_id, _ranked_labels(ranker, suggestions, has_new="open_vocabulary" in limits))
         for row, (text_id, suggestions) in enumerate(zip(batch.ids, rankings, strict=True), batch.first)
     ]
     return rows, unknown
 
 
-def _ranked_labels(ranker: BaseTextRanker[Any], suggestions: list[Suggestion]) -> list[RankedLabel]:
+def _ranked_labels(ranker: BaseTextRanker[Any], suggestions: list[Suggestion], *, has_new: bool) -> list[RankedLabel]:
     """Return the labels for one text, with their probabilities if the model is calibrated."""
     return [
         RankedLabel(
@@ -92,6 +95,7 @@ def _ranked_labels(ranker: BaseTextRanker[Any], suggestions: list[Suggestion]) -
             None if suggestion.name == suggestion.label else suggestion.name,
             suggestion.score,
             probability,
+            suggestion.is_new if has_new else None,
         )
         for suggestion, probability in zip(suggestions, _probabilities(ranker.calibration_, suggestions), strict=True)
     ]
@@ -105,7 +109,7 @@ def _probabilities(calibration: Any, suggestions: list[Any]) -> list[float] | li
 
 
 def ranked_rows(model: Any, S: Any, first: int = 1) -> Iterator[RankedRow]:
-    """Yield the rows of a prediction from a feature model; `first` is the number of the first row."""
+    """Yield the output rows for the predictions of a feature model; `first` is the number of the first row."""
     from carya.core.strings import NumberStrings
 
     scores = S.data.tolist()
@@ -118,9 +122,10 @@ def ranked_rows(model: Any, S: Any, first: int = 1) -> Iterator[RankedRow]:
         )
 
 
-def header(form: str) -> str:
-    """Return the first line of the output; empty for JSON lines."""
-    return "" if form == "jsonl" else _separator(form).join(_COLUMNS) + "\n"
+def header(form: str, *, has_new: bool = False) -> str:
+    """Return the first line of the output, or an empty string for JSON lines."""
+    columns = (*_COLUMNS, "new") if has_new else _COLUMNS
+    return "" if form == "jsonl" else _separator(form).join(columns) + "\n"
 
 
 def format_rows(rows: Iterable[RankedRow], form: str) -> str:
@@ -144,6 +149,8 @@ def _to_object(row: RankedRow) -> dict[str, Any]:
             entry["probability"] = round(label.probability, _DIGITS)
         if label.name is not None:
             entry["name"] = label.name
+        if label.is_new:
+            entry["new"] = True
         labels.append(entry)
     return {"row": row.row} | ({} if row.id is None else {"id": row.id}) | {"labels": labels}
 
@@ -154,7 +161,8 @@ def _to_fields(row: RankedRow) -> Iterator[tuple[str, ...]]:
         probability = "" if label.probability is None else str(round(label.probability, _DIGITS))
         name = str(label.label) if label.name is None else label.name
         score = str(round(label.score, _DIGITS))
-        yield str(row.row), row.id or "", str(rank), str(label.label), name, score, probability
+        new = () if label.is_new is None else ("true" if label.is_new else "false",)
+        yield str(row.row), row.id or "", str(rank), str(label.label), name, score, probability, *new
 
 
 def _table_quote(form: str) -> Callable[[str], str]:

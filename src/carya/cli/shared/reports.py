@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl")
 _DIGITS = 6
+_MAX_LABELS = 10  # maximum number of labels and words shown in the terminal
 _MAX_TEXT_LENGTH = 300  # maximum number of characters of a text shown in the terminal
 
 
@@ -44,7 +45,7 @@ class EvaluatedRows:
     ids: list[str | None] | None = None
 
     def name(self, label: int) -> str:
-        """Return the name of a column."""
+        """Return the name of the label in a column."""
         has_name = self.names is not None and label < len(self.names)
         return self.names[label] if has_name and self.names is not None else self.labels[label]
 
@@ -58,29 +59,90 @@ def check_table_path(path: Path) -> None:
         raise InputError(f'{path}: Unknown table type "{suffix}". Use {", ".join(_TABLE_SUFFIXES[:-1])} or .jsonl.')
 
 
-def write_label_report(path: Path, rows: EvaluatedRows, S: Any, k: int, counts: NDArray[np.int64] | None) -> int:
-    """Write the support, precision, recall and F1 at k for each label; return the number of labels.
+def check_page_path(path: Path) -> None:
+    """Raise InputError if a path does not have the suffix of an HTML page."""
+    if path.suffix not in (".html", ".htm"):
+        raise InputError(f'{path}: Unknown page type "{path.suffix}". Use .html.')
 
-    Labels that are neither relevant nor suggested for any row are omitted. The most frequent labels come first.
+
+def write_report_page(
+    path: Path,
+    title: str,
+    rows: EvaluatedRows,
+    S: Any,
+    k: int,
+    counts: NDArray[np.int64] | None,
+    n_training_rows: int,
+    vectorizer: Any,
+) -> dict[str, Any]:
+    """Write the label report to an HTML page; return its summary."""
+    from carya.diagnostics.report import build_report
+
+    names = [rows.name(label) for label in range(rows.Y.shape[1])]
+    report = build_report(
+        rows.Y,
+        S,
+        rows.labels,
+        names,
+        k=k,
+        counts=counts,
+        n_training_rows=n_training_rows,
+        texts=rows.texts,
+        vectorizer=vectorizer,
+    )
+    report.to_html(path, title=title)
+    return report.to_dict()
+
+
+def print_report(summary: dict[str, Any]) -> None:
+    """Print a summary of the label report: over-suggested labels, label shift and vocabulary shift."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if summary["over_suggested"]:
+        table = Table(
+            "label", "rows", "suggested", "correct", "precision", "95% interval", title="Over-suggested labels"
+        )
+        for record in summary["over_suggested"][:_MAX_LABELS]:
+            interval = f"{100 * record['precision_low']:.1f}–{100 * record['precision_high']:.1f}"
+            counts = (str(record[name]) for name in ("support", "suggested", "correct"))
+            table.add_row(printable(record["name"]), *counts, f"{100 * record['precision']:.1f}", interval)
+        console.print(table)
+    else:
+        click.echo("No label is significantly over-suggested.")
+    labels, words = summary["label_shift"], summary["vocabulary_shift"]
+    if labels is not None:
+        click.echo(
+            f"label shift: distance {labels['distance']:.3f} (expected by chance: {labels['expected_distance']:.3f}); "
+            f"{100 * labels['unknown_share']:.2f}% of the labels do not occur in the training data"
+        )
+    if words is not None:
+        unknown = ", ".join(word for word, _ in words["unknown"][:_MAX_LABELS])
+        click.echo(
+            f"vocabulary shift: {100 * words['unknown_share']:.2f}% of the words are unknown; "
+            f"{words['texts_without_terms']:,} of {words['n_texts']:,} texts contain no known terms"
+            + (f"; most frequent unknown words: {printable(unknown)}" if unknown else "")
+        )
+
+
+def write_label_report(path: Path, rows: EvaluatedRows, S: Any, k: int, counts: NDArray[np.int64] | None) -> int:
+    """Write the metrics at k of each label to a table, with 95% confidence intervals; return the number of labels.
+
+    The metrics are support, precision, recall and F1. Labels that are neither relevant nor suggested for any row are
+    omitted. The most frequent labels come first.
     """
-    from carya import metrics
     from carya.data.formats.columns import TAB, check_one_line
     from carya.data.formats.tables.delimited import quote_field
     from carya.data.io.files import open_text_output, uncompressed_name
+    from carya.diagnostics.label_quality import label_quality
 
-    report = metrics.label_report(rows.Y, S, k)
-    occurring = [label for label, count in enumerate((report.support + report.suggested).tolist()) if count]
-    occurring.sort(key=lambda label: (-report.support.item(label), label))
-    scores = {"precision": report.precision, "recall": report.recall, "f1": report.f1}
+    names = [rows.name(label) for label in range(rows.Y.shape[1])]
+    quality = label_quality(rows.Y, S, rows.labels, names, k=k, training_rows=counts)
     suffix = Path(uncompressed_name(path)).suffix
     with open_text_output(path) as write:
-        for number, label in enumerate(occurring):
-            record: dict[str, Any] = {"label": rows.labels[label], "name": rows.name(label)}
-            if counts is not None:
-                record["training_rows"] = counts.item(label)
-            for column in ("support", "suggested", "correct"):
-                record[column] = getattr(report, column).item(label)
-            record |= {column: round(values.item(label), _DIGITS) for column, values in scores.items()}
+        for number in range(len(quality)):
+            record = quality.record(number, digits=_DIGITS)
             if suffix == ".jsonl":
                 write(json.dumps(record, ensure_ascii=False) + "\n")
                 continue
@@ -91,11 +153,14 @@ def write_label_report(path: Path, rows: EvaluatedRows, S: Any, k: int, counts: 
                 write(",".join(map(quote_field, fields)) + "\n")
             else:
                 write(TAB.join(check_one_line(field, str(path), TAB) for field in fields) + "\n")
-    return len(occurring)
+    return len(quality)
 
 
 def worst_errors(rows: EvaluatedRows, S: Any, k: int, count: int) -> list[dict[str, Any]]:
-    """Return the rows with the lowest nDCG@k; ties are broken by the score of the best wrong label, highest first."""
+    """Return the rows with the lowest nDCG@k, lowest first.
+
+    Ties are broken by the score of the highest-ranked incorrect label, highest first.
+    """
     from carya import metrics
 
     ndcg = metrics.row_ndcg(rows.Y, S, k)
@@ -107,11 +172,11 @@ def worst_errors(rows: EvaluatedRows, S: Any, k: int, count: int) -> list[dict[s
 def print_errors(errors: Sequence[dict[str, Any]]) -> None:
     """Print the rows of :func:`worst_errors`."""
     if not errors:
-        click.echo("No errors: in every row, all correct labels are ranked first.")
+        click.echo("No errors: in every row, all relevant labels are ranked first.")
     for error in errors:
         title = f"row {error['row']}" + (f", id {error['id']}" if "id" in error else "")
         metric = next(key for key in error if key.startswith("nDCG"))
-        click.echo(f"\n{printable(title)}: {metric} {100 * error[metric]:.2f} %")
+        click.echo(f"\n{printable(title)}: {metric} {100 * error[metric]:.2f}%")
         if "text" in error:
             text = " ".join(error["text"].split())
             shown_text = text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 2] + " …"

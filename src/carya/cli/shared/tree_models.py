@@ -1,4 +1,4 @@
-"""Options for models with label trees, and the models that they describe."""
+"""Options for models with label trees, and the construction of these models from the options."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tree_options() -> list[Option]:
 
 
 def tree_parameters(context: click.Context) -> dict[str, Any]:
-    """Return the parameters of the vectorizer and the trees that the user passed."""
+    """Return the parameters that the user passed for the vectorizer and the trees."""
     from carya.models.xr_linear.model import XRLinear
     from carya.text.tfidf import Tfidf
 
@@ -56,7 +56,7 @@ def tree_parameters(context: click.Context) -> dict[str, Any]:
 
 
 def build_text_ranker(context: click.Context, preset: str | None, trees: int | None, *, verbose: bool) -> Any:
-    """Return an unfitted TextRanker whose model is a tree, an ensemble or a preset."""
+    """Return an unfitted TextRanker whose model is a tree, an ensemble of trees, or the model of a preset."""
     from carya.models import presets
     from carya.models.xr_linear.model import XRLinear
     from carya.text.default_vectorizer import default_vectorizer

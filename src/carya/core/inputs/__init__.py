@@ -1,1 +1,1 @@
-"""Convert Python objects to texts, labels and features; no other module handles types from other libraries."""
+"""Convert Python objects to texts, labels and features; only this package handles the types of other libraries."""

@@ -32,12 +32,12 @@ _COLUMNS = {
 
 
 def library_of(value: object) -> str | None:
-    """Return the library of a table, a column or a tensor, or None for all other objects."""
+    """Return the name of the library that a table, a column or a tensor is from; None for all other objects."""
     return _find(value, _TABLES) or _find(value, _COLUMNS) or _find(value, {"torch": {"Tensor"}})
 
 
 def is_table(value: object) -> bool:
-    """Return whether a value is a table with named columns: a frame, a pyarrow Table or a Dataset."""
+    """Return whether a value is a table with named columns: a data frame, a pyarrow Table or a Dataset."""
     return _find(value, _TABLES) is not None
 
 
@@ -52,7 +52,7 @@ def is_tensor(value: object) -> bool:
 
 
 def describe(value: object) -> str:
-    """Return the name of a value's type for error messages, with its library.
+    """Describe the type of a value, including its library, for error messages.
 
     >>> describe([]), describe(np.zeros(3)), describe(np.zeros((3, 2), np.int64))
     ('list', 'an array of float64 with 1 dimension', 'an array of int64 with 2 dimensions')
@@ -65,7 +65,7 @@ def describe(value: object) -> str:
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value is None, NaN, or a missing value from pandas or pyarrow."""
+    """Return whether a value is None, NaN, or a missing value of pandas (NA or NaT)."""
     if value is None:
         return True
     if isinstance(value, (float, np.floating)):
@@ -95,7 +95,7 @@ def table_column(table: Any, name: str) -> Any:
 
 
 def iterate_column(column: Any, name: str) -> Iterator[Any]:
-    """Yield the items of a column as Python objects; raise InputError with the row number for missing items."""
+    """Yield the items of a column as Python objects; if an item is missing, raise InputError with its row number."""
     first = 0
     for batch in _batches(column):
         for row, item in enumerate(batch, first):
@@ -108,7 +108,7 @@ def iterate_column(column: Any, name: str) -> Iterator[Any]:
 
 
 def to_numpy(column: Any) -> NDArray[Any] | None:
-    """Return a column of numbers without missing items, or a tensor, as an array; None for all other columns."""
+    """Convert a tensor, or a numeric column without missing items, to an array; return None for all other columns."""
     library = library_of(column)
     if library == "torch":
         return tensor_to_numpy(column, "The tensor")
@@ -125,7 +125,7 @@ def to_numpy(column: Any) -> NDArray[Any] | None:
 
 
 def tensor_to_numpy(tensor: Any, name: str) -> NDArray[Any]:
-    """Return a dense tensor on the CPU as an array; raise InputError if it is on another device."""
+    """Convert a dense tensor to an array; raise InputError if the tensor is not in CPU memory."""
     if tensor.device.type != "cpu":
         raise InputError(f"{name} is on device {tensor.device}. Move it to the CPU with .cpu().")
     tensor = tensor.detach()
@@ -136,7 +136,7 @@ def tensor_to_numpy(tensor: Any, name: str) -> NDArray[Any]:
 
 
 def _find(value: object, classes: Mapping[str, Collection[str]]) -> str | None:
-    """Return the library of the class in `classes` that a value is an instance of, or None."""
+    """Return the name of the library that defines the class of a value; None if `classes` does not list the class."""
     if isinstance(value, (list, np.ndarray)):
         return None
     for cls in type(value).__mro__:
@@ -150,7 +150,7 @@ def _batches(column: Any) -> Iterator[list[Any]]:
     library = library_of(column)
     try:
         length = len(column)
-    except TypeError:  # a column of an iterable data set
+    except TypeError:  # columns of iterable data sets have no length
         yield from ([item] for item in column)
         return
     for begin in range(0, length, _BATCH):

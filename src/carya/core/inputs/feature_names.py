@@ -31,7 +31,7 @@ def feature_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
 
 
 def check_feature_names(X: Any, expected: Sequence[str] | None, name: str = "X") -> None:
-    """Raise InputError if the columns of a data frame, or their order, differ from those in training."""
+    """Raise InputError unless a data frame has the same columns as the training data, in the same order."""
     names = None if expected is None else feature_names(X, name)
     if names is None or expected is None or names == tuple(expected):
         return

@@ -1,4 +1,4 @@
-"""Convert feature tables: frames, tensors and columns of vectors."""
+"""Convert features given as data frames, tensors or columns of vectors."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from carya.errors import InputError
 
 
 def coerce_matrix(X: Any, name: str) -> Any:
-    """Convert a frame, a tensor or a column to an array or a sparse matrix; return all other objects unchanged.
+    """Convert a data frame, tensor or column to an array or a sparse matrix; return all other objects unchanged.
 
-    Frames of sparse columns (pandas) and sparse tensors become sparse matrices. A column of numbers becomes a vector,
-    and a column of vectors becomes a matrix with one row per item.
+    Sparse tensors, and pandas data frames whose columns are all sparse, become sparse matrices. A column of numbers
+    becomes a vector, and a column of vectors becomes a matrix with one row per item.
     """
-    if isinstance(X, np.ndarray) or sp.issparse(X):  # checked first, because the checks below take as long as a query
+    # Arrays and sparse matrices are handled first, because the checks below take as long as ranking a query.
+    if isinstance(X, np.ndarray) or sp.issparse(X):
         return X
     if is_table(X):
         return _table_to_matrix(X, name)
@@ -69,7 +70,7 @@ def _pandas_to_matrix(frame: Any, name: str) -> Any:
             )
     if kinds and all(hasattr(dtype, "fill_value") for dtype in frame.dtypes):  # pandas.SparseDtype
         if any(dtype.fill_value != 0 for dtype in frame.dtypes):
-            raise InputError(f"{name} is a sparse frame whose fill value is not 0. Use a fill value of 0.")
+            raise InputError(f"{name} is a sparse data frame whose fill value is not 0. Use a fill value of 0.")
         return sp.csr_array(frame.sparse.to_coo())
     return frame.to_numpy(dtype=np.float64, na_value=np.nan) if kinds else np.zeros(frame.shape)
 

@@ -1,4 +1,4 @@
-"""Convert labels: lists of labels per row, one label per row, class numbers, and indicator matrices."""
+"""Convert labels given as one list of labels per row, one label per row, class numbers or an indicator matrix."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from carya.core.matrices import Csr
 from carya.core.rules import MAX_INT
 from carya.errors import InputError
 
-#: Labels for the columns of a matrix or for class numbers.
+#: The label of each matrix column or class number.
 LabelNames = Sequence[str] | NDArray[Any]
 
 _ACCEPTED = (
-    "contain one label or one list of labels per row, where labels are strings or integers, or be a matrix with one "
-    "column per label"
+    "be a matrix with one column per label, or contain one label or one list of labels (strings or integers) per row"
 )
-#: Above this limit, class numbers are accepted only if at least the fraction _MIN_SHARE of all numbers is used.
+#: Class numbers above this limit are accepted only if at least a fraction _MIN_SHARE of the numbers up to the highest
+#: one is used.
 _MAX_SPARSE_CLASSES = 1_000_000
 _MIN_SHARE = 1 / 1000
 
@@ -37,14 +37,14 @@ class CoercedLabels:
     ----------
     matrix : Csr of shape (rows, labels)
     ids : list of str or None
-        The label of each column; None if the columns are numbered.
+        The label of each column; None if the columns are identified by their indices.
     """
 
     matrix: Csr
     ids: list[str] | None
 
     def all_ids(self) -> list[str]:
-        """Return the label of each column; numbered columns are named by their numbers."""
+        """Return the label of each column; if there are no ids, the column index as a string."""
         return [str(number) for number in range(self.matrix.cols)] if self.ids is None else self.ids
 
 
@@ -53,7 +53,8 @@ def coerce_labels(
 ) -> CoercedLabels:
     """Convert labels to a matrix.
 
-    Strings become the columns of the matrix in sorted order. An integer is the number of a column.
+    The columns of the matrix correspond to `label_names` or, by default, to the distinct strings in sorted order.
+    Integers are interpreted as column indices.
 
     Parameters
     ----------
@@ -169,11 +170,11 @@ def match_candidates(candidates: Any, known: Sequence[str], rows: int, *, nested
 
 
 def check_label_names(label_names: Any) -> list[str]:
-    """Return label names as a list of distinct strings; integers are converted."""
+    """Return label names as a list of distinct strings; integers are converted to strings."""
     if isinstance(label_names, (str, bytes, Mapping)) or not isinstance(label_names, Iterable):
         raise InputError(
             f"label_names must be a list with the label of each column, got {describe(label_names)}. To pass "
-            "human-readable names, use names."
+            "human-readable names, use the names parameter."
         )
     names = [str(label) if isinstance(label, (int, np.integer)) else label for label in label_names]
     seen: set[str] = set()
@@ -187,7 +188,7 @@ def check_label_names(label_names: Any) -> list[str]:
 
 
 def _matrix_of(labels: Any, name: str, nested_is_matrix: bool) -> Any:
-    """Return labels in matrix form as a sparse matrix or an array; None if they are lists of labels."""
+    """Return labels given in matrix form as a sparse matrix or an array; None if they are given as lists of labels."""
     if isinstance(labels, Csr) or sp.issparse(labels):
         return labels
     if is_table(labels) or (is_tensor(labels) and labels.ndim != 1):
@@ -199,8 +200,8 @@ def _matrix_of(labels: Any, name: str, nested_is_matrix: bool) -> Any:
             return np.asarray(labels)
         except ValueError:
             raise InputError(
-                f"{name} is a list of lists of numbers with different lengths, so it is not a matrix. Pass a matrix, "
-                f"or one set of class numbers per row, such as [set(row) for row in {name}]."
+                f"{name} contains lists of numbers that differ in length, so it is not a matrix. Pass a matrix, or "
+                f"one set of class numbers per row, such as [set(row) for row in {name}]."
             ) from None
     return None
 
@@ -216,7 +217,7 @@ def _has_rows_of_numbers(rows: Sequence[Any]) -> bool:
 
 
 def _ids_of_columns(columns: Sequence[Any]) -> list[str] | None:
-    """Return the column names of a table; None if they are numbered from 0."""
+    """Return the column names of a table as label ids; None if they are the numbers 0, 1, 2, …."""
     names = check_label_names(columns)
     return None if names == [str(number) for number in range(len(names))] else names
 
@@ -238,7 +239,7 @@ class _RowReader:
     known : sequence of str or None
         The known labels; None if the columns are derived from the labels that are read.
     unknown : {"add", "ignore", "error"}
-        How to treat unknown labels.
+        How to handle unknown labels.
     """
 
     def __init__(self, name: str, known: Sequence[str] | None, *, unknown: str) -> None:
@@ -251,7 +252,7 @@ class _RowReader:
         self._has_single: bool | None = None
 
     def read(self, labels: Any) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the row offsets and column numbers."""
+        """Return the row offsets and the column indices."""
         if is_column(labels) or is_tensor(labels):
             values = to_numpy(labels)
             labels = iterate_column(labels, self.name) if values is None else values
@@ -293,8 +294,8 @@ class _RowReader:
         highest = int(classes.max())
         if highest >= MAX_INT or highest >= max(_MAX_SPARSE_CLASSES, np.unique(classes).size / _MIN_SHARE):
             raise InputError(
-                f"{self.name} contains the class number {highest}, but classes are numbered from 0 and most numbers "
-                "are not used. Convert the numbers to strings."
+                f"{self.name} contains the class number {highest}, but most of the numbers from 0 to {highest} are "
+                "not used. Convert the class numbers to strings."
             )
 
     def _labels_of_row(self, row: int, item: Any) -> Iterable[Any]:
@@ -320,7 +321,7 @@ class _RowReader:
         return item  # type: ignore[no-any-return]
 
     def _number(self, row: int, label: Any) -> int | None:
-        """Return the column of a label that `numbers` does not contain, or None if the label is ignored."""
+        """Return the column index of a label that is not yet in `numbers`, or None if the label is ignored."""
         self._check_label(row, label)
         if not isinstance(label, str) and (self._known is None or self._unknown == "error"):
             if self._known is not None and label >= len(self._known):
@@ -337,11 +338,11 @@ class _RowReader:
         return number
 
     def _check_label(self, row: int, label: Any) -> None:
-        """Raise InputError if a label is neither a string nor a class number, or differs in type from the others."""
+        """Raise InputError unless a label is a string or a class number and has the same type as the other labels."""
         if isinstance(label, str):
             self._has_strings = True
             if not label:
-                raise InputError(f"{self.name}[{row}] contains an empty string, which is not a label.")
+                raise InputError(f"{self.name}[{row}] contains an empty string, which is not a valid label.")
         elif isinstance(label, (int, np.integer)) and not isinstance(label, bool):
             self.has_integers = True
             if label < 0:
@@ -351,7 +352,7 @@ class _RowReader:
         else:
             raise InputError(f"{self.name}[{row}] must contain only strings or integers, got {label!r}.")
         if self._has_strings and self.has_integers and self._known is None:
-            raise InputError(f"{self.name}[{row}] contains {label!r}, but all labels must have the same type.")
+            raise InputError(f"{self.name}[{row}] contains {label!r}, but labels must be all strings or all integers.")
 
 
 def _shown(item: Any) -> str:

@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _QUEUE_SIZE = 2
-_POLL_SECONDS = 0.1  # how often the thread checks whether the consumer has stopped
+_POLL_SECONDS = 0.1  # interval at which the thread checks whether the consumer has stopped
 
 
 class _End:

@@ -1,4 +1,4 @@
-"""Convert texts: lists, iterators, arrays, columns, and tables with a column of texts."""
+"""Convert texts given as lists, iterators, arrays, columns, or tables with a column of texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create a data set from a Debian package index: descriptions labeled with dependencies or debtags."""
+"""Create a data set from a Debian package index: package descriptions labeled with dependencies or debtags."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "read_packages",
 ]
 
-_TEST_SHARE = 5  # one in this many source packages is in the test set
+_TEST_SHARE = 5  # one in five source packages is in the test set
 
 
 def read_dataset(
@@ -42,17 +42,17 @@ def read_dataset(
     skipped: list[SkippedStanza] | None = None,
     progress: Progress | None = None,
 ) -> TextDataset:
-    r"""Read a data set from a package index, split by source package so that similar texts are in the same part.
+    r"""Read a data set from a package index, split by source package so that similar texts end up in the same split.
 
     Parameters
     ----------
     kind : {"deps", "tags"}
-        The labels of a package: its dependencies and recommended packages (only the first of several alternatives), or
-        its debtags.
+        The labels of a package: ``"deps"`` means its dependencies and recommended packages (only the first of several
+        alternatives), and ``"tags"`` means its debtags.
     index : PackageIndex, optional
-        The result of :func:`find_index` by default.
+        The package index to read; by default, the result of :func:`find_index`.
     min_rows : int
-        The minimum number of packages per label; other labels are omitted, and so are packages without labels.
+        The minimum number of packages per label; rarer labels are omitted, as are packages that have no labels left.
     skipped : list of SkippedStanza, optional
         A list to which skipped stanzas are appended.
     progress : Progress, optional
@@ -60,7 +60,7 @@ def read_dataset(
     Raises
     ------
     MissingExtraError
-        If the lists are LZ4-compressed and lz4 is not installed.
+        If the package lists are LZ4-compressed and lz4 is not installed.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def read_dataset(
 
 
 def is_test(source: str) -> bool:
-    """Return whether a source belongs to the test set: one source in five, selected by a hash of its name.
+    """Return whether a source package is in the test set; a hash of the name selects one in five source packages.
 
     >>> [name for name in ("glibc", "bash", "gcc-12", "hello", "zlib", "perl", "vim") if is_test(name)]
     ['gcc-12']
@@ -92,7 +92,7 @@ def is_test(source: str) -> bool:
 
 
 def _split(rows: list[tuple[str, str, tuple[str, ...]]], min_rows: int) -> TextDataset:
-    """Split (source, text, labels) rows by source, and omit rare labels."""
+    """Split (source, text, labels) rows by source package, and omit rare labels."""
     counts = Counter(label for _, _, labels in rows for label in labels)
     train: list[LabeledText] = []
     test: list[LabeledText] = []

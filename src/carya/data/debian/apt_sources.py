@@ -1,4 +1,4 @@
-"""Read archives and proxies from apt's configuration files."""
+"""Read package sources and proxies from apt's configuration files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AptSource:
 
 
 def read_sources(folder: Path = APT_CONFIGURATION) -> list[AptSource]:
-    """Return the configured suites of binary packages for this machine.
+    """Return the configured suites that contain binary packages for this machine.
 
     Archives without components and archives that are not accessed over HTTP or HTTPS are omitted.
 
@@ -74,7 +74,7 @@ def architecture() -> str:
 
 
 def read_proxies(folder: Path = APT_CONFIGURATION) -> dict[str, str]:
-    """Return the configured proxies by scheme, or by scheme and host, such as ``http::example.org``.
+    """Return the configured proxies; the keys are schemes, or schemes and hosts such as ``http::example.org``.
 
     >>> read_proxies(Path("/nonexistent"))
     {}
@@ -90,7 +90,7 @@ def read_proxies(folder: Path = APT_CONFIGURATION) -> dict[str, str]:
 
 
 def parse_apt_conf(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings in an apt.conf file as (full name in lower case, value) pairs.
+    """Yield the settings in an apt.conf file as pairs of a full lowercase name and a value.
 
     >>> list(parse_apt_conf('Acquire::Retries "3"; Acquire { http { Proxy "http://proxy:3128"; }; }; // end'))
     [('acquire::retries', '3'), ('acquire::http::proxy', 'http://proxy:3128')]
@@ -113,7 +113,7 @@ def parse_apt_conf(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_text(path: Path) -> str:
-    """Return the contents of a file, or an empty string if access is denied, as is usual for files with passwords."""
+    """Return the contents of a file, or an empty string if access is denied, as is common for files with passwords."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except PermissionError:
@@ -146,7 +146,7 @@ def _read_deb822_style(path: Path) -> Iterator[AptSource]:
 
 
 def _make_source(uri: str, suite: str, components: list[str]) -> Iterator[AptSource]:
-    """Yield a source, unless its suite is a path, which indicates an archive without components."""
+    """Yield a source unless its suite is a path, which indicates a flat archive without components."""
     suite = suite.replace("$(ARCH)", architecture())
     if not suite.endswith("/"):
         yield AptSource(uri.rstrip("/"), suite, tuple(components))

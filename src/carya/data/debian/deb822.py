@@ -1,6 +1,6 @@
-"""Parse Debian control files: stanzas of fields with continuation lines, separated by blank lines.
+"""Parse Debian control files: blank lines separate stanzas, and fields can have continuation lines.
 
-Files are streamed, whether compressed or not. A malformed stanza is skipped and recorded; parsing continues.
+Files are streamed, whether compressed or not. Malformed stanzas are skipped and recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from carya.core.extras import require
 from carya.errors import InputError
 
-#: Suffixes of readable files, with and without compression. LZ4 requires the `debian` extra.
+#: Supported compression suffixes; an empty suffix means no compression. LZ4 requires the `debian` extra.
 SUFFIXES = ("", ".gz", ".xz", ".bz2", ".lz4")
 
 _MAX_STANZA_BYTES = 8 << 20
@@ -50,7 +50,7 @@ def read_stanzas(
     Parameters
     ----------
     path : Path
-        A plain file, or one that ends in .gz, .xz, .bz2 or .lz4.
+        An uncompressed file, or a file with the suffix .gz, .xz, .bz2 or .lz4.
     fields : container of str
         The names of the fields to keep, in lower case.
     skipped : list of SkippedStanza
@@ -79,7 +79,7 @@ def read_stanzas(
 def parse_stanzas(
     stream: Any, fields: Container[str], name: str, skipped: list[SkippedStanza]
 ) -> Iterator[dict[str, str]]:
-    r"""Yield the selected fields of each stanza by lower-case name; continuation lines are joined with newlines.
+    r"""Yield the selected fields of each stanza by lowercase name; continuation lines are joined with newlines.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class _Stanza:
         self._selected = fields
         self._fields: dict[str, list[bytes]] = {}
         self._seen: set[bytes] = set()
-        self._current: list[bytes] | None = None  # the lines of the field that the next continuation line extends
+        self._current: list[bytes] | None = None  # the lines of the current field, including continuation lines
         self._size = 0
         self._error: tuple[int, str] | None = None
 
@@ -152,7 +152,7 @@ class _Stanza:
             yield {key: b"".join(lines).decode("utf-8", "replace").strip() for key, lines in self._fields.items()}
 
     def _begin_field(self, line: bytes) -> str:
-        """Begin a field; return an error message if it is invalid, otherwise an empty string."""
+        """Begin a field; return an error message if the line is invalid, otherwise an empty string."""
         field, colon, value = line.partition(b":")
         field = field.lower()
         if not colon or not _is_field_name(field):

@@ -1,7 +1,8 @@
 """Download package lists from the archives configured in apt.
 
-Sizes and SHA-256 sums are verified against the Release file of each suite; the signature of this file is not verified.
-If this matters, download the lists with apt-get (:data:`carya.data.debian.index.FETCH_COMMAND`).
+Sizes and SHA-256 sums are verified against the Release file of each suite, but the signature of that file is not
+verified. If signatures must be verified, download the lists with apt-get
+(:data:`carya.data.debian.index.FETCH_COMMAND`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MAX_LIST_BYTES = 1 << 30
 
 
 def download(folder: Path, *, apt: Path = APT_CONFIGURATION, progress: Progress | None = None) -> list[str]:
-    """Download package lists and their English descriptions to a folder, under the file names that apt uses.
+    """Download package lists and English package descriptions to a folder, using apt's file names.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def _download_suite(fetcher: _Fetcher, source: AptSource, folder: Path, warnings
 
 
 def parse_release(data: bytes) -> tuple[dict[str, tuple[int, str]], bool]:
-    r"""Return the sizes and SHA-256 sums in a Release or InRelease file, and whether its files are named by hash.
+    r"""Return the sizes and SHA-256 sums in a Release or InRelease file, and whether files can be downloaded by hash.
 
     >>> parse_release(b"Suite: sid\nSHA256:\n 0a 12 main/x\n")
     ({'main/x': (12, '0a')}, False)

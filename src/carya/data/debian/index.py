@@ -1,6 +1,6 @@
 """The Debian package index of a machine: the names, descriptions, dependencies and tags of its packages.
 
-Only files are read; the state of the package system is never changed.
+Only files are read; the state of the package manager is never modified.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from carya.errors import InputError
 APT_LISTS = Path("/var/lib/apt/lists")
 DPKG_STATUS = Path("/var/lib/dpkg/status")
 
-#: Command that downloads the lists to a folder without root privileges.
+#: Command that downloads the package lists to the folder ``lists``; it does not require root privileges.
 FETCH_COMMAND = (
     "mkdir -p lists/partial && apt-get update -o Dir::State::lists=$PWD/lists -o Dir::Cache::pkgcache= "
     "-o Dir::Cache::srcpkgcache= -o Debug::NoLocking=1 -o Acquire::Languages=en"
@@ -40,9 +40,9 @@ class PackageIndex:
     packages : tuple of Path
         Package lists.
     translations : tuple of Path
-        Long descriptions; without them, packages have only short descriptions.
+        Files with long descriptions; without them, packages have only short descriptions.
     installed_only : bool
-        Whether this is dpkg's list of installed packages: a few hundred, without debtags.
+        Whether the index is dpkg's list of installed packages, which is usually short and contains no debtags.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class PackageIndex:
 
     @property
     def suites(self) -> list[str]:
-        """The archives and suites, from apt's file names.
+        """The archives and suites of the package lists, derived from apt's file names.
 
         >>> PackageIndex((Path("deb.debian.org_debian_dists_sid_main_binary-amd64_Packages.lz4"),), ()).suites
         ['deb.debian.org/debian sid/main']
@@ -76,9 +76,9 @@ class Package:
     text : str
         The description, on one line.
     depends : tuple of str
-        Its dependencies and recommended packages; only the first of several alternatives.
+        The dependencies and recommended packages; if there are alternatives, only the first is included.
     tags : tuple of str
-        Its debtags.
+        The debtags.
 
     Examples
     --------
@@ -107,13 +107,13 @@ class _PackageEntry:
 
 
 def find_index(lists: str | os.PathLike[str] | None = None) -> PackageIndex | None:
-    """Return the package index of this machine or of a folder, or None.
+    """Return the package index of this machine or of a folder, or None if there is none.
 
     Parameters
     ----------
     lists : path, optional
-        A folder of ``*_Packages`` and ``*_Translation-en`` files, with the names that apt uses. By default, apt's own
-        lists or, if there are none, as in many containers, dpkg's list of installed packages.
+        A folder with ``*_Packages`` and ``*_Translation-en`` files, named as in apt's own folder. By default, apt's own
+        lists are used or, if there are none (as in many containers), dpkg's list of installed packages.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def read_packages(
     Parameters
     ----------
     index : PackageIndex, optional
-        The result of :func:`find_index` by default.
+        The package index to read; by default, the result of :func:`find_index`.
     skipped : list of SkippedStanza, optional
         A list to which malformed stanzas are appended.
     progress : Progress, optional
@@ -148,7 +148,7 @@ def read_packages(
     Raises
     ------
     MissingExtraError
-        If the lists are LZ4-compressed and lz4 is not installed.
+        If the package lists are LZ4-compressed and lz4 is not installed.
 
     Examples
     --------
@@ -161,7 +161,8 @@ def read_packages(
     index = index or find_index()
     if index is None:
         raise InputError(
-            f"There is no package index on this machine: neither {APT_LISTS} nor {DPKG_STATUS} contains one."
+            f"There is no package index on this machine: neither {APT_LISTS} nor {DPKG_STATUS} contains one. Download "
+            "package lists to a folder, and pass find_index(folder)."
         )
     skipped = [] if skipped is None else skipped
     entries: dict[str, _PackageEntry] = {}
@@ -171,7 +172,7 @@ def read_packages(
                 entry = _parse_package(stanza, index.installed_only)
                 if entry is not None:
                     first = entries.setdefault(entry.name, entry)
-                    first.tags = first.tags or entry.tags  # security updates have no tags
+                    first.tags = first.tags or entry.tags  # the entries of security updates have no tags
     with (progress or Progress()).stage("read descriptions") as report:
         long_descriptions = dict.fromkeys((entry.description_md5 for entry in entries.values()), "")
         for path, report_bytes in _with_reports(index.translations, report):
@@ -188,7 +189,7 @@ def read_packages(
 
 
 def _find_lists(folder: Path, kind: str) -> tuple[Path, ...]:
-    """Return the lists of one kind; if a list exists in several compression formats, use the first readable one."""
+    """Return the lists of one kind; if files differ only in compression, include only the first readable file."""
     lists: dict[str, Path] = {}
     for suffix in SUFFIXES:
         for path in sorted(folder.glob(f"*_{kind}{suffix}")):
@@ -198,7 +199,7 @@ def _find_lists(folder: Path, kind: str) -> tuple[Path, ...]:
 
 
 def _with_reports(paths: Iterable[Path], report: Report) -> Iterator[tuple[Path, Callable[[int], None] | None]]:
-    """Yield each path with a callback that receives the bytes read from it and reports the total for all paths."""
+    """Yield each path with a callback that takes the number of bytes read from the file and reports total progress."""
     sizes = {path: path.stat().st_size for path in paths}
     done = 0
     for path, size in sizes.items():
@@ -210,7 +211,7 @@ def _with_reports(paths: Iterable[Path], report: Report) -> Iterator[tuple[Path,
 
 
 def _parse_package(stanza: dict[str, str], installed_only: bool) -> _PackageEntry | None:
-    """Return the package described by a stanza, or None for other stanzas and packages that are not installed."""
+    """Return the package in a stanza; None if there is none or, with `installed_only`, if it is not installed."""
     if not stanza.get("package") or (installed_only and not stanza.get("status", "").endswith(" installed")):
         return None
     short_description, _, long_description = stanza.get("description", "").partition("\n")
@@ -227,7 +228,7 @@ def _parse_package(stanza: dict[str, str], installed_only: bool) -> _PackageEntr
 
 
 def _parse_dependencies(*fields: str) -> tuple[str, ...]:
-    """Return the package names in dependency fields, without versions, architectures or later alternatives."""
+    """Return the first alternative of each dependency in the fields, without its version and architecture."""
     matches = (_PACKAGE_NAME.match(clause) for field in fields for clause in field.split(","))
     return tuple(dict.fromkeys(match[1] for match in matches if match))
 

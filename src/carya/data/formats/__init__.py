@@ -1,1 +1,1 @@
-"""Data formats: declared in `registry`, recognized by `detection`, implemented in `texts`, `tables` and `matrices`."""
+"""Data formats: declared in `registry`, detected by `detection`, implemented in `texts`, `tables` and `matrices`."""

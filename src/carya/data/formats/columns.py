@@ -1,4 +1,4 @@
-"""Columns of texts and labels, and checks for values that a format cannot represent."""
+"""Text and label columns, and checks for values that a format cannot represent."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from carya.data.corpus import Example
 from carya.errors import InputError
 
-#: The column or key that contains the ids of texts; no format requires it.
+#: The column or key that contains text ids; it is optional in all formats.
 ID_COLUMN = "id"
 
-#: Separates fields in formats without quoting.
+#: The field separator in formats without quoting.
 TAB = "\t"
 
 _MAX_REPR = 60
@@ -40,7 +40,7 @@ class Columns:
     labels : str or None
         The name of the label column; None to read texts without labels.
     separator : str or None
-        The separator between labels in a string.
+        The separator between labels in a string; None for the default of the format.
     """
 
     text: str = "text"
@@ -48,7 +48,7 @@ class Columns:
     separator: str | None = None
 
     def example(self, record: Mapping[str, Any], location: str) -> Example:
-        """Return the text, the labels and the id of a record; raise InputError if one is missing or invalid."""
+        """Convert a record to an example; raise InputError if the text or the labels are missing or invalid."""
         text = get_text(record, resolve_text_columns(self.text, record), location)
         labels: tuple[str, ...] = ()
         if self.labels is not None:
@@ -69,7 +69,7 @@ def quote_names(names: Collection[str]) -> str:
 
 
 def resolve_text_columns(text_column: str, columns: Collection[str]) -> list[str]:
-    """Return the columns that form the text: the column with this name or, failing that, a comma-separated list.
+    """Return the text columns: the column with this name or, if there is none, the columns listed in the name.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def join_texts(parts: Sequence[str]) -> str:
 
 
 def text_id(value: Any) -> str | None:
-    """Return the id of a text as a string; None if the value is neither a string nor an integer.
+    """Return the id of a text as a string, or None if the value is neither a nonempty string nor an integer.
 
     >>> text_id("a-1"), text_id(7), text_id(""), text_id(None)
     ('a-1', '7', None, None)
@@ -107,9 +107,9 @@ def is_valid_text(value: Any) -> bool:
 
 
 def parse_labels(value: Any, column: str, separator: str | None, location: str) -> tuple[str, ...]:
-    """Return the labels in a value: a list of strings or integers, an integer, or a string with a separator.
+    """Parse the labels of a row: a list of strings or integers, an integer, or a string with a separator.
 
-    Raises InputError for any other value, and for a string if there is no separator, because a string could be one
+    Raises InputError for any other value, and for strings if no separator is given, because a string could contain one
     label or several.
     """
     if isinstance(value, str) and separator is not None and is_valid_text(value):
@@ -134,7 +134,7 @@ def parse_labels(value: Any, column: str, separator: str | None, location: str) 
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether a value is an integer that can be a label number."""
+    """Return whether a value is an integer >= 0, as required for a label index."""
     return type(value) is int and value >= 0
 
 
@@ -147,7 +147,7 @@ def get_column(record: Mapping[str, Any], key: str, location: str, option: str) 
 
 
 def get_text(record: Mapping[str, Any], keys: Sequence[str], location: str) -> str:
-    """Return the text of a JSON object: the strings of several keys, joined by spaces."""
+    """Return the text of a JSON object: the values of the given keys, joined with spaces."""
     for key in keys:
         if not is_valid_text(get_column(record, key, location, "text_column")):
             raise InputError(f'{location}: "{key}" must be a string, got {short_repr(record[key])}.')
@@ -176,7 +176,10 @@ def join_labels(labels: Sequence[str], separator: str, location: str) -> str:
     """Join labels into one string; raise InputError for labels that :func:`split_labels` would not restore."""
     for label in labels:
         if separator in label:
-            raise InputError(f"{location}: Label {short_repr(label)} contains the label separator, {separator!r}.")
+            raise InputError(
+                f"{location}: Label {short_repr(label)} contains the label separator, {separator!r}. Use a different "
+                "separator."
+            )
         if not label or label != label.strip(" "):
             raise InputError(f"{location}: Label {short_repr(label)} is empty, or begins or ends with a space.")
     return separator.join(labels)

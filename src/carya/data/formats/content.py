@@ -38,14 +38,14 @@ def first_lines(path: PathLike) -> list[str]:
         *lines, last = text.split("\n")
         return [*lines, last.rpartition(" ")[0] or last][:_MAX_LINES]  # the last word may be incomplete
     try:
-        with showing_progress(Progress()):  # the file is not read to the end
+        with showing_progress(Progress()):  # no progress bar, because the file is not read to the end
             return list(islice(read_lines(path), _MAX_LINES))
     except InputError:
         return []
 
 
 def guess_format(lines: Sequence[str]) -> str | None:
-    """Return the name of the format of a file that begins with these lines, or None if they could be any text."""
+    """Return the format that the first lines of a file indicate, or None if they could be arbitrary text."""
     rows = [line for line in lines if line.strip()]
     if not rows:
         return None
@@ -60,7 +60,7 @@ def guess_format(lines: Sequence[str]) -> str | None:
 
 
 def sparse_format(rows: Sequence[str]) -> str | None:
-    """Return the sparse-matrix format of the first nonblank rows, or None if they are not a sparse matrix."""
+    """Return the sparse-matrix format that the first nonblank lines match, or None if they match none."""
     if not _HEADER.fullmatch(rows[0]):
         return "svmlight" if len(rows) > 1 and all(map(_LABELED_ROW.fullmatch, rows)) else None
     has_pairs = [_SPARSE_ROW.fullmatch(row) or _LABELED_ROW.fullmatch(row) for row in rows[1:]]
@@ -71,7 +71,7 @@ def sparse_format(rows: Sequence[str]) -> str | None:
 
 
 def is_label_matrix(path: PathLike) -> bool:
-    """Return whether a file contains a matrix rather than lines of labels."""
+    """Return whether a label file contains a matrix rather than the labels of one row per line."""
     if is_stdio(path):
         return False
     if Path(path).suffix in MATRIX_SUFFIXES:
@@ -81,7 +81,7 @@ def is_label_matrix(path: PathLike) -> bool:
 
 
 def text_lines(path: PathLike) -> Iterator[str]:
-    """Yield the lines of a text file; raise InputError before yielding any line if the file is a sparse matrix."""
+    """Yield the lines of a text file; raise InputError before the first line if the file contains a sparse matrix."""
     lines = read_lines(path)
     begin: list[str] = []
     for line in lines:
@@ -94,28 +94,30 @@ def text_lines(path: PathLike) -> Iterator[str]:
 
 
 def check_not_sparse(path: PathLike, lines: Sequence[str]) -> None:
-    """Raise InputError if a text file begins like a sparse matrix; the message states how to read it."""
+    """Raise InputError if a text file begins like a sparse matrix; the message explains how to read such a file."""
     rows = [line for line in lines if line.strip()]
     form = sparse_format(rows) if rows else None
     if form is None:
         return
-    begins = f"{display_name(path)}: Expected texts, but the file is a sparse matrix: it begins with {rows[0][:40]!r}"
+    begins = (
+        f"{display_name(path)}: Expected texts, but the file contains a sparse matrix: it begins with {rows[0][:40]!r}"
+    )
     if form == "svmlight":
-        raise InputError(f"{begins}. To read features and labels, pass the file with the format 'svmlight'.")
+        raise InputError(f"{begins}. To read features and labels, specify the format 'svmlight'.")
     if form == "xmc":
         raise InputError(
             f"{begins}, followed by labels and index:value pairs. To read features and labels, pass only this "
-            "file, with the format 'xmc'."
+            "file and specify the format 'xmc'."
         )
     raise InputError(
         f"{begins}, followed by index:value pairs. To read features and labels, pass the feature file, such as "
-        "trn_X_Xf.txt, with the format 'xmc-pair'; its labels are read from trn_X_Y.txt in the same folder, or from "
-        "the file passed as labels (--labels)."
+        "trn_X_Xf.txt, and specify the format 'xmc-pair'; the labels are read from trn_X_Y.txt in the same folder, or "
+        "from the file passed as labels (--labels)."
     )
 
 
 def _may_be_sparse(begin: Sequence[str]) -> bool:
-    """Return whether more lines are needed to decide; this is rare, so the lines of a stream are seldom delayed."""
+    """Return whether more lines are needed to rule out a sparse matrix; this is rare, so streams are seldom delayed."""
     rows = [line for line in begin if line.strip()]
     if not rows:
         return True

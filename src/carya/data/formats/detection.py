@@ -1,4 +1,4 @@
-"""Determine the format of a file or folder from its suffix, its first line, or the files in the folder."""
+"""Detect the format of a file or folder from its suffix, its first lines, or the files in the folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from carya.data.formats.tables.delimited import guess_table
 from carya.data.io.files import PathLike, display_name, is_stdio, uncompressed_name
 from carya.errors import InputError, ParameterError
 
-#: Suffixes shared by several formats, and the formats that are recognized by their first lines.
+#: Suffixes shared by several formats, each with the formats that can be recognized by their first lines.
 _AMBIGUOUS_SUFFIXES = {".tsv": ("text2text",), ".json": ("xmc-json",), ".jsonl": ("xmc-json",)}
-#: Files in which any line can be a text.
+#: Suffixes of files in which any line can be a text.
 _LINE_SUFFIXES = (".txt", "")
 
 
@@ -27,22 +27,22 @@ def detect_format(
     default: str | None = None,
     text_column: str = "text",
 ) -> str:
-    """Return the name of the format of existing data; raise InputError if it cannot be determined.
+    """Return the format name of existing data; raise InputError if the format cannot be detected.
 
     Parameters
     ----------
     path : path
     part : str
-        The part of the data set to read, if the path is a folder.
+        The split to read, if the path is a folder.
     labels : path or None
-        The second file that the user passed.
+        The separate label file that the user passed, if any.
     needs_labels : bool
-        Whether labels are required. Otherwise, a file of lines is read as texts.
+        Whether labels are required. If not, a text file in an unknown format is read as one text per line.
     default : str, optional
         The format to assume if the suffix and the first lines of a file do not determine it. If labels are not
         required, any line can be a text, so the default is used only if it is a format for features.
     text_column : str
-        The name of the text column, which is used to recognize the header of a table on standard input.
+        The name of the text column, by which the header of a table on standard input is recognized.
     """
     if not is_stdio(path) and Path(path).is_dir():
         return _detect_folder_format(Path(path), part)
@@ -78,7 +78,7 @@ def _choose_between(path: PathLike, suffix: str, content: str | None) -> str:
 
 
 def _is_file_format(name: str | None, *, features: bool) -> bool:
-    """Return whether a name identifies a file format and, if `features`, a format for features."""
+    """Return whether a name identifies a file format; if `features` is true, only formats for features count."""
     return name is not None and not FORMATS[name].is_folder and not (features and FORMATS[name].content == "texts")
 
 
@@ -90,11 +90,11 @@ def _begins_like_xmc(path: PathLike, suffix: str) -> bool:
 
 
 def choose_format(path: PathLike, content: Content, labels: PathLike | None) -> str:
-    """Return the name of the format in which to write to a path; raise InputError if the path does not determine it."""
+    """Return the name of the output format for a path; raise InputError if the path does not determine it."""
     if labels is not None and content == "texts":
         return "pair"
     if is_stdio(path):
-        raise InputError(f"Standard output requires a format: {_names(writable=True)}.")
+        raise InputError(f"Standard output requires a format. Pass one of: {_names(writable=True)}.")
     suffix = Path(uncompressed_name(path)).suffix
     if Path(path).is_dir() or not suffix or os.fspath(path).endswith("/"):
         return "texts" if content == "texts" else "pecos"
@@ -110,7 +110,7 @@ def check_format(name: str, path: PathLike, options: Collection[str], *, write: 
     ----------
     name : str
     path : path
-        The data to be read or written.
+        The path of the data to be read or written.
     options : collection of str
         The names of the options that the user set.
     write : bool
@@ -124,7 +124,7 @@ def check_format(name: str, path: PathLike, options: Collection[str], *, write: 
         if option not in (form.write_options if write else form.options):
             raise ParameterError(f"{display_name(path)}: The format {name!r} does not support {option}.")
     if name == "pair" and "labels" not in options:
-        raise ParameterError(f"{display_name(path)}: The format 'pair' requires labels, the path of a second file.")
+        raise ParameterError(f"{display_name(path)}: The format 'pair' requires a second file. Pass it as labels.")
     if is_stdio(path):
         return form
     if form.is_folder and Path(path).exists() and not Path(path).is_dir():
@@ -149,12 +149,12 @@ def _detect_folder_format(folder: Path, part: str) -> str:
 def _format_of_suffix(path: PathLike, suffix: str, *, write: bool = False) -> str:
     """Return the format for a suffix; raise InputError if there is none."""
     if is_stdio(path):
-        raise InputError(f"Standard input requires a format: {_names()}.")
+        raise InputError(f"Standard input requires a format. Pass one of: {_names()}.")
     if suffix == ".txt":
         flag = "--to-labels" if write else "--labels"
         raise InputError(
-            f"{path}: Texts in a .txt file require a label file (labels= or {flag}). For another format, pass its "
-            f"name: {_names(writable=write)}."
+            f"{path}: Texts in a .txt file require a label file. Pass it as labels ({flag}). For another format, pass "
+            f"its name: {_names(writable=write)}."
         )
     if suffix not in FORMAT_BY_SUFFIX:
         suffixes = ", ".join((*FORMAT_BY_SUFFIX, ".txt"))

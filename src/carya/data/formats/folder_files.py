@@ -1,4 +1,4 @@
-"""Find the files of a data folder, which can be compressed and can have alternative names."""
+"""Find the files in a data folder, including compressed files and files with alternative names."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from carya.data.io.files import COMPRESSIONS, read_lines
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
-#: The parts of a data set.
+#: The splits of a data set.
 PARTS = ("train", "test", "dev")
 
-#: The names of the parts in extreme-classification projects.
+#: The names of the splits in other extreme-classification projects.
 SHORT_PARTS = {"train": ("trn", "tr", "train"), "test": ("tst", "ts", "test"), "dev": ("dev", "val", "valid")}
 
 
 def find_file(folder: Path, names: Iterable[str]) -> Path | None:
     """Return the first existing file with one of these names, with or without a compression suffix, or None.
 
-    Raises InputError if a file exists both compressed and uncompressed, because they may differ.
+    Raises InputError if both a compressed and an uncompressed file exist, because the two may differ.
     """
     for name in names:
         suffixes = ("",) if name.endswith((".npz", ".npy")) else ("", *COMPRESSIONS)
@@ -41,9 +41,9 @@ def require_file(folder: Path, names: Iterable[str]) -> Path:
 
 
 def read_numbered_names(file: Path) -> Vocabulary:
-    """Return the labels listed in a file, one per line, in the order of their numbers.
+    """Return the labels listed in a file, one per line, in index order.
 
-    If lines are repeated, label numbers are used as ids and the lines as names.
+    If a line is empty or repeated, label indices are used as ids and the lines as names.
     """
     lines = list(read_lines(file))
     ids = lines if all(lines) and len(set(lines)) == len(lines) else [str(number) for number in range(len(lines))]
@@ -51,7 +51,7 @@ def read_numbered_names(file: Path) -> Vocabulary:
 
 
 def check_no_conflict(folder: Path, name: str, *, replaced: str = "") -> None:
-    """Raise InputError if a folder contains a file that would be confused or combined with a file to be written.
+    """Raise InputError if a folder contains a file that would be confused with the files to be written.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def check_no_conflict(folder: Path, name: str, *, replaced: str = "") -> None:
     name : str
         The name of the conflicting file, without a compression suffix.
     replaced : str
-        The name of the file to be written, which may exist.
+        The name of the file to be written; an existing file with this exact name is replaced and causes no conflict.
     """
     file = find_file(folder, [name])
     if file is not None and file.name != replaced:

@@ -1,6 +1,6 @@
 """Declare all data formats; reading, writing, detection and error messages are derived from the declarations.
 
-Formats refer to their functions by name, so commands that process texts do not import NumPy or SciPy.
+Formats refer to their functions by name, so that commands that process texts do not import NumPy or SciPy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Format:
     Attributes
     ----------
     description : str
-        One line for the documentation.
+        A one-line description for the documentation.
     content : {"texts", "features"}
     module : str
         The module that contains its functions, relative to ``carya.data.formats``.
@@ -31,9 +31,10 @@ class Format:
     write : str
         The function that writes the format and returns the number of rows; empty if the format can only be read.
     detect : str
-        The function that returns whether a folder contains a part in this format; empty for file formats.
+        The function that returns whether a folder contains a split in this format; empty for file formats.
     folder_file : str
-        A file that `detect` searches for, with ``{part}`` or ``{short_part}``, for error messages.
+        The name of a file that `detect` searches for, with the placeholder ``{part}`` or ``{short_part}``; used in
+        error messages.
     suffixes : tuple of str
         The file name suffixes that identify the format.
     options : frozenset of str
@@ -87,7 +88,7 @@ _LABELS = frozenset({"labels"})
 _VOCABULARY = frozenset({"vocabulary"})
 _PART = frozenset({"part"})
 
-#: All formats by name. The format of a folder is detected by trying them in this order.
+#: All formats by name. The format of a folder is detected by trying the folder formats in this order.
 FORMATS: dict[str, Format] = {
     "jsonl": Format(
         "JSON lines, one object per line",
@@ -148,7 +149,7 @@ FORMATS: dict[str, Format] = {
         extra="arrow",
     ),
     "pair": Format(
-        "a text file, and a label file or label matrix",
+        "a text file and either a label file or a label matrix",
         "texts",
         "texts.text_files",
         "open_pair",
@@ -164,7 +165,7 @@ FORMATS: dict[str, Format] = {
         "read_text_lines",
     ),
     "fasttext": Format(
-        "lines of `__label__x` words and a text, as in fastText; also `.txt` files that begin with such lines",
+        "lines with `__label__x` words and a text, as in fastText; also `.txt` files that begin with such lines",
         "texts",
         "texts.fasttext",
         "read_fasttext",
@@ -172,7 +173,7 @@ FORMATS: dict[str, Format] = {
         suffixes=(".ft",),
     ),
     "text2text": Format(
-        "lines of label numbers, a tab and a text, as in PECOS; also `.txt` or `.tsv` files that begin with such lines",
+        "lines with label indices, a tab and a text, as in PECOS; also `.txt` or `.tsv` files with such lines",
         "texts",
         "texts.text2text",
         "read_text2text",
@@ -181,14 +182,14 @@ FORMATS: dict[str, Format] = {
         opens_corpus=True,
     ),
     "annif": Format(
-        "Annif's TSV of texts and URIs; also `.tsv` files that begin with such a line",
+        "Annif's TSV format: lines with a text, a tab and URIs; also `.tsv` files that begin with such a line",
         "texts",
         "texts.annif",
         "read_annif",
         "write_annif",
     ),
     "xmc-json": Format(
-        "the Extreme Classification Repository's raw texts; also `.json` files that contain `target_ind`",
+        "the Extreme Classification Repository's raw texts; also `.json` files with the key `target_ind`",
         "texts",
         "tables.xmc_json",
         "read_xmc_json",
@@ -205,7 +206,7 @@ FORMATS: dict[str, Format] = {
         options=_VOCABULARY,
     ),
     "xmc-pair": Format(
-        "the repository's `…_Xf.txt` and `…_Y.txt`; also `.txt` files starting with two numbers and index:value pairs",
+        "the repository's `…_Xf.txt` and `…_Y.txt`; also `.txt` files with two numbers, then index:value pairs",
         "features",
         "matrices.xmc_pair",
         "read_xmc_pair",
@@ -214,7 +215,7 @@ FORMATS: dict[str, Format] = {
         write_options=_LABELS,
     ),
     "svmlight": Format(
-        "svmlight or libsvm with any number of labels",
+        "svmlight or libsvm, with any number of labels per row",
         "features",
         "matrices.svmlight",
         "read_svmlight",
@@ -309,5 +310,5 @@ FORMAT_BY_SUFFIX = {suffix: name for name, form in FORMATS.items() for suffix in
 
 
 def format_names(*, writable: bool = False) -> list[str]:
-    """Return the names of all formats, or of those that can be written."""
+    """Return the names of all formats or, if `writable`, of those that can be written."""
     return [name for name, form in FORMATS.items() if form.write or not writable]

@@ -22,7 +22,7 @@ _RDF_FORMATS = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".xml": "xml"}
 _MAX_ENTITY_LENGTH = 250
 _NAME_COLUMN = re.compile(r"label_(.+)")
 
-#: An id, its name, and their line number.
+#: The id and the name of a label, and the line on which they occur.
 _Entry = tuple[str, str, int]
 
 
@@ -32,12 +32,14 @@ def read_vocabulary(path: PathLike, *, language: str = "en") -> Vocabulary:
     Parameters
     ----------
     path : path
-        A file, compressed or not, whose suffix selects the format: ``.txt``, one label per line, used as id and name;
-        ``.tsv``, ``id<TAB>name``, where ids can be in angle brackets and a third field is ignored; ``.csv`` with a
-        column ``uri`` and columns ``label_en``, ``label_fi`` …; ``.ttl``, ``.nt``, ``.rdf`` or ``.xml``, the concepts
-        of a SKOS vocabulary that are not deprecated, sorted by URI.
+        A file, compressed or not, whose suffix selects the format. ``.txt`` files contain one label per line, used as
+        both id and name. ``.tsv`` files contain ``id<TAB>name`` lines, in which ids can be in angle brackets and a
+        third field is ignored. ``.csv`` files contain a column ``uri`` and columns such as ``label_en`` and
+        ``label_fi``. ``.ttl``, ``.nt``, ``.rdf`` and ``.xml`` files contain a SKOS vocabulary, whose concepts are
+        sorted by URI; deprecated concepts are omitted.
     language : str
-        The language of the names in CSV and SKOS. If a label has no name in this language, its id is used as its name.
+        The language of the names in CSV and SKOS files. If a label has no name in this language, its id is used as its
+        name; in SKOS files, a name without a language tag takes precedence over the id.
 
     Examples
     --------
@@ -67,14 +69,15 @@ def read_vocabulary(path: PathLike, *, language: str = "en") -> Vocabulary:
 
 
 def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool = True) -> None:
-    """Write a vocabulary: one label per line for ``.txt``, otherwise ``<id><TAB>name``, which Annif can read.
+    """Write a vocabulary: one label per line in ``.txt`` files, otherwise ``<id><TAB>name`` lines, as in Annif.
 
     Parameters
     ----------
     path : path
     vocabulary : Vocabulary
     brackets : bool
-        Put all ids in angle brackets; if False, do so only for ids that themselves begin and end with angle brackets.
+        Whether to enclose all ids in angle brackets; otherwise, only ids that begin and end with angle brackets are
+        enclosed.
 
     Examples
     --------
@@ -89,7 +92,10 @@ def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool =
             location = f"{path}, line {number}"
             for text in (label_id, name):
                 if not text or text != text.strip(" "):
-                    raise InputError(f"{location}: {text!r} is empty, or begins or ends with a space.")
+                    raise InputError(
+                        f"{location}: An id or name must not be empty and must not begin or end with a space, got "
+                        f"{text!r}."
+                    )
             if uncompressed_name(path).endswith(".txt"):
                 if label_id != name:
                     raise InputError(f"{location}: A .txt file cannot store names in addition to ids. Use .tsv.")
@@ -157,7 +163,7 @@ def _read_skos(path: PathLike, rdf_format: str, language: str) -> Vocabulary:
         graph.parse(io.BytesIO(content), format=rdf_format)
     except InputError as error:
         raise InputError(f"{display_name(path)}: {error}") from None
-    except Exception as error:  # rdflib's parsers have no common exception
+    except Exception as error:  # rdflib's parsers raise exceptions of unrelated types
         raise InputError(
             f"{display_name(path)}{_error_line(error)}: Invalid {rdf_format}: {_error_message(error)}."
         ) from None
@@ -168,7 +174,7 @@ def _read_skos(path: PathLike, rdf_format: str, language: str) -> Vocabulary:
         if not isinstance(concept, rdflib.URIRef) or graph.value(concept, owl.deprecated) == rdflib.Literal(True):
             continue
         literals = [name for name in graph.objects(concept, skos.prefLabel) if isinstance(name, rdflib.Literal)]
-        # Of several names in a language, the alphabetically first one is kept.
+        # If a concept has several names in a language, the first in alphabetical order is kept.
         by_language = {name.language: str(name) for name in sorted(literals, reverse=True)}
         languages |= {key for key in by_language if key}
         names[str(concept)] = by_language.get(language) or by_language.get(None) or str(concept)
@@ -183,7 +189,7 @@ def _read_skos(path: PathLike, rdf_format: str, language: str) -> Vocabulary:
 def _check_entities(content: bytes) -> None:
     """Raise InputError if a document defines entities that could expand to more text than memory can hold.
 
-    Short entities without references to others, usually the prefixes of URIs, are common and allowed.
+    Short entities that do not refer to other entities are common, usually as URI prefixes, and are allowed.
     """
 
     def check(name: str, is_parameter: int, value: str | None, *_: object) -> None:
@@ -209,7 +215,7 @@ def _missing_language(location: str, language: str, languages: list[str]) -> Inp
 
 
 def _error_line(error: Any) -> str:
-    """Return the line of a parser error, if known; Turtle counts lines from 0, XML from 1."""
+    """Return the line of a parser error, if known; the Turtle parser counts lines from 0, the XML parser from 1."""
     if isinstance(getattr(error, "lines", None), int):
         return f", line {error.lines + 1}"
     return f", line {error.getLineNumber()}" if hasattr(error, "getLineNumber") else ""

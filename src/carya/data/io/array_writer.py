@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 
 class ArrayWriter:
-    """Write a float32 matrix, with only one block of rows in memory at a time.
+    """Writer for a float32 matrix that keeps only one block of rows in memory at a time.
 
     Parameters
     ----------
     stream : binary stream
-        The stream must be seekable, because the number of rows is written at the beginning.
+        A seekable stream; the number of rows is known only at the end but is stored in the header.
     n_columns : int
 
     Examples
@@ -44,16 +44,16 @@ class ArrayWriter:
         self._n_rows += block.shape[0]
 
     def finish(self) -> None:
-        """Write the number of rows."""
+        """Write the final number of rows to the header."""
         self._stream.seek(0)
         self._stream.write(self._header())
 
     def _header(self) -> bytes:
-        """Return the header of the file, whose length does not depend on the number of rows."""
+        """Return the file header, the length of which does not depend on the number of rows."""
         fields: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (self._n_rows, self._n_columns)}
         text = f"{fields!r}"
         padded = text + " " * (_HEADER_SIZE - len(text) - 1) + "\n"
         return np.lib.format.magic(1, 0) + len(padded).to_bytes(2, "little") + padded.encode("latin1")
 
 
-_HEADER_SIZE = 128 - 10  # with the magic string and length, the total is a multiple of 64 bytes, as required
+_HEADER_SIZE = 128 - 10  # 128 bytes with the magic string and length; the format requires a multiple of 64

@@ -20,7 +20,7 @@ def atomic_folder(path: str | os.PathLike[str], own_files: Container[str]) -> It
     path : path
         The final path. An existing folder is replaced only if it contains nothing but `own_files`.
     own_files : container of str
-        The file names of a data set of this kind.
+        The names of the files that a data set of this type can contain.
 
     Examples
     --------
@@ -51,13 +51,13 @@ def check_replaceable(path: str | os.PathLike[str], own_files: Container[str]) -
     if not target.name:
         raise SaveError(f"{path} is not a valid path for a data set. Pass the path of a folder.")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise SaveError(f"{path} exists and is not a folder.")
+        raise SaveError(f"{path} exists and is not a folder. Choose a different path.")
     if target.is_dir():
         foreign = sorted(entry.name for entry in target.iterdir() if entry.name not in own_files)
         if foreign:
             raise SaveError(
-                f"{path} exists and contains {foreign[0]!r}, which is not part of this kind of data set. The folder "
-                "was not modified."
+                f"{path} exists and contains {foreign[0]!r}, which does not belong to this type of data set. The "
+                "folder was not modified. Choose a different path."
             )
 
 

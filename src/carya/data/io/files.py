@@ -1,7 +1,8 @@
-r"""Read and write text and bytes in files, compressed or not. All data formats use these functions.
+r"""Read and write text and binary files, compressed or not. All data formats use these functions.
 
 The suffix of a path selects the compression: ``.gz``, ``.xz`` or ``.zst``; any other suffix means no compression. ``-``
-is standard input or output. Text is UTF-8, or UTF-16 with a byte order mark, and only ``\n`` and ``\r\n`` end a line.
+means standard input or output. Text is encoded in UTF-8, or in UTF-16 with a byte order mark, and only ``\n`` and
+``\r\n`` end a line.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ MATRIX_SUFFIXES = (".npz", ".npy")
 _BUFFER_SIZE = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STDIN, _STDOUT = 0, 1
-_MAX_LINE_BYTES = 1 << 27  # a line must fit into memory; longer lines indicate a damaged file or a compression bomb
-_GZIP_LEVEL = 6  # as in the gzip command; Python's default (9) takes twice as long and saves only 1% of the bytes
+_MAX_LINE_BYTES = 1 << 27  # lines must fit into memory; a longer line indicates a damaged file or a compression bomb
+_GZIP_LEVEL = 6  # as in the gzip command; Python's default (9) takes twice as long for files that are 1% smaller
 
 
 def is_stdio(path: PathLike) -> bool:
@@ -78,7 +79,8 @@ def read_lines(path: PathLike, *, keep_ends: bool = False) -> Iterator[str]:
     Raises
     ------
     InputError
-        If the file cannot be read, or at the first line that is not valid UTF-8.
+        If the file cannot be read, a line is too long, or a line is not valid UTF-8. In the last case, the preceding
+        lines are yielded first.
     """
     with _open_input(path) as stream:
         n_lines = 0
@@ -104,7 +106,7 @@ def read_lines(path: PathLike, *, keep_ends: bool = False) -> Iterator[str]:
 
 
 def _decode_lines(block: bytes, keep_ends: bool, path: PathLike, n_lines: int) -> Iterator[list[str]]:
-    """Yield the lines of a block as one list; before a UTF-8 error, yield the lines that precede it."""
+    """Yield the lines of a block as one list; yield the lines that precede a UTF-8 error before raising the error."""
     problem = None
     try:
         text = block.decode()
@@ -113,7 +115,7 @@ def _decode_lines(block: bytes, keep_ends: bool, path: PathLike, n_lines: int) -
         problem = f"Invalid UTF-8: byte 0x{block[error.start]:02x} at position {error.start - start + 1}."
         text = block[:start].decode()
     lines = text.split("\n")
-    last = lines.pop()  # empty, unless the last line does not end with a newline
+    last = lines.pop()  # empty if the last line ends with a newline
     if keep_ends:
         lines = [line + "\n" for line in lines]
     elif "\r" in text:
@@ -150,7 +152,7 @@ def _line_too_long(path: PathLike, line: int) -> InputError:
 
 
 def read_text(path: PathLike) -> Iterator[str]:
-    """Yield the text of a file in pieces, for formats that are not line-based."""
+    """Yield the text of a file in chunks, for formats that are not line-based."""
     with _open_input(path) as stream:
         decode = codecs.getincrementaldecoder("utf-8")().decode
         n_lines = 0
@@ -176,7 +178,7 @@ def read_bytes(path: PathLike) -> bytes:
 
 @contextmanager
 def open_output(path: PathLike) -> Iterator[BinaryIO]:
-    """Open a file for writing bytes; an existing file is replaced atomically at the end.
+    """Open a file for writing bytes; on success, an existing file is replaced atomically.
 
     Raises
     ------
@@ -213,7 +215,7 @@ def open_text_output(path: PathLike) -> Iterator[Callable[[str], object]]:
                     f"{os.fspath(path)}: The text contains a lone surrogate, {surrogate}, which UTF-8 cannot encode."
                 ) from None
             if is_empty and raw.startswith(_BYTE_ORDER_MARK):
-                stream.write(_BYTE_ORDER_MARK)  # readers ignore the first byte order mark
+                stream.write(_BYTE_ORDER_MARK)  # a second byte order mark, because readers skip the first one
             is_empty = is_empty and not raw
             stream.write(raw)
 
@@ -292,7 +294,7 @@ def _input_errors(path: PathLike) -> Iterator[None]:
     except EOFError:
         raise InputError(f"{display_name(path)}: The compressed data is truncated.") from None
     except decompression_errors:
-        raise InputError(f"{display_name(path)}: Damaged, or not a {_compression(path)} file.") from None
+        raise InputError(f"{display_name(path)}: The file is damaged or not a {_compression(path)} file.") from None
     except OSError as error:
         raise InputError(f"{display_name(path)}: {error.strerror or error}.") from None
 

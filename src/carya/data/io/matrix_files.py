@@ -33,7 +33,7 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
     """
     file = Path(path)
     try:
-        # If NumPy is given a path, it does not close damaged files.
+        # The file is opened here because NumPy, given a path, does not close damaged files.
         match file.suffix:
             case ".npz":
                 return _read_large_csr(file) if memory.is_limited() else _read_npz(file)
@@ -43,9 +43,9 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
                     return array
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}.") from None
-    except Exception as error:  # NumPy, SciPy and zipfile raise unrelated exceptions for damaged files
-        # Omit NumPy's advice to allow pickles, and use a single line.
-        message = re.sub(r"<_io\.[^>]*>", file.name, str(error))  # the name, not the stream
+    except Exception as error:  # damaged files cause exceptions of unrelated types
+        # Omit NumPy's advice to allow pickles, and join the message into a single line.
+        message = re.sub(r"<_io\.[^>]*>", file.name, str(error))  # the file name instead of the stream's repr
         reason = " ".join(message.partition(". ")[0].split()).removesuffix(".") or type(error).__name__
         raise InputError(f"{file} does not contain a matrix: {reason}.") from None
     raise InputError(f'{file}: Unknown matrix file type "{file.suffix}". Use .npz (SciPy) or .npy (NumPy).')
@@ -57,7 +57,7 @@ def _read_npz(file: Path) -> Any:
 
 
 def _read_large_csr(file: Path) -> Any:
-    """Read a CSR matrix into arrays that respect the memory limit; other matrices are read into memory."""
+    """Read a CSR matrix, keeping large arrays in temporary files; matrices in other formats are read into memory."""
     with zipfile.ZipFile(file) as archive:
         arrays = {name: _read_array(archive, name) for name in ("format", "shape", "indptr", "indices", "data")}
     if arrays["format"].item() not in (b"csr", "csr"):
@@ -85,9 +85,9 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 
 
 def map_matrix(path: str | os.PathLike[str]) -> Any:
-    """Open a matrix like :func:`read_matrix`, but memory-map its arrays, which are read when they are used.
+    """Open a matrix like :func:`read_matrix`, but memory-map its arrays, so that only accessed data is read.
 
-    Compressed files, and sparse matrices in formats other than CSR, are read completely.
+    Compressed files, and sparse matrices in formats other than CSR, are read into memory.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def _map_member(file: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]
 
 
 def read_labels(path: str | os.PathLike[str]) -> Csr:
-    """Read a (rows, labels) matrix from an ``.npz`` or ``.npy`` file; raise InputError if it is invalid."""
+    """Read a matrix of shape (rows, labels) from an ``.npz`` or ``.npy`` file; raise InputError if it is invalid."""
     return _read_binary_csr(Path(path)) or validation.check_labels(read_matrix(path), os.fspath(path))
 
 
@@ -151,5 +151,5 @@ def _read_binary_csr(file: Path) -> Csr | None:
             if indptr.size != n_rows + 1 or not np.array_equal(indices, arrays["indices"]):
                 return None
             return Csr.of(indptr, indices, np.ones(indices.size, np.float32), n_columns, str(file))
-    except Exception:  # see above
+    except Exception:  # damaged or unknown files; read_matrix reports their errors
         return None

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from carya.core.progress import Progress, Report
 
-#: Smaller files are read before a progress bar would be noticed.
+#: No progress is reported for files with fewer bytes, because reading them takes too little time.
 MIN_SIZE = 8 << 20
 
 _progress: ContextVar[Progress | None] = ContextVar("reading progress", default=None)
@@ -20,7 +20,7 @@ _progress: ContextVar[Progress | None] = ContextVar("reading progress", default=
 
 @contextmanager
 def showing_progress(progress: Progress) -> Iterator[None]:
-    """Report the progress of reading files in this context, one stage per file of at least `MIN_SIZE` bytes.
+    """Report the progress of all file reads in this context, with one stage per file of at least `MIN_SIZE` bytes.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def showing_progress(progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def open_counted(path: str | os.PathLike[str], buffer_size: int) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes; its progress is reported within :func:`showing_progress`."""
+    """Open a file for reading bytes; within :func:`showing_progress`, report the reading progress."""
     progress = _progress.get()
     with open(path, "rb", buffering=buffer_size) as file:  # noqa: PTH123  (the path may be a string)
         total = os.fstat(file.fileno()).st_size

@@ -70,7 +70,7 @@ class TextDataset:
 
 
 class TextDatasetWriter:
-    r"""Write the rows of one part of a data folder in batches.
+    r"""Writer for one split of a data folder; rows are written in batches.
 
     >>> import gzip, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

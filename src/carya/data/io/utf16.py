@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from carya.errors import InputError
 
-#: The byte order marks of UTF-16, which identify it, and the mark of UTF-32, which is not supported.
+#: The byte order marks by which UTF-16 is recognized, and that of UTF-32, which is not supported.
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 UTF32_MARK = codecs.BOM_UTF32_LE
 
@@ -39,7 +39,7 @@ class Utf16Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; return the number of bytes, 0 at the end."""
+        """Read into a buffer; return the number of bytes read, or 0 at the end of the stream."""
         while not self._content:
             if self._is_finished:
                 return 0

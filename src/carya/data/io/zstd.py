@@ -1,11 +1,11 @@
-"""Zstandard streams. Unlike the reader of the zstandard package, this one detects truncated files."""
+"""Zstandard streams. Unlike the reader of the zstandard package, this reader detects truncated files."""
 
 from __future__ import annotations
 
 import io
 from typing import Any, BinaryIO
 
-_CHUNK_SIZE = 1 << 12  # small, because one step decompresses the whole chunk
+_CHUNK_SIZE = 1 << 12  # small, because each chunk is decompressed in a single step
 _MAX_WINDOW_SIZE = 1 << 31  # the largest window that the zstd command writes (--long=31)
 
 
@@ -17,7 +17,7 @@ class ZstdReader(io.RawIOBase):
     Parameters
     ----------
     file : binary file
-        The compressed bytes; closed with the reader.
+        The compressed data; the file is closed together with the reader.
     package : module
         The `zstandard` package.
     """
@@ -39,7 +39,7 @@ class ZstdReader(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer with at most one step of decompression; return the number of bytes, 0 at the end."""
+        """Read at most one decompressed chunk into a buffer; return the number of bytes read, or 0 at the end."""
         while not self._content:
             self._compressed = self._compressed or self._file.read(_CHUNK_SIZE)
             if not self._compressed:

@@ -1,4 +1,4 @@
-"""Write synthetic data to folders: matrices, named as in libpecos, or texts and labels."""
+"""Write synthetic data to folders, either as matrices, with file names as in libpecos, or as texts and labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Block = tuple[sp.csr_array, sp.csr_array]
 
 
 def write_matrices(model: TopicModel, folder: Path, progress: Progress | None = None) -> dict[str, float]:
-    """Write ``{X,Y}.{trn,tst}.npz`` block by block; return the numbers of rows, features and labels.
+    """Write ``{X,Y}.{trn,tst}.npz`` block by block; return the dimensions of the data set.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def write_matrices(model: TopicModel, folder: Path, progress: Progress | None = 
 
 
 def write_texts(model: TopicModel, folder: Path, progress: Progress | None = None) -> dict[str, float]:
-    """Write rows as texts of pseudowords, with label names, block by block; return the same values as `write_matrices`.
+    """Write texts of pseudowords and the label names, block by block; return the dimensions of the data set.
 
     Examples
     --------

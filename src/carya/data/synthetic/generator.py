@@ -1,8 +1,8 @@
-"""Generate small data sets in memory: texts about topics, with known words for each label.
+"""Generate small data sets in memory, with known topics and known indicative words for each label.
 
-Every label belongs to a topic. A row has a few labels, mostly from one topic. Its words are drawn from those labels,
-from their topic, and at random. Label frequencies follow a power law, as in real data: a few labels are common, most
-are rare.
+Every label belongs to a topic. A row has a few labels, mostly from one topic. The words of a row are drawn from the
+words of its labels, from the words of their topic, and at random. Label frequencies follow a power law, as in real
+data: a few labels are common, most are rare.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORDS_PER_TOPIC = 40
 
 @dataclass(frozen=True, eq=False)
 class SyntheticData:
-    """A generated data set and the structure behind it.
+    """A generated data set and its underlying structure.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class SyntheticData:
     label_words: NDArray[np.int64]
 
     def word(self, column: int) -> str:
-        """Return a pronounceable name for a word."""
+        """Return the pronounceable pseudoword for a feature."""
         return pseudoword(column)
 
     def label_name(self, label: int) -> str:
-        """Return a name for a label: its topic and the first of its words."""
+        """Return a name for a label: its topic and the first word that indicates the label."""
         return f"topic {self.topics[label]} · {self.word(self.label_words[label][0])}"
 
 
@@ -92,13 +92,13 @@ def generate_data(
     features_per_row: int = 40,
     seed: int = 0,
 ) -> SyntheticData:
-    """Generate a data set with its topics and the words of its labels; the same seed gives the same data.
+    """Generate a data set, its topics and the words that indicate its labels; the same seed gives the same data.
 
     Parameters
     ----------
     n_rows, n_labels : int
     n_features : int, optional
-        The number of distinct words; by default it grows with the number of labels.
+        The number of distinct words; by default, it grows with the number of labels.
     labels_per_row : float
         The mean number of labels per row; every row has at least one.
     features_per_row : int
@@ -122,7 +122,7 @@ def generate_data(
     topic_words = rng.integers(0, n_words, (n_topics, _WORDS_PER_TOPIC))
     main_label, Y = _draw_labels(rng, n_rows, topics, n_topics, labels_per_row)
 
-    # Half of the words indicate labels of the row and a quarter its topic; the rest is noise, mostly common words.
+    # Half of the words indicate labels of the row, and a quarter indicate its topic; the rest are mostly common words.
     size = (n_rows, features_per_row)
     entry = Y.indptr[:-1, None] + (rng.random(size) * np.diff(Y.indptr)[:, None]).astype(np.int64)
     from_label = label_words[Y.indices[entry], rng.integers(0, _WORDS_PER_LABEL, size)]
@@ -165,7 +165,7 @@ def _draw_labels(
 
 
 def _tf_idf(counts: sp.csr_array) -> sp.csr_array:
-    """Convert word counts to TF-IDF with sublinear term frequency and rows of norm 1, in place."""
+    """Convert word counts to L2-normalized TF-IDF weights with sublinear term frequency, in place."""
     n_rows, n_words = counts.shape
     document_frequency = np.bincount(counts.indices, minlength=n_words)
     idf = np.log((1 + n_rows) / (1 + document_frequency)) + 1

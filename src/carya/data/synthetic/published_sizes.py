@@ -1,4 +1,4 @@
-"""Sizes of the paper's six published data sets, and synthetic data with these sizes.
+"""Sizes of the six published data sets used in the paper, and synthetic data with these sizes.
 
 The published data cannot be redistributed. Synthetic data of the same size results in similar training times, memory
 requirements and file sizes.
@@ -23,9 +23,9 @@ class DatasetSize:
     name : str
     n_train, n_test, n_features, n_labels : int
     labels_per_row, features_per_row : float
-        Mean numbers of distinct labels and features.
+        Mean numbers of distinct labels and features per row.
     exponent, offset : float
-        The label of rank r occurs in proportion to ``(r + offset) ** -exponent``.
+        The frequency of the label of rank r is proportional to ``(r + offset) ** -exponent``.
     signal : float
         The share of words that indicate a label of the row.
 
@@ -48,9 +48,9 @@ class DatasetSize:
 
 
 # The numbers of rows, features, labels and labels per row are from the table of data statistics in the paper; the other
-# values are not in the paper. Features per row are rounded. The power laws are chosen, not measured, so that few
-# labels are common and even the rarest have a row or two. The signal is chosen so that P@1 of XR-Linear, at scales of a
-# few percent, is close to the value in the paper.
+# values are not in the paper. Features per row are rounded. The power-law parameters are not measured; they are chosen
+# so that few labels are common and even the rarest labels occur in one or two rows. The signal is chosen so that, for
+# data sets scaled to a few percent of the original size, P@1 of XR-Linear is close to the value in the paper.
 PUBLISHED_SIZES: dict[str, DatasetSize] = {
     size.name: size
     for size in (
@@ -65,9 +65,9 @@ PUBLISHED_SIZES: dict[str, DatasetSize] = {
 
 
 def scaled_size(like: str, scale: float = 1.0) -> DatasetSize:
-    """Return the size of a published data set with rows, features and labels multiplied by `scale`.
+    """Return the size of a published data set, with its numbers of rows, features and labels multiplied by `scale`.
 
-    The numbers of labels and features per row do not change as long as the data set has enough labels and features.
+    The numbers of labels and features per row are reduced only if the scaled data set has too few labels or features.
 
     Examples
     --------
@@ -95,14 +95,14 @@ def scaled_size(like: str, scale: float = 1.0) -> DatasetSize:
 
 
 def synthesize(like: str, scale: float = 1.0, seed: int = 0) -> TopicModel:
-    """Return a generator of synthetic data with the size of a published data set; rows are generated on demand.
+    """Return a generator of synthetic data with the dimensions of a published data set; rows are generated on demand.
 
     Parameters
     ----------
     like : str
         A key of :data:`PUBLISHED_SIZES`, such as ``"eurlex-4k"``.
     scale : float
-        Multiplies the numbers of rows, features and labels.
+        The factor by which the numbers of rows, features and labels are multiplied.
     seed : int
         The same seed gives the same data.
 

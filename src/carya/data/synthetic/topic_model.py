@@ -1,10 +1,11 @@
 """A generative topic model that draws data sets of any size in blocks of rows.
 
-Every label has an interval on the line from 0 to 1 whose length is the label's frequency. Topics divide the line into
-sixteenths, and each of these into sixteenths again, so a common label covers a broad topic, and rare labels share a
-narrow one. A row is a point on the line; its labels are drawn from that point and from the topics around it. The
-frequency of a label is therefore proportional to the length of its interval, and labels that occur together are close
-to each other. Words are drawn for the labels of the row, for their topics, and at random.
+Each label is assigned an interval within [0, 1], the length of which is proportional to the label's target frequency.
+Topics recursively divide [0, 1] into sixteenths, so that a common label covers a broad topic, and rare labels share a
+narrow one. Each row is a point in [0, 1]: its first label is the one whose interval contains the point, and additional
+labels are drawn from the topics that contain the point. The actual frequency of a label is therefore also proportional
+to the length of its interval, and labels that occur together have nearby intervals. The words of a row are drawn from
+the words of its labels, from the words of their topics, and at random.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _WORDS_PER_TOPIC = 64
 _BLOCK_WORDS = 1 << 21  # words drawn per block of rows
 _PILOT_ROWS = 4096  # rows drawn to calibrate the means
 _CALIBRATION_STEPS = 6
-_GOLDEN_RATIO = 0.6180339887498949  # the fractional parts of its multiples fill the line evenly
-_TOPIC_PROBABILITIES = (0.6, 0.25, 0.1, 0.05)  # how often an additional label is drawn from each level, narrowest first
+_GOLDEN_RATIO = 0.6180339887498949  # the fractional parts of its multiples fill [0, 1] evenly
+_TOPIC_PROBABILITIES = (0.6, 0.25, 0.1, 0.05)  # for additional labels; one per level, narrowest topics first
 
 
 class TopicModel:
@@ -37,9 +38,9 @@ class TopicModel:
     ----------
     n_train, n_test, n_features, n_labels : int
     labels_per_row, features_per_row : float
-        Mean numbers of distinct labels and features, accurate to within a few percent.
+        Mean numbers of distinct labels and features per row, accurate to within a few percent.
     exponent, offset : float
-        The label of rank r occurs in proportion to ``(r + offset) ** -exponent``.
+        The frequency of the label of rank r is proportional to ``(r + offset) ** -exponent``.
     signal : float
         The share of words that indicate a label of the row.
     seed : int
@@ -84,7 +85,7 @@ class TopicModel:
         return self._n_rows[part]
 
     def blocks(self, part: str) -> Iterator[tuple[sp.csr_array, sp.csr_array]]:
-        """Yield the features and labels of a part, a few thousand rows at a time.
+        """Yield the features and labels of a split, a few thousand rows at a time.
 
         Features are TF-IDF weights; every row has Euclidean norm 1.
         """
@@ -95,7 +96,7 @@ class TopicModel:
             yield X, Y
 
     def count_blocks(self, part: str) -> Iterator[tuple[sp.csr_array, sp.csr_array]]:
-        """Yield the word counts and labels of a part, a few thousand rows at a time."""
+        """Yield the word counts and labels of a split, a few thousand rows at a time."""
         n_rows, offset = self._n_rows[part], 0 if part == "train" else self._n_rows["train"]
         for start in range(0, n_rows, self._block_rows):
             rng = np.random.default_rng([self._seed, _PARTS.index(part), start])
@@ -104,22 +105,22 @@ class TopicModel:
             yield self._draw_words(Y, self._mean_words, rng), Y
 
     def matrices(self, part: str) -> tuple[sp.csr_array, sp.csr_array]:
-        """Return all features and labels of a part."""
+        """Return all features and labels of a split."""
         X, Y = zip(*self.blocks(part), strict=True)
         return sp.vstack(X, format="csr"), sp.vstack(Y, format="csr")
 
     def word(self, column: int) -> str:
-        """Return a pronounceable name for a word."""
+        """Return the pronounceable pseudoword for a feature."""
         return pseudoword(column)
 
     def label_name(self, label: int) -> str:
-        """Return a name for a label: its narrowest topic, the first of its words, and its number."""
+        """Return a name for a label: its narrowest topic, the first of its words, and its index."""
         topic = int(self._topics_of(np.array([label]), self._topic_counts[0])[0])
         return f"topic {topic} · {self.word(int(self._hash_word(np.array([label]), np.array([0]), 0)[0]))} {label}"
 
     def _calibrate(self, n_rows: int, labels_per_row: float, features_per_row: float) -> None:
-        """Estimate the means of the draws and the IDF weights from pilot rows."""
-        new_rng = np.random.default_rng  # the same draws for every mean that is tried
+        """Estimate the Poisson means and the IDF weights from pilot rows."""
+        new_rng = np.random.default_rng  # reseeded, so that all candidate means use the same draws
         points = self._points(0, n_rows)
         self._mean_further_labels = _solve_mean(
             labels_per_row - 1,
@@ -144,12 +145,12 @@ class TopicModel:
         return max(64, int(_BLOCK_WORDS / max(self._mean_words, 1)))
 
     def _points(self, first: int, n_rows: int) -> NDArray[np.float64]:
-        """Return the points of rows on the line from 0 to 1."""
+        """Return the points in [0, 1] that represent the rows."""
         points: NDArray[np.float64] = np.mod((first + 1 + np.arange(n_rows)) * _GOLDEN_RATIO, 1.0)
         return points
 
     def _topics_of(self, labels: _IntArray, n_topics: _IntArray | np.int64) -> _IntArray:
-        """Return the topic of each label at a level with this number of topics."""
+        """Return the topic of each label at the level with `n_topics` topics."""
         begins = np.where(labels > 0, self._interval_ends[labels - 1], 0.0)
         topics: _IntArray = ((self._interval_ends[labels] + begins) / 2 * n_topics).astype(np.int64)
         return topics
@@ -166,14 +167,14 @@ class TopicModel:
         return _count_pairs(np.concatenate([np.arange(points.size), rows]), labels, shape, binary=True)
 
     def _draw_words(self, Y: sp.csr_array, mean_words: float, rng: np.random.Generator) -> sp.csr_array:
-        """Draw the words of rows with these labels, and return their counts."""
+        """Draw words for rows with these labels; return the word counts per row."""
         rows = np.repeat(np.arange(Y.shape[0]), 1 + rng.poisson(mean_words, Y.shape[0]))
         entries = Y.indptr[rows] + (rng.random(rows.size) * np.diff(Y.indptr)[rows]).astype(np.int64)
         labels = Y.indices[entries].astype(np.int64)
         kind, uniform = rng.random(rows.size), rng.random(rows.size)
-        words = (uniform * self.n_features).astype(np.int64)  # noise: half of it is uniform, …
+        words = (uniform * self.n_features).astype(np.int64)  # noise: half of these words are drawn uniformly
         topic_share = self._signal + 0.25
-        is_common = kind > (1 + topic_share) / 2  # … the other half consists of common words
+        is_common = kind > (1 + topic_share) / 2  # the other half of the noise: mostly common words
         words[is_common] = (self.n_features ** uniform[is_common]).astype(np.int64) % self.n_features
         of_label = kind < self._signal
         number = (uniform[of_label] ** 2 * _WORDS_PER_LABEL).astype(np.int64)
@@ -186,7 +187,9 @@ class TopicModel:
         return _count_pairs(rows, words, (Y.shape[0], self.n_features))
 
     def _hash_word(self, owners: _IntArray, number: _IntArray, level: _IntArray | int) -> _IntArray:
-        """Return word `number` of each owner: a label (level 0) or a topic; uses a hash (SplitMix64), not a table."""
+        """Return word `number` of each owner, a label (level 0) or a topic; words are computed from a hash
+        (SplitMix64).
+        """
         x = owners.astype(np.uint64) * np.uint64(2048) + number.astype(np.uint64) * np.uint64(8)
         x = (x + np.asarray(level, np.uint64)) * np.uint64(0x9E3779B97F4A7C15) + self._hash_key[0]
         x ^= x >> np.uint64(30)
@@ -198,7 +201,7 @@ class TopicModel:
 
 
 def _count_pairs(rows: _IntArray, columns: _IntArray, shape: tuple[int, int], *, binary: bool = False) -> sp.csr_array:
-    """Return a matrix with the number of occurrences of each (row, column) pair, or with ones."""
+    """Return a matrix with the number of occurrences of each (row, column) pair or, if `binary`, with ones."""
     keys = rows * shape[1] + columns
     keys.sort()
     first = np.flatnonzero(np.diff(keys, prepend=-1))

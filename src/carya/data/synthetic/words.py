@@ -1,4 +1,4 @@
-"""Pronounceable names for the words of synthetic texts."""
+"""Pronounceable pseudowords for synthetic texts."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ def predict_combined(
 def combine_rankings(
     rankings: Sequence[_core.Csr], *, combine: str, weights: NDArray[np.float32], top_k: int, threads: int
 ) -> Rankings:
-    """Combine existing rankings, created by :func:`to_native` or :func:`matrix_to_native`."""
+    """Combine rankings that were converted by :func:`to_native` or :func:`matrix_to_native`."""
     return _core.combine(list(rankings), getattr(_core.CombineMethod, combine), weights, top_k, threads)
 
 
 def to_native(rankings: tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]], n_labels: int) -> _core.Csr:
-    """Convert rankings for :func:`combine_rankings`; their rows are sorted by score, not by label."""
+    """Convert rankings, with labels sorted by score, to the native type that :func:`combine_rankings` requires."""
     indptr, labels, scores = rankings
     return _core.Csr(
         indptr.astype(np.int64), labels.astype(np.int32), scores, n_labels, "ranking", _core.Validation.structure
@@ -56,12 +56,12 @@ def to_native(rankings: tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]], 
 
 
 def matrix_to_native(S: Any) -> _core.Csr:
-    """Convert a prediction matrix for :func:`combine_rankings`."""
+    """Convert a prediction matrix of shape (rows, labels) to the native type that :func:`combine_rankings` requires."""
     return to_native((S.indptr, S.indices, S.data), S.shape[1])
 
 
 def pool_size(requested: int | None, top_k: int) -> int:
-    """Return the number of labels that each member contributes; by default twice `top_k`, at least 20."""
+    """Return the number of labels that each member contributes; by default, twice `top_k`, but at least 20."""
     return max(top_k, requested or max(2 * top_k, _MIN_POOL_SIZE))
 
 

@@ -41,9 +41,9 @@ from carya.ranking.tasks.engine import Engine
 from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
-# The fractions of its beam width that a tree in an ensemble uses for searching (if scores are averaged) and for
-# training. Other trees find the labels that it misses, so this saves time without reducing the precision on held-out
-# rows.
+# The fractions of a tree's beam width that an ensemble uses for searching (if scores are averaged) and for training.
+# The other trees retrieve the labels that one tree misses, so narrower beams save time without reducing the precision
+# on held-out rows.
 BEAM_SHARE = 1 / 2
 _TRAINING_BEAM_SHARE = 3 / 4
 _DEFAULT_TREES = 3
@@ -97,8 +97,8 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     members: Any = parameter(
         None,
         _Members(),
-        "the models; a single tree is trained n_trees times with different seeds and, unless training_beam_width is "
-        "set, three quarters of its beam width",
+        "the models; a single model is trained n_trees times with different seeds; if it is a tree, it is trained with "
+        "three quarters of its beam width unless training_beam_width is set",
     )
     n_trees: int | None = parameter(
         None, Either(Integer(1), Choice(None)), "number of copies of a single model; None means 3"
@@ -106,7 +106,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     combine: str = parameter(
         "mean",
         Choice(*COMBINATIONS),
-        "how rankings are combined: mean (mean score), rank (mean rank), count (number of members that found the "
+        "how rankings are combined: mean (mean score), rank (mean rank), count (number of members that retrieve the "
         "label), softmax or sigmoid (mean softmax or sigmoid of the scores), or round_robin (the best label from each "
         "member in turn, then the second-best labels, and so on)",
     )
@@ -137,7 +137,9 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
                 )
         super().check_parameters()
         if self.n_trees is not None and isinstance(self.members, (list, tuple)):
-            raise ParameterError("n_trees requires a single model, but members is a list.")
+            raise ParameterError(
+                "n_trees requires a single model, but members is a list. Omit n_trees, or pass a single model."
+            )
         for member in self._member_list():
             member.check_parameters()
 
@@ -163,8 +165,8 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
         Parameters
         ----------
-        X : features, as for :meth:`XRLinear.fit`, or a list with the features for each member
-        Y, label_names : as for :meth:`XRLinear.fit`
+        X : features, as in :meth:`XRLinear.fit`, or a list with the features for each member
+        Y, label_names : as in :meth:`XRLinear.fit`
         sample_weight : array_like of shape (n,), optional
             Weights of the rows, passed to all members; see :meth:`XRLinear.fit`. Raises InputError if a member does not
             support weights.
@@ -176,7 +178,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             The engine that trains the members that are XRLinear models; see :meth:`XRLinear.fit`.
         """
         self.check_parameters()
-        members = self._clone_members()
+        members = self.unfitted_members()
         X, Y = split_data(X, Y)
         labels = coerce_labels_of_rows(Y, label_names)  # converted only once, because Y can be an iterator
         options: dict[str, Any] = {
@@ -195,7 +197,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     def fit_data(self, data: TrainingData) -> Self:
         """Train every member on the same validated data."""
         self.check_parameters()
-        members = self._clone_members()
+        members = self.unfitted_members()
         return self._fit(members, [data.features] * len(members), data, [data.feature_names] * len(members))
 
     def _fit(
@@ -230,7 +232,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     ) -> Any:
         """Return the scores of the best labels as a (rows, labels) matrix; each row is sorted by descending score.
 
-        By default, if the scores of several trees are averaged, each tree searches with half of its own beam width.
+        By default, if the scores of several trees are averaged, each tree is searched with half of its beam width.
 
         Parameters
         ----------
@@ -263,20 +265,20 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return self._combine(state, [matrix_to_native(S) for S in matrices], options)
 
     def predict_selected(self, X: FeaturesLike | list[FeaturesLike], candidates: LabelsLike) -> sp.csr_array:
-        """Return the mean scores of the given (row, label) pairs, including labels that a search would not find.
+        """Return the mean scores of the given (row, label) pairs, even for labels that a search would not retrieve.
 
-        Requires ``combine="mean"`` and members that can score any label; raises InputError otherwise.
+        Requires ``combine="mean"`` and members that can score arbitrary labels; raises InputError otherwise.
 
         Parameters
         ----------
         X : features, in any form that `fit` accepts
-        candidates : as for :meth:`XRLinear.predict_selected`
+        candidates : as in :meth:`XRLinear.predict_selected`
         """
         members, weights = self._check_fitted()
         if not self.scores_any_label:
             raise InputError(
-                "This ensemble can score only the labels that it finds. predict_selected requires combine='mean' and "
-                "members that score any label, such as XRLinear."
+                "This ensemble can score only the labels that a search returns. predict_selected requires "
+                "combine='mean' and members that can score arbitrary labels, such as XRLinear."
             )
         inputs = self._check_inputs(X, members)
         rows = validation.check_features_like(inputs[0], members[0].widths_).rows
@@ -293,7 +295,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         ----------
         x : one feature row, or a list with one row per member
         label : int or str
-            The number or the name of a label.
+            The index or the name of a label.
         tree : int
             The index of a tree in `trees_`. Its score is explained, because the combined score is not a sum over
             features.
@@ -326,7 +328,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return self._combine_one(state, rankings, options)
 
     def _rank_batch(self, state: _EnsembleState, queries: Features, options: RankOptions) -> Rankings:
-        """Rank the sparse rows of `rank_rows`; `predict` does not use this, because features can differ by member."""
+        """Rank sparse rows for `rank_rows`, where, unlike in `predict`, all members use the same features."""
         width = self._common_beam_width(state.members, options)
         if width is not None:
             return self._search_together(state, queries, width, options)
@@ -338,7 +340,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     def _rank_one(
         self, state: _EnsembleState, query: QueryArrays, options: RankOptions
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Rank the sparse query of `rank_sparse`; `rank` does not use this, because features can differ by member."""
+        """Rank a sparse query for `rank_sparse`, where, unlike in `rank`, all members use the same features."""
         features, values, _ = query
         limits = self._member_limits(state.members, options)
         rankings = [
@@ -354,7 +356,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return [limits | {"beam_width": width} for width in self._beam_widths(members, options)]
 
     def _common_beam_width(self, members: Sequence[Any], options: RankOptions) -> int | None:
-        """Return the beam width for one native search in all trees, or None if the members do not support it."""
+        """Return the beam width for a single native search in all trees; None if such a search is not possible."""
         if options.labels is not None or not all(isinstance(member, XRLinear) for member in members):
             return None
         widths = self._beam_widths(members, options)
@@ -363,9 +365,10 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return validation.check_positive_int(widths[0], "beam_width")
 
     def _beam_widths(self, members: Sequence[Any], options: RankOptions) -> list[int | None]:
-        """Return the beam width of each member: the requested one, its own, or half of its own if scores are averaged.
+        """Return the beam width of each member: the requested beam width or, by default, the member's own.
 
-        Other combinations require the full beam width, because a label that a tree misses is treated as irrelevant.
+        By default, if the scores of several trees are averaged, half of each tree's own beam width is used. The other
+        combination methods require the full beam width, because they treat a label that a tree misses as irrelevant.
         """
         if options.beam_width is not None:
             return [options.beam_width] * len(members)
@@ -451,33 +454,33 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that a search would not find."""
+        """Whether `predict_selected` can score labels that a search would not retrieve."""
         members = self.members_ if self.__sklearn_is_fitted__() else self._member_list()
         return self.combine == "mean" and all(member.scores_any_label for member in members)
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features, which is the case if any member requires them."""
+        """Whether any member requires `label_features` in `fit`."""
         return any(member.needs_label_features for member in self._member_list())
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features, which is the case if any member does."""
+        """Whether any member accepts `label_features` in `fit`."""
         return any(member.uses_label_features for member in self._member_list())
 
     @property
     def uses_label_graph(self) -> bool:
-        """Whether `fit` accepts label_graph, which is the case if any member does."""
+        """Whether any member accepts `label_graph` in `fit`."""
         return any(member.uses_label_graph for member in self._member_list())
 
     @property
     def uses_shortlist(self) -> bool:
-        """Whether `fit` accepts shortlist, which is the case if any member does."""
+        """Whether any member accepts `shortlist` in `fit`."""
         return any(member.uses_shortlist for member in self._member_list())
 
     @property
     def uses_tree(self) -> bool:
-        """Whether `fit` accepts a tree, which is the case if any member does."""
+        """Whether any member accepts a tree in `fit`."""
         return any(member.uses_tree for member in self._member_list())
 
     @property
@@ -498,12 +501,17 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
     def _member_list(self) -> list[Any]:
         return list(self.members) if isinstance(self.members, (list, tuple)) else [self.members]
 
-    def _clone_members(self) -> list[Any]:
+    @property
+    def effective_n_trees(self) -> int:
+        """The number of trees to train if `members` is a single model."""
+        return _DEFAULT_TREES if self.n_trees is None else int(self.n_trees)
+
+    def unfitted_members(self) -> list[Any]:
         """Return the unfitted members to train."""
         verbose = {"verbose": True} if self.verbose else {}
         if isinstance(self.members, (list, tuple)):
             return [member.clone(**verbose) for member in self.members]
-        trees = _DEFAULT_TREES if self.n_trees is None else int(self.n_trees)
+        trees = self.effective_n_trees
         changes: dict[str, Any] = {**verbose}
         if trees > 1 and isinstance(self.members, XRLinear) and self.members.training_beam_width is None:
             changes["training_beam_width"] = math.ceil(self.members.beam_width * _TRAINING_BEAM_SHARE)
@@ -518,7 +526,9 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         if not per_member:
             return [X] * n_members
         if len(X) != n_members:
-            raise InputError(f"X is a list of {len(X)} inputs, but the ensemble has {n_members} members.")
+            raise InputError(
+                f"X is a list of {len(X)} inputs, but the ensemble has {n_members} members. Pass one input per member."
+            )
         return list(X)
 
     def _check_inputs(self, X: Any, members: Sequence[Any]) -> list[Any]:
@@ -540,7 +550,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         if rows - n_held_out < 1:
             raise InputError(f"weights='learned' requires at least 2 rows, got {rows}.")
         train, held_out = np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
-        members = self._clone_members()
+        members = self.unfitted_members()
         train_data = data.take(train)
         fit_members(members, map_distinct(features, lambda own: own.take(train)), train_data)
         queries = map_distinct(features, lambda own: own.take(held_out))

@@ -14,7 +14,7 @@ from carya.models.xr_linear.training import train_trees
 T = TypeVar("T")
 U = TypeVar("U")
 
-_TREES_AT_ONCE = 4  # training more trees at the same time would only require more memory
+_TREES_AT_ONCE = 4  # training more trees at the same time would increase the memory usage without saving time
 
 
 def fit_members(members: Sequence[Any], features: Sequence[Features], data: TrainingData) -> None:
@@ -29,8 +29,9 @@ def fit_members(members: Sequence[Any], features: Sequence[Features], data: Trai
         if isinstance(member, XRLinear):
             solver = member.linear_solver()
             inputs = member.uses_label_features, member.uses_label_graph, member.uses_shortlist, member.uses_tree
+            rare = member.tail_weight, member.label_row_weight, member.relevance
             machine = member.n_jobs, member.verbose, member.checkpoint_dir, member.memory
-            key = (id(own_features), solver, machine, inputs)
+            key = (id(own_features), solver, rare, machine, inputs)
             groups.setdefault(key, (own_data, []))[1].append(member)
         else:
             member.fit_data(own_data)

@@ -21,7 +21,7 @@ _STEPS = 10  # candidate weights are multiples of 1/10
 class MemberWeights(Rule):
     """Rule that allows one weight per member, or a method for choosing the weights."""
 
-    text = "a list of numbers >= 0, one per member, 'learned' or None"
+    text = "a list of numbers >= 0 (one per member), 'learned' or None"
 
     def allows(self, value: object) -> bool:
         """Return whether the value is a list of numbers >= 0, 'learned' or None."""
@@ -32,7 +32,7 @@ class MemberWeights(Rule):
 
 
 def check_weights(weights: Any, n_members: int) -> NDArray[np.float32]:
-    """Return the weights, which are equal for None and 'learned'; raise ParameterError if they are invalid."""
+    """Validate the weights and return them as an array; for None and 'learned', all weights are 1."""
     if weights is None or isinstance(weights, str):
         return np.ones(n_members, np.float32)
     checked = np.asarray(weights, np.float32)
@@ -56,7 +56,11 @@ def best_weights(
 
 
 def _candidate_weights(members: int) -> list[NDArray[np.float32]]:
-    """Return candidate weights, equal weights first: for up to 4 members, all multiples of 1/10 that sum to 1."""
+    """Return candidate weights, equal weights first.
+
+    For up to 4 members, the other candidates are all combinations of multiples of 1/10 that sum to 1. For more members,
+    each of the other candidates triples the weight of one member.
+    """
     equal = np.full(members, 1 / members, np.float32)
     if members > 4:
         tilted = [np.where(np.arange(members) == member, 3.0, 1.0).astype(np.float32) for member in range(members)]

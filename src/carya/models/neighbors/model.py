@@ -45,7 +45,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     With ``over="labels"``, each label is represented by the centroid of its rows, and the labels nearest to the query
     are ranked. With ``over="rows"``, the training rows nearest to the query vote for their labels. The suggested labels
-    are then ranked by one linear ranker per label, trained on the rows for which the label is suggested.
+    are then ranked by one linear ranker per label, trained on the rows for which the label is relevant or suggested.
 
     Examples
     --------
@@ -75,7 +75,9 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     }
 
     # Phases 1 and 2: the neighbors.
-    over: str = parameter("labels", Choice("labels", "rows"), "items to search: labels, or training rows that vote")
+    over: str = parameter(
+        "labels", Choice("labels", "rows"), "items to search: labels, or training rows, which vote for their labels"
+    )
     n_neighbors: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
@@ -84,7 +86,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     sharpness: float | None = parameter(
         None,
         Either(Real(0, open_low=True), Choice(None)),
-        "with over=rows: the weight of a vote is exp(-sharpness · (1 - cosine)); None means the cosine itself",
+        "with over=rows: votes are weighted by exp(-sharpness · (1 - cosine)); None means weighting by the cosine",
     )
     max_candidates: int = parameter(
         200, Integer(1), "with over=rows: maximum number of labels to rank; those with the most votes are kept"
@@ -97,7 +99,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
     index_features: int | None = parameter(
         384,
         Either(Integer(1), Choice(None)),
-        "maximum number of sparse features per label in pifa; the largest are kept; None means all",
+        "maximum number of sparse features per label vector with pifa; the largest are kept; None means all",
     )
     search: str = parameter(
         "auto",
@@ -106,7 +108,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         f"{MIN_GRAPH_ITEMS:,} or more items with only dense features, otherwise exact)",
     )
     connectivity: int = parameter(
-        16, Integer(2, 512), "HNSW: number of links per node; twice as many on the lowest level"
+        16, Integer(2, 512), "HNSW: maximum number of links per node; doubled at the lowest level"
     )
     ef_construction: int = parameter(128, Integer(1), "HNSW: number of candidates for the links of a new node")
     ef_search: int | None = parameter(
@@ -117,21 +119,21 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     # Phase 3: ranking.
     ranker: str | None = parameter(
-        "linear", Choice("linear", None), "ranker for the suggested labels; None keeps the similarity order"
+        "linear", Choice("linear", None), "ranker for the suggested labels; None ranks by similarity or share of votes"
     )
     similarity_weight: float | str | None = parameter(
         None,
         Either(Real(0, open_low=True), Choice("learned", None)),
         "weight of the similarity relative to the ranker: with over=labels, scores are multiplied by "
         "exp(-similarity_weight · (1 - cosine)); with over=rows, by the share of votes raised to this power; learned "
-        "chooses it on a tenth of the rows, which doubles the training time; None means learned with over=labels and "
-        "0.5 with over=rows",
+        "selects the weight on a held-out tenth of the rows, which doubles the training time; None means learned with "
+        "over=labels and 0.5 with over=rows",
     )
     loss: str = parameter("squared-hinge", Choice("squared-hinge", "hinge", "logistic"), "loss function")
     C: float | str = parameter(
         AUTO,
         Either(Choice(AUTO), Real(0, open_low=True)),
-        "inverse regularization strength; auto means 1, or a value suited to the loss",
+        "inverse regularization strength; auto selects a value suited to the loss (1 for squared-hinge)",
     )
     positive_weight: float = parameter(1.0, Real(0, open_low=True), "factor by which C is multiplied for positive rows")
     negative_weight: float = parameter(1.0, Real(0, open_low=True), "factor by which C is multiplied for negative rows")
@@ -142,7 +144,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         "stopping tolerance: a label has converged when a pass improves its objective by at most this fraction",
     )
     max_iter: int = parameter(20, Integer(1), "maximum number of passes over the rows of a label")
-    threshold: float = parameter(0.1, Real(0), "weights of sparse features below this threshold are dropped")
+    threshold: float = parameter(0.1, Real(0), "threshold below which weights of sparse features are dropped")
     max_weights: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
@@ -176,17 +178,17 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
         Parameters
         ----------
-        X : sparse matrix, array_like or frame of shape (n, d), a pair (sparse, dense), or Matrices
-            Rows are scaled to unit norm, because neighbors are found by cosine similarity.
-        Y : sparse matrix, array_like or frame of shape (n, labels), or the labels of each row
-            As for :meth:`XRLinear.fit`.
+        X : sparse matrix, array_like or DataFrame of shape (n, d), a pair (sparse, dense), or Matrices
+            Rows are scaled to unit norm, because neighbors are searched by cosine similarity.
+        Y : sparse matrix, array_like or DataFrame of shape (n, labels), or the labels of each row
+            As in :meth:`XRLinear.fit`.
         label_names : list of str, optional
-            The labels of the columns of Y.
+            The label names, one per column of Y.
         sample_weight : array_like of shape (n,), optional
-            Weights of the rows in the label centroids and in the rankers, as for :meth:`XRLinear.fit`. Requires
+            Weights of the rows in the label centroids and in the rankers, as in :meth:`XRLinear.fit`. Requires
             ``over="labels"``.
         label_features : like X, of shape (labels, d), optional
-            For ``representation="lf"``: the vector of each label in the space of X.
+            For ``representation="lf"``: the vector of each label in the feature space of X.
         """
         self.check_parameters()
         return self._fit_labeled(
@@ -198,7 +200,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         self.check_parameters()
         label_vectors = self._check_label_vectors(data)
         if data.sample_weight is not None and self.over == "rows":
-            raise InputError("sample_weight requires over='labels'; with over='rows', every neighbor has one vote.")
+            raise InputError("sample_weight requires over='labels'; with over='rows', it does not apply to votes.")
         if data.sample_weight is not None and self.ranker is None and label_vectors is not None:
             raise InputError("sample_weight is not used by representation='lf' with ranker=None. Omit it.")
         with show_progress(self.verbose) as progress:
@@ -273,17 +275,17 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features."""
+        """Whether `fit` requires `label_features`."""
         return self.representation == "lf"
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features."""
+        """Whether `fit` accepts `label_features`."""
         return self.needs_label_features
 
     def __getstate__(self) -> dict[str, Any]:
-        # Used for copies and for scikit-learn's worker processes. To store a model, use `save`, whose files, unlike
-        # pickles, are safe to open.
+        # Pickling is used for copies and for scikit-learn's worker processes. To store a model, use `save`: unlike
+        # pickles, saved models are safe to open.
         state = dict(self.__dict__)
         if "_state" in state:
             state["_state"] = self.to_saved()
@@ -295,7 +297,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
             self.set_fitted(unpack(state["_state"]))
 
     @property
-    def effective_C(self) -> float:  # noqa: N802 - the name of the parameter
+    def effective_C(self) -> float:  # noqa: N802 - named like the parameter
         """The value of C, or the value selected by ``C="auto"``."""
         return auto_C(str(self.loss)) if isinstance(self.C, str) else self.C
 
@@ -343,7 +345,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
                 )
             return None
         if data.label_features is None:
-            raise InputError("representation='lf' requires label_features in fit.")
+            raise InputError("representation='lf' requires label features. Pass label_features to fit.")
         return normalize(validation.check_label_features(data.label_features, data.labels.cols, data.features.widths))
 
     def _rank_queries(self, state: NeighborRanker, queries: Features, options: RankOptions) -> Rankings:

@@ -1,4 +1,4 @@
-"""Rank labels with nearest neighbors: find neighbors, collect their labels, score and sort them."""
+"""Rank labels with nearest neighbors: retrieve neighbors, collect their labels, and score and sort the labels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TrainedNeighbors:
     index : Layer
         The labels or rows, as children of the root.
     ranker : Layer or None
-        The rankers of the labels, each the only child of its label.
+        One ranker per label, which is the only child of the label's node.
     labels : Csr, rows x labels, or None
         The labels of each row, if neighbors are rows.
     graph : HnswGraph or None
@@ -44,7 +44,7 @@ class TrainedNeighbors:
     row_features : float
         The mean number of sparse features per training row.
     similarity_weight : float
-        The weight of the similarity relative to the ranker; with ``over="labels"``, it is part of the index.
+        The weight of the similarity relative to the ranker; with ``over="labels"``, the index applies it.
     """
 
     index: Layer
@@ -62,12 +62,12 @@ class TrainedNeighbors:
         return replace(self, index=self.index.with_weight_dtype(weight_dtype, threads=threads), ranker=ranker)
 
     def with_transform(self, transform: str) -> TrainedNeighbors:
-        """Return the same model with a different transform of the rankers' raw scores."""
+        """Return a copy of the model with a different transform of the rankers' raw scores."""
         assert self.ranker is not None  # checked by the model
         return replace(self, ranker=replace(self.ranker, transform=Transform.from_name(transform)))
 
     def subset(self, labels: NDArray[np.int32], *, threads: int = 1) -> TrainedNeighbors:
-        """Return a model for the given labels, which must be in ascending order.
+        """Return a copy of the model restricted to the given labels, which must be in ascending order.
 
         Rows without any of these labels remain neighbors, but cast no votes.
         """
@@ -102,7 +102,7 @@ class NeighborQuery:
 
 
 class NeighborRanker:
-    """Ranker for single queries and batches; both give the same results, with any number of threads."""
+    """Ranker for single queries and batches; results do not depend on the batch size or the number of threads."""
 
     def __init__(self, trained: TrainedNeighbors, *, n_neighbors: int) -> None:
         self.trained = trained

@@ -22,7 +22,7 @@ from carya.trees.trained_tree import TrainedTree
 
 KIND = "nearest-neighbors"
 
-#: Searches use memory for every label, so a forged number of labels must not exceed what the rows make plausible.
+#: Searches allocate memory for every label, so an implausibly large number of labels is rejected.
 _MAX_UNUSED_LABELS = 10_000_000
 _MAX_LABELS_PER_ENTRY = 1000
 
@@ -118,5 +118,7 @@ def _unpack_labels(saved: SavedModel, rows: int, n_labels: int) -> Csr:
     if indptr.dtype != np.int64 or indices.dtype != np.int32 or indptr.shape != (rows + 1,) or indices.ndim != 1:
         raise InputError("The labels of the rows have the wrong data type or shape.")
     if n_labels > max(_MAX_UNUSED_LABELS, _MAX_LABELS_PER_ENTRY * indices.size):
-        raise InputError(f"The model cannot have {n_labels} labels: its rows have only {indices.size} in total.")
+        raise InputError(
+            f"{n_labels} labels are implausible, because the training rows have only {indices.size} labels in total."
+        )
     return Csr.of(indptr, indices, np.ones(indices.size, np.float32), n_labels, "labels")

@@ -118,7 +118,10 @@ class NeighborTrainer:
             )
 
     def _train_all(self, rows: _WeightedRows, label_vectors: Features | None) -> Callable[[float], TrainedNeighbors]:
-        """Train everything that does not depend on the similarity weight; return a function of that weight."""
+        """Train everything that does not depend on the similarity weight.
+
+        Returns a function that creates the model with a given similarity weight.
+        """
         features, labels, _ = rows
         items = self._items(rows, label_vectors)
         graph = self._build_graph(items)
@@ -149,7 +152,7 @@ class NeighborTrainer:
         return assemble
 
     def _choose_similarity_weight(self, rows: _WeightedRows, label_vectors: Features | None) -> float:
-        """Return the given weight, or the one with the highest precision on held-out rows."""
+        """Return the similarity weight: the given number or, if it is learned, the best candidate on held-out rows."""
         weight = _DEFAULT_WEIGHTS[self.over] if self.similarity_weight is None else self.similarity_weight
         if not isinstance(weight, str):
             return float(weight)
@@ -178,7 +181,7 @@ class NeighborTrainer:
         return best
 
     def _shortlist(self, neighbors: NeighborSearcher, features: Features, labels: Csr, report: Report) -> Csr:
-        """Return a (labels, rows) matrix of the rows for which each label is suggested or correct.
+        """Return the rows for which each label is suggested or relevant, as a (labels, rows) matrix.
 
         No row votes for itself.
         """

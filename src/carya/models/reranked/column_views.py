@@ -1,4 +1,4 @@
-"""Column views: the columns that each part of a reranked model uses."""
+"""Column views: the columns that each component of a reranked model uses."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from carya.indexing.representations import normalize
 
 
 class ColumnViews(NamedTuple):
-    """Views of the same rows for different parts of a model.
+    """Views of the same rows for the components of a model; every view includes the dense block.
 
     Attributes
     ----------
     trees : Features
-        For trees: all columns unchanged, or the first columns with unit norm.
+        For trees: all columns, unchanged, or only the first columns, scaled to unit norm.
     rows : Features
-        For neighbors and centroids: the same columns, with unit norm.
+        For neighbors and centroids: the columns in `trees`, scaled to unit norm.
     names : Features
-        For label names: all columns, or all but the first ones, with unit norm. A dense block is part of every view.
+        For label names: the columns that are not in `trees`, or all columns if there are none; scaled to unit norm.
     """
 
     trees: Features
@@ -30,7 +30,7 @@ class ColumnViews(NamedTuple):
 
 
 def column_views(features: Features, n_columns: int) -> ColumnViews:
-    """Return the views for trees that use the first `n_columns` sparse columns.
+    """Return the views for a model whose trees use only the first `n_columns` sparse columns.
 
     Examples
     --------
@@ -55,7 +55,10 @@ def column_views(features: Features, n_columns: int) -> ColumnViews:
 
 
 def first_columns(features: Features, n_columns: int) -> Features:
-    """Return the first `n_columns` sparse columns with unit norm, or the features unchanged if they have no others."""
+    """Return the first `n_columns` sparse columns, scaled to unit norm.
+
+    If there are no other columns, `features` is returned unchanged.
+    """
     if features.widths[0] == n_columns:
         return features
     return normalize(Features.of(Csr.of_scipy(features.sparse.to_scipy()[:, :n_columns]), features.dense))
@@ -64,7 +67,7 @@ def first_columns(features: Features, n_columns: int) -> Features:
 def first_columns_of_row(
     features: NDArray[np.int32], values: NDArray[np.float32], n_columns: int, width: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the same as :func:`first_columns` for the sparse features of one row with `width` columns.
+    """Apply :func:`first_columns` to the sparse features of one row with `width` columns.
 
     >>> first_columns_of_row(np.array([0, 2]), np.array([3.0, 4.0]), 2, 4)
     (array([0]), array([1.], dtype=float32))

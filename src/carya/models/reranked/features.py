@@ -1,4 +1,4 @@
-"""Find candidate labels and compute the features of each (query, label) pair for a reranker."""
+"""Retrieve candidate labels and compute the features of each (query, label) pair for a reranker."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from carya.trees.beam_search import BeamSearcher
 _MIN_LOG_SCORE = -30.0
 _CENTROID_FEATURES = 1000  # number of features kept in a label's centroid
 _COOCCURRING = 64  # number of co-occurring labels stored per label
-_ANCESTORS = 2  # number of clusters above a label whose scores are used as features
+_ANCESTORS = 2  # number of ancestors per label; the scores of these ancestors are used as features
 _LEADERS = 8  # number of top candidates whose co-occurring labels are counted
 
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """Settings for finding candidates.
+    """Settings for candidate retrieval.
 
     Attributes
     ----------
     pool_size : int
-        Number of candidates from all trees together.
+        Total number of candidates from the trees.
     n_neighbors : int
-        Number of training rows that vote.
+        Number of nearest training rows that vote for their labels.
     extra_candidates : int
         Number of additional candidates per source (votes, label centroids and label names).
     beam_width : int, optional
-        The beam width of the trees; by default, the largest of their own beam widths.
+        The beam width of all trees; by default, the largest of the trees' beam widths.
     labels : ndarray of int32, optional
-        If given, each tree adds the `pool_size` labels that it ranks highest among these labels.
+        If given, each tree also contributes candidates from these labels: the `pool_size` labels that it ranks highest.
     """
 
     pool_size: int
@@ -57,7 +57,7 @@ class CandidateSettings:
 
 @dataclass(frozen=True, eq=False)
 class CandidateFeatures:
-    """The fitted parts from which candidates and their features are computed.
+    """The fitted components that retrieve candidates and compute their features.
 
     Attributes
     ----------
@@ -70,10 +70,11 @@ class CandidateFeatures:
     centroids : XRLinear
         The centroids of the labels' rows as a similarity model.
     cooccurrence : Csr, labels x labels
-        For each label, the fraction of its rows that also have another label; only the largest values are stored.
+        For each pair of labels, the fraction of the first label's rows that also have the second label; only the
+        largest values of each row are stored.
     names, name_words : XRLinear, optional
-        The features of the label names as similarity models: with their own weights, and with equal weights. They can
-        have additional columns after those of the other parts.
+        Similarity models of the label names: `names` with the given feature weights, `name_words` with equal weights.
+        They can have additional columns after the columns of the other components.
     """
 
     members: Sequence[XRLinear]
@@ -94,7 +95,7 @@ class CandidateFeatures:
         *,
         n_jobs: int,
     ) -> Self:
-        """Compute all parts from trained trees and their training rows."""
+        """Create all components from trained trees and their training rows."""
         threads = _core.thread_count(n_jobs)
         ones = labels.with_values(1)
         centroids = normalize(pifa(features, ones, keep=_CENTROID_FEATURES, threads=threads))
@@ -116,7 +117,7 @@ class CandidateFeatures:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        # Used for copies and for scikit-learn's worker processes, which recreate the cached searchers.
+        # Pickling is used for copies and for scikit-learn's worker processes; the cached searchers are then recreated.
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @property
@@ -136,13 +137,16 @@ class CandidateFeatures:
 
     @cached_property
     def _inner_searchers(self) -> list[list[BeamSearcher]]:
-        """For each tree, one searcher per inner level, which stops at that level."""
+        """For each tree, one searcher per inner level; its searches end at that level."""
         return [
             [BeamSearcher(member.layers_[:level]) for level in range(1, len(member.layers_))] for member in self.members
         ]
 
     def compute(self, queries: Features, settings: CandidateSettings, *, threads: int) -> tuple[Pairs, Candidates]:
-        """Return the candidates for a batch of queries and the features of all pairs; empty queries have no pairs."""
+        """Return the pairs with their features, and the candidates, for a batch of queries.
+
+        Queries without features have no pairs.
+        """
         queries, normalized, name_queries = column_views(queries, self.rows.widths_[0])
         indptr, rows, cosines = self.rows.searcher.predict(
             normalized, top_k=settings.n_neighbors, beam_width=1, threads=threads
@@ -167,7 +171,7 @@ class CandidateFeatures:
         return Pairs(np.ascontiguousarray(values), tuple(columns), candidates.offsets), candidates
 
     def _tree_candidates(self, queries: Features, settings: CandidateSettings, threads: int) -> NDArray[np.int64]:
-        """Return the keys of the labels found by any of the trees."""
+        """Return the keys of the labels with the highest mean scores over all trees."""
         offsets, labels, _ = predict_combined(
             [member.searcher for member in self.members],
             queries,
@@ -184,7 +188,7 @@ class CandidateFeatures:
     def _best_of_labels(
         self, member: XRLinear, queries: Features, settings: CandidateSettings, threads: int
     ) -> NDArray[np.int64]:
-        """Return the keys of the given labels that a tree ranks highest."""
+        """Return the keys of those labels in `settings.labels` that a tree ranks highest."""
         assert settings.labels is not None
         score = partial(member.searcher.score_pairs, threads=threads)
         offsets, labels, _ = score_labels(
@@ -194,13 +198,15 @@ class CandidateFeatures:
         return keys
 
     def _nearest(self, searcher: BeamSearcher, queries: Features, count: int, threads: int) -> NDArray[np.int64]:
-        """Return the keys of the nearest labels with a positive cosine."""
+        """Return the keys of the nearest labels with a positive cosine similarity."""
         offsets, labels, scores = searcher.predict(queries, top_k=count, beam_width=1, threads=threads)
         keys: NDArray[np.int64] = (_row_numbers(offsets) * self.n_labels + labels)[scores > 0]
         return keys
 
     def _tree_features(self, queries: Features, candidates: Candidates, threads: int) -> dict[str, NDArray[np.float32]]:
-        """Return the score, rank and gap of each candidate in each tree, and the scores of its ancestors."""
+        """Return each candidate's score, rank and gap to the best score in each tree, and the scores of its
+        ancestors.
+        """
         pairs = candidates.matrix()
         columns, all_scores = {}, []
         for number, (member, inner) in enumerate(zip(self.members, self._inner_searchers, strict=True)):
@@ -211,7 +217,7 @@ class CandidateFeatures:
             columns[f"tree{number}.gap"] = candidates.gaps(scores)
             leaf_labels = member.tree_.leaf_labels  # the first leaf of a label is in its home cluster
             nodes = candidates.labels if leaf_labels is None else np.searchsorted(leaf_labels, candidates.labels)
-            for distance in range(1, _ANCESTORS + 1):  # fixed, because the depths of trees can differ
+            for distance in range(1, _ANCESTORS + 1):  # a fixed number, because the depths of trees can differ
                 level = len(inner) + 1 - distance
                 if level < 1:
                     columns[f"tree{number}.ancestor{distance}"] = np.zeros(candidates.labels.size, np.float32)
@@ -257,7 +263,10 @@ class CandidateFeatures:
     def _cooccurrence_feature(
         self, candidates: Candidates, gaps: NDArray[np.float32], ranks: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Return how often each label co-occurs with the top candidates of its query, weighted by their scores."""
+        """Return the mean co-occurrence of each label with the top candidates of its query.
+
+        The mean is weighted by the scores of these candidates.
+        """
         leaders = np.flatnonzero(ranks < _LEADERS)
         weights = np.exp(gaps[leaders])
         votes = LabelVotes.of(candidates.queries[leaders], candidates.labels[leaders], weights, self.cooccurrence)
@@ -304,7 +313,7 @@ def _log_scores(scores: NDArray[np.float32], member: XRLinear) -> NDArray[np.flo
 
 
 def _cooccurrence(labels: Csr) -> Csr:
-    """Return, for each label, its most frequent co-occurring labels and the fraction of its rows that have them."""
+    """Return the most frequent co-occurring labels of each label, and the fractions of its rows that have them."""
     common = cooccurrence_graph(labels).to_scipy()
     rows = _row_numbers(common.indptr.astype(np.int64))
     order = np.lexsort((common.indices, -common.data, rows))

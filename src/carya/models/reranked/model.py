@@ -1,4 +1,4 @@
-"""Reranking: trees and nearest neighbors find candidates, and a reranker orders them using many more features."""
+"""Reranking: trees and nearest neighbors retrieve candidates, and a reranker ranks them using additional features."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
 _DEFAULT_TREES = 2
-_RUN = 20  # number of adjacent rows that are held out together, and the minimum number of such runs
+_RUN = 20  # maximum length of the runs of consecutive rows that are held out together, and minimum number of runs
 _BLOCK = 1024  # number of queries whose pairs are kept in memory at a time
 
 
 class _Base(Rule):
-    """Rule that allows the models that find candidates."""
+    """Rule that allows the base models, which retrieve candidates."""
 
-    text = "an XRLinear, an Ensemble of XRLinear models, a non-empty list of them, or None"
+    text = "an XRLinear model, an Ensemble of XRLinear models, a non-empty list of XRLinear models, or None"
 
     def allows(self, value: object) -> bool:
         """Return whether the value is a valid model or list of models."""
@@ -83,7 +83,7 @@ class _RerankedState(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Reranked(BaseModel[_RerankedState], Parameterized):
-    """A two-stage model: trees and nearest neighbors find candidates, and a reranker orders them.
+    """A two-stage model: trees and nearest neighbors retrieve candidates, and a reranker ranks them.
 
     The reranker is trained on held-out rows, so it learns how reliable the scores of the first stage are.
 
@@ -102,7 +102,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
     _restricts_labels: ClassVar[bool] = True
 
     base: Any = parameter(
-        None, _Base(), "models that find candidates: a tree, an ensemble of trees or a list; None means two trees"
+        None,
+        _Base(),
+        "models that retrieve candidates: an XRLinear model, an Ensemble of XRLinear models or a list of XRLinear "
+        "models; None means an Ensemble of two XRLinear models",
     )
     ranker: Any = parameter(None, _Reranker(), "the reranker; None means AveragedRanker(), which requires LightGBM")
     pool_size: int = parameter(40, Integer(1), "number of candidates per query from the trees")
@@ -116,7 +119,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         0.2, Real(0, 0.9, open_low=True), "fraction of the rows held out per round to train the reranker"
     )
     n_rounds: int = parameter(
-        1, Integer(1), "number of rounds with different held-out rows; each round trains all models"
+        1, Integer(1), "number of rounds with different held-out rows; each round trains all base models"
     )
     max_ranker_rows: int = parameter(10_000, Integer(1), "maximum number of rows on which the reranker is trained")
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
@@ -132,7 +135,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             )
         if getattr(self.ranker, "needs_texts", False):
             raise ParameterError(
-                f"The ranker {type(self.ranker).__name__} reads texts, but Reranked models rank feature rows. Use "
+                f"The ranker {type(self.ranker).__name__} reads texts, but Reranked models accept only features. Use "
                 "carya.TextReranker."
             )
         for model in self._base_models():
@@ -173,12 +176,13 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         label_graph, shortlist, tree : optional
             For the base models; see :meth:`XRLinear.fit` and :meth:`Ensemble.fit`.
         groups : array_like of int, shape (n,), optional
-            Rows in the same group, such as parts of one document, are held out together; otherwise, the reranker would
-            be trained with neighbors that a new query does not have. By default, runs of up to 20 adjacent rows are
-            held out together, because rows from one source are often adjacent.
+            Rows in the same group, such as parts of one document, are held out together; otherwise, near-duplicates of
+            the held-out rows would remain among the neighbors, which is not the case for new queries. By default, up to
+            20 consecutive rows are held out together, because rows from the same source are often adjacent.
         name_columns : int, optional
-            Number of sparse columns at the end of X that are compared only with label_features, such as character
-            n-grams, which match names within longer words. Trees and neighbors use only the other columns.
+            Number of sparse columns at the end of X that are used only for comparisons with label_features, such as the
+            columns of character n-grams, which match names within longer words. Trees and neighbors use only the other
+            columns.
         engine : RayEngine, optional
             The engine that trains the trees; see :meth:`XRLinear.fit`.
         """
@@ -209,7 +213,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             own = validation.check_label_features(data.label_features, labels.cols)
         comparable = own is not None and own.widths == features.widths
         n_columns = features.widths[0] - _check_name_columns(data.name_columns, features.widths[0], comparable)
-        rows = first_columns(features, n_columns)  # the other columns only matter for held-out rows
+        rows = first_columns(features, n_columns)  # the other columns are used only for comparisons with label names
         tree_label_features = None
         if own is not None:
             tree_label_features = (first_columns(own, n_columns) if comparable else own).to_input()
@@ -244,7 +248,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         return self
 
     def pairs(self, X: FeaturesLike, *, beam_width: int | None = None) -> tuple[Pairs, NDArray[np.int32]]:
-        """Return the input of the reranker for queries: the features of all pairs, and the label of each pair."""
+        """Return the reranker's input for the given queries: the features of all pairs, and the label of each pair."""
         state = self._check_fitted()
         features, queries = state.features, self._check_queries(state, X)
         width = None if beam_width is None else validation.check_positive_int(beam_width, "beam_width")
@@ -271,27 +275,27 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features, which is the case if any base model requires them."""
+        """Whether any base model requires `label_features` in `fit`."""
         return any(model.needs_label_features for model in self._base_models())
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features; always true, because the reranker compares them with queries."""
+        """Whether `fit` accepts `label_features`; always true, because the reranker compares them with queries."""
         return True
 
     @property
     def uses_label_graph(self) -> bool:
-        """Whether `fit` accepts label_graph, which is the case if any base model does."""
+        """Whether any base model accepts `label_graph` in `fit`."""
         return any(model.uses_label_graph for model in self._base_models())
 
     @property
     def uses_shortlist(self) -> bool:
-        """Whether `fit` accepts shortlist, which is the case if any base model does."""
+        """Whether any base model accepts `shortlist` in `fit`."""
         return any(model.uses_shortlist for model in self._base_models())
 
     @property
     def uses_tree(self) -> bool:
-        """Whether `fit` accepts a tree, which is the case if any base model does."""
+        """Whether any base model accepts a tree in `fit`."""
         return self.base is None or any(model.uses_tree for model in self._base_models())
 
     @property
@@ -318,7 +322,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         return CandidateSettings(int(self.pool_size), int(self.n_neighbors), int(self.extra_candidates), beam_width)
 
     def _train_trees(self, data: TrainingData) -> list[XRLinear]:
-        """Train the trees; an ensemble is replaced by its trees, because the reranker weights their scores."""
+        """Train the trees; an ensemble is replaced by its trees, because the reranker itself combines their scores."""
         if self.base is None:
             ensemble = Ensemble(XRLinear(n_jobs=self.n_jobs), n_trees=_DEFAULT_TREES)
         elif isinstance(self.base, Ensemble):
@@ -385,7 +389,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
 
 
 def _check_name_columns(name_columns: object, width: int, comparable: bool) -> int:
-    """Validate `name_columns`; return the number of columns that are compared only with label names."""
+    """Validate `name_columns`; return the number of columns that are used only for comparisons with label names."""
     if name_columns is None:
         return 0
     count = validation.check_positive_int(name_columns, "name_columns")
@@ -402,7 +406,7 @@ def _relevance(candidates: Candidates, labels: Csr) -> NDArray[np.float32]:
 
 
 def _with_full_beam(members: Any) -> Any:
-    """Return a copy of a tree with its full beam width as the training beam width, because searches use it as well."""
+    """Return a copy of a tree that is trained with its full beam width, because it is also searched with this width."""
     if not isinstance(members, XRLinear) or members.training_beam_width is not None:
         return members
     return members.clone(training_beam_width=members.beam_width)

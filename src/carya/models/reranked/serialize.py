@@ -49,7 +49,7 @@ def pack(
 
 
 def unpack(saved: SavedModel) -> tuple[CandidateFeatures, Ranker, dict[str, Any]]:
-    """Restore the fitted parts and the parameters; raise ModelFormatError if they are inconsistent."""
+    """Restore the fitted components and the parameters; raise ModelFormatError if they are inconsistent."""
     with consistent_parts():
         parameters = {name: value for name, value in saved.parameters.items() if name not in ("models", "ranker")}
         models = {
@@ -80,7 +80,7 @@ def _unpack_matrix(arrays: dict[str, NDArray[Any]], cols: int, name: str) -> Csr
 
 
 def _check_consistency(features: CandidateFeatures) -> None:
-    """Raise InputError unless all parts have the same rows, labels and features."""
+    """Raise InputError unless the numbers of rows, labels and features of all components match."""
     n_labels, widths = features.n_labels, features.widths
     over_labels = [*features.members, features.centroids, features.names, features.name_words]
     if any(model.tree_.n_labels != n_labels for model in over_labels if model is not None):
@@ -91,7 +91,8 @@ def _check_consistency(features: CandidateFeatures) -> None:
     name_words = features.name_words
     if tree_widths[0] > widths[0] or tree_widths[1] != widths[1]:
         raise InputError(
-            "The label names must have the features of the trees; only additional sparse features are allowed."
+            "The models of label names must have the features of the trees, optionally followed by additional sparse "
+            "features."
         )
     if (features.names is None) != (name_words is None) or (name_words is not None and name_words.widths_ != widths):
         raise InputError("The two models of label names do not match.")

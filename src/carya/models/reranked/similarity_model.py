@@ -1,7 +1,7 @@
 """Create models that use given vectors as label weights, so that scores are inner products.
 
-With training rows as vectors, the beam search finds the nearest rows; with label centroids, it finds the nearest
-labels. The search is exact.
+With training rows as vectors, the beam search retrieves the nearest rows; with label centroids, it retrieves the
+nearest labels. The search is exact.
 """
 
 from __future__ import annotations

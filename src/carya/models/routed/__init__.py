@@ -1,1 +1,1 @@
-"""Split XR-Linear models: the top of the tree, and several parts that contain the labels of some clusters each."""
+"""Split XR-Linear models: the top of the tree, and several parts, each with the label rankers of some clusters."""

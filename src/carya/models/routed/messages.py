@@ -1,7 +1,7 @@
-"""Requests to the parts of a split model, their responses, and their encoding as bytes.
+"""Requests to the parts of a split model, their responses, and the encoding of both as bytes.
 
 A message is encoded as the size of its header (8 bytes, little-endian), the header (JSON), and the bytes of its arrays.
-The header lists the name, data type and shape of each array. Scores are exchanged as float32, so no bits are lost.
+The header lists the name, data type and shape of each array. Scores are transmitted as float32, that is, without loss.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PartRequest:
     Attributes
     ----------
     split : str
-        The id of the split, which prevents the use of a part of another model.
+        The id of the split; parts of other splits reject the request.
     part : int
         The number of the part.
     queries : Features
@@ -40,7 +40,7 @@ class PartRequest:
     top_k : int
         The number of labels per query; ignored if `candidates` is given.
     candidates : Csr of shape (queries, labels of the part), optional
-        The labels to score, instead of ranking all labels in the clusters.
+        The labels to score; if given, the part scores only these labels instead of ranking all labels in the clusters.
     """
 
     split: str
@@ -93,20 +93,23 @@ class PartRequest:
             raise InputError("An array has the wrong data type or shape.") from None
         rows = {queries.rows, starts.rows, queries.rows if candidates is None else candidates.rows}
         if queries.widths != widths or len(rows) > 1:
-            raise InputError(f"The queries must have {widths[0]} sparse and {widths[1]} dense features.")
+            raise InputError(
+                f"The queries must have {widths[0]} sparse and {widths[1]} dense features, and all matrices must have "
+                "the same number of rows."
+            )
         return cls(split, part, queries, starts, top_k, candidates)
 
 
 @dataclass(frozen=True, eq=False)
 class PartResponse:
-    """Labels and path scores, or the path scores of the candidates.
+    """Rankings of labels with their path scores, or only the path scores of the requested candidates.
 
     Attributes
     ----------
     indptr : ndarray of int64
-        The row offsets of the rankings; empty for the scores of candidates.
+        The row offsets of the rankings; empty if candidates were scored.
     labels : ndarray of int32
-        The label numbers in the complete model, best first; empty for the scores of candidates.
+        The label indices in the unsplit model, best first; empty if candidates were scored.
     scores : ndarray of float32
     """
 
@@ -156,7 +159,7 @@ def _decode(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
                 raise ValueError(f"an array has an invalid name or shape ({shape!r})")
             count = math.prod(shape)
             array = np.frombuffer(message, _DTYPES[dtype], count, offset)  # raises ValueError if bytes are missing
-            arrays[name] = array.astype(dtype).reshape(shape)  # a copy, because the message may not be aligned
+            arrays[name] = array.astype(dtype).reshape(shape)  # copies the array, whose offset can be unaligned
             offset += array.nbytes
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise InputError(f"The message is invalid: {error}.") from None

@@ -30,9 +30,9 @@ from carya.models.training_data import TrainingData
 from carya.trees.beam_search import BeamSearcher, Rankings
 from carya.trees.layouts import choose_layout
 
-_MAX_BLOCK_BYTES = 2 << 20  # target size of the queries in a request to a part; a single query can be larger
+_MAX_BLOCK_BYTES = 2 << 20  # target size of the queries per request to a part; a single query can exceed it
 
-#: The address of a part: a folder, URLs of replicas separated by commas, or a list of URLs.
+#: The address of a part: a folder, comma-separated URLs of replicas, or a list of URLs.
 PartAddress = str | os.PathLike[str] | Sequence[str] | Part
 
 
@@ -53,10 +53,10 @@ class _RoutedState(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RoutedModel(BaseModel[_RoutedState], Parameterized):
-    """The top of a split XR-Linear model.
+    """The top of a split XR-Linear model: all layers except for the last one, which is divided among the parts.
 
     It is created by :func:`carya.split_model` and loaded by :func:`carya.load_routed`. The results are identical to
-    those of the complete model. Explanations, subsets and different transforms require the complete model.
+    those of the unsplit model. Explanations, subsets and different transforms require the unsplit model.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
 
     beam_width: int = parameter(10, Integer(1), "b, number of nodes kept per level during search")
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of threads; -1 means all cores")
-    verbose: bool = parameter(False, Choice(True, False), "accepted for compatibility with other models")
+    verbose: bool = parameter(False, Choice(True, False), "accepted for compatibility with other models; has no effect")
 
     def connect(
         self, parts: Sequence[PartAddress], *, timeout: float = 5.0, token: str | None = None, check: bool = True
@@ -84,10 +84,10 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
         ----------
         parts : sequence of str, path or list of str
             For each part, in order: its folder, which is memory-mapped in this process, or the URLs of the servers for
-            this part, as a list or separated by commas.
+            this part, as a list or as a comma-separated string.
         timeout : float
-            The number of seconds after which a request to a server is considered failed and is sent to the next server
-            for the same part.
+            The number of seconds after which a request to a server is considered to have failed and is sent to the next
+            server for the same part.
         token : str, optional
             The bearer token for the servers.
         check : bool
@@ -127,17 +127,17 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that the search would not find; always true."""
+        """Whether `predict_selected` can score labels that a search would not retrieve; always true."""
         return True
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features; always false, because a split model cannot be trained."""
+        """Whether `fit` requires `label_features`; always false, because a split model cannot be trained."""
         return False
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features; always false, because a split model cannot be trained."""
+        """Whether `fit` accepts `label_features`; always false, because a split model cannot be trained."""
         return False
 
     def fit_data(self, data: TrainingData) -> Self:
@@ -145,14 +145,14 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
         raise InputError("A split model cannot be trained. Train an XRLinear model and split it with split_model.")
 
     def explain(self, x: FeaturesLike, label: int | str, *, tree: int | None = None) -> Any:
-        """Raise InputError, because explanations require the weights of the complete model."""
-        raise InputError("The scores of a split model cannot be explained. Use the complete model.")
+        """Raise InputError, because explanations require the weights of the unsplit model."""
+        raise InputError("The scores of a split model cannot be explained. Use the unsplit model.")
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the contents of the top folder."""
+        """Return the contents of the folder ``top``."""
         saved = self._check_fitted().saved
         if weight_dtype is not None:
-            raise InputError("The data type of a split model cannot be changed. Convert the complete model.")
+            raise InputError("The weight data type of a split model cannot be changed. Convert the unsplit model.")
         changed = {name: value for name, value in self.get_params().items() if name in saved.parameters}
         return SavedModel(saved.kind, saved.parameters | changed, saved.shape, saved.arrays)
 
@@ -174,17 +174,17 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
             return model
 
     def _copy_with_transform(self, state: _RoutedState, transform: str | Sequence[str]) -> Self:
-        raise InputError("The transform of a split model cannot be changed. Use the complete model.")
+        raise InputError("The transform of a split model cannot be changed. Use the unsplit model.")
 
     def _copy_with_labels(self, state: _RoutedState, labels: NDArray[np.int32]) -> Self:
-        raise InputError("A split model does not support subset. Use the complete model, or pass labels to predict.")
+        raise InputError("A split model does not support subset. Use the unsplit model, or pass labels to predict.")
 
     def _check_connected(self) -> _RoutedState:
         state = self._check_fitted()
         if not state.parts:
             raise InputError(
                 f"The {state.top.split.n_parts} parts of the model are not connected. Use carya.load_routed, or "
-                "pass the folders or URLs of the parts to connect."
+                "call connect with the folders or URLs of the parts."
             )
         return state
 
@@ -203,7 +203,7 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
             waits = []
             for part, kept, part_queries, starts in _route(state.top, block, row_of, clusters, scores):
                 request = PartRequest(state.top.split.id, part, part_queries, starts, options.top_k)
-                waits.append((kept, state.parts[part].start(request)))  # all requests are sent before the first wait
+                waits.append((kept, state.parts[part].start(request)))  # send all requests before waiting
             responses = _wait_for_all([wait for _, wait in waits])
             answers = [
                 _all_rows(response, kept, block.rows, state.n_labels)
@@ -248,7 +248,7 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
         part_of_leaf = np.searchsorted(top.split.first_clusters, clusters, side="right") - 1
         waits = []
         for part, kept, block, starts in _route(top, queries, start_rows, shortlist.indices, path_scores):
-            # A label can have several leaves in a part; its pair is sent once.
+            # A label can have several leaves in a part, but each (row, label) pair is sent only once.
             chosen = np.unique(pair_of_leaf[part_of_leaf == part])
             local_rows = np.searchsorted(kept, pair_rows[chosen])
             ends = np.searchsorted(local_rows, np.arange(kept.size + 1)).astype(np.int64)
@@ -298,7 +298,7 @@ def _bytes_per_row(queries: Features) -> NDArray[np.int64]:
 
 
 def _blocks(sizes: NDArray[np.int64]) -> Iterator[slice]:
-    """Yield slices of consecutive rows with about _MAX_BLOCK_BYTES bytes, or of a single row if it is larger."""
+    """Yield slices of consecutive rows with about _MAX_BLOCK_BYTES each; a larger row forms a separate slice."""
     block = (np.cumsum(sizes) - sizes) // _MAX_BLOCK_BYTES
     begins = np.flatnonzero(np.diff(block, prepend=-1)).tolist() if sizes.size else [0]
     for begin, end in zip(begins, [*begins[1:], sizes.size], strict=True):
@@ -310,8 +310,8 @@ def _route(
 ) -> Iterator[tuple[int, NDArray[np.int64], Features, Csr]]:
     """Yield the parts that contain some of the given clusters.
 
-    For each part, yield its number, the rows that need it, their queries, and the path scores of their clusters in the
-    part.
+    For each part, yield its number, the rows that have clusters in the part, their queries, and the path scores of
+    these clusters.
     """
     firsts = top.split.first_clusters
     part_of = np.searchsorted(firsts, clusters, side="right") - 1
@@ -346,7 +346,7 @@ def _empty(rows: int) -> Rankings:
 
 
 def _leaves_of(top: TopTree, labels: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the nodes at the last level for a list of labels, and the index in this list of each node's label."""
+    """Return the last-level nodes of a list of labels and, for each node, the index of its label in this list."""
     if top.leaf_labels is None:
         return labels.astype(np.int64), np.arange(labels.size)
     begins, ends = (np.searchsorted(top.leaf_labels, labels, side) for side in ("left", "right"))

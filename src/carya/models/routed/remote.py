@@ -1,7 +1,7 @@
 """Parts of a split model on other machines, reached over HTTP.
 
-Connections are kept open and reused. If a replica does not respond, the request is sent to the next one, and the failed
-replica is tried last for a while.
+Connections are kept open and reused. If a replica does not respond, the request is sent to the next one, and for a
+short time, the failed replica is tried only after all others.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from urllib.parse import urlsplit
 from carya.errors import InputError, PartUnavailableError
 from carya.models.routed.messages import PartRequest, PartResponse
 
-#: The routes of a server for parts.
+#: The HTTP routes of a server that serves a part.
 RANK_PATH, DESCRIBE_PATH = "/v1/part/rank", "/v1/part"
 #: The media type of requests and responses.
 MEDIA_TYPE = "application/octet-stream"
 
-_REST_SECONDS = 2.0  # how long a failed replica is tried last
+_REST_SECONDS = 2.0  # time for which a failed replica is tried only after all others
 _MAX_IDLE = 64  # maximum number of idle connections per replica
 _MAX_ECHO = 200
 _STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
 class Replica:
-    """A server for a part, and the idle connections to it. Thread-safe.
+    """A server that serves a part, and the idle connections to it. Thread-safe.
 
     Parameters
     ----------
     url : str
         The base URL of the server.
     timeout : float
-        The number of seconds after which a request is considered failed.
+        The number of seconds after which a request is considered to have failed.
     token : str, optional
         The bearer token to send.
     """
@@ -118,7 +118,7 @@ class RemotePart:
     urls : sequence of str
         The base URLs of the replicas.
     timeout : float
-        The number of seconds after which a request to a replica is considered failed.
+        The number of seconds after which a request to a replica is considered to have failed.
     token : str, optional
         The bearer token to send.
     """
@@ -166,7 +166,7 @@ class RemotePart:
         return wait
 
     def check(self, split: str, number: int) -> None:
-        """Raise PartUnavailableError unless a replica is available and contains the given part."""
+        """Raise PartUnavailableError unless a replica is available and serves the given part."""
         problems: list[str] = []
         for replica in self._in_order():
             try:
@@ -184,7 +184,7 @@ class RemotePart:
         raise PartUnavailableError(self.name, problems)
 
     def _in_order(self) -> Iterator[Replica]:
-        """Return all replicas, starting with the next one in turn; replicas that failed recently are last."""
+        """Return all replicas in round-robin order; replicas that failed recently come last."""
         turn = next(self._turns) % len(self.replicas)
         replicas = self.replicas[turn:] + self.replicas[:turn]
         now = time.monotonic()
@@ -192,7 +192,7 @@ class RemotePart:
 
     def _read(self, replica: Replica, answer: tuple[int, bytes]) -> PartResponse:
         status, body = answer
-        if status in (400, 413, 422):  # the request is at fault, so no other replica would accept it
+        if status in (400, 413, 422):  # the request is invalid, so the other replicas would also reject it
             raise InputError(f"{self.name} rejected the request: {_problem(status, body)}")
         if status != 200:
             raise _ReplicaError(_problem(status, body))
@@ -215,11 +215,11 @@ def _close_all(connections: deque[http.client.HTTPConnection]) -> None:
 
 
 class _ReplicaError(Exception):
-    """Raised when a replica responds without a valid result."""
+    """Raised when a replica returns an error or an invalid response."""
 
 
 def _problem(status: int, body: bytes) -> str:
-    """Return the status and the detail of an error response."""
+    """Return the status code and the detail message of an error response."""
     try:
         detail = str(json.loads(body)["detail"])
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Serialize split models: the top of a tree, and its parts. docs/format.md specifies the arrays."""
+"""Serialize split models: the top of the tree, and the parts. docs/format.md specifies the arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PER_LAYER = ("transforms", "precisions", "weights", "features_used")
 
 
 class SplitInfo(NamedTuple):
-    """How the clusters of a tree are distributed over parts.
+    """The distribution of the clusters of a tree among the parts.
 
     Attributes
     ----------
@@ -91,11 +91,11 @@ class TreePart:
     layout : str
         The memory layout of the complete layer, which determines how scores are rounded.
     parents : ndarray of int32
-        The cluster of each node; the first cluster of the part is 0.
+        The cluster of each node; clusters are numbered from 0 within the part.
     labels : ndarray of int32
-        The number of each label in the complete model, in ascending order.
+        The index of each label in the unsplit model, in ascending order.
     leaf_labels : ndarray of int32 or None
-        The index in `labels` of each node's label, if a label has several nodes.
+        The index of each node's label in `labels`, if a label has several nodes.
     """
 
     split: str
@@ -115,7 +115,7 @@ class TreePart:
 
 
 def pack_top(trained: TrainedTree, parameters: dict[str, Any], split: SplitInfo) -> SavedModel:
-    """Return the contents of the top folder, given the complete tree and its saved parameters."""
+    """Return the contents of the folder ``top``, given the complete tree and its saved parameters."""
     depth = len(trained.layers)
     tree = trained.tree
     above = replace(
@@ -134,7 +134,7 @@ def pack_top(trained: TrainedTree, parameters: dict[str, Any], split: SplitInfo)
 
 
 def unpack_top(saved: SavedModel) -> TopTree:
-    """Restore the top of a tree; raise ModelFormatError if its parts are inconsistent."""
+    """Restore the top of a tree; raise ModelFormatError if its contents are inconsistent."""
     with consistent_parts():
         transforms = [Transform.from_name(name) for name in saved.shape["transforms"]]
         depth = len(transforms)
@@ -146,18 +146,21 @@ def unpack_top(saved: SavedModel) -> TopTree:
         n_clusters = clusters.tree.n_labels
         parents, leaf_labels = saved.arrays[f"{depth}.parents"], saved.arrays.get("leaf_labels")
         if parents.dtype != np.int32 or parents.ndim != 1 or not parents.size:
-            raise InputError("The parents of the labels must be a non-empty list of int32.")
+            raise InputError(
+                "The parents of the labels must be a non-empty one-dimensional int32 array, got dtype "
+                f"{parents.dtype} and shape {parents.shape}."
+            )
         if parents.min() < 0 or parents.max() >= n_clusters:
             raise InputError(f"The parents of the labels must be between 0 and {n_clusters - 1}.")
         if leaf_labels is not None:
             steps = np.diff(leaf_labels)
             if leaf_labels.dtype != np.int32 or leaf_labels.shape != parents.shape or leaf_labels[0] != 0:
-                raise InputError("There must be one label per node of the last level, starting at 0.")
+                raise InputError("leaf_labels must contain one int32 label per node of the last level, starting at 0.")
             if ((steps != 0) & (steps != 1)).any():
-                raise InputError("The labels of the nodes must increase without gaps.")
+                raise InputError("leaf_labels must be in ascending order, without gaps.")
         firsts = split.first_clusters
         if firsts.ndim != 1 or firsts.size < 2 or firsts[0] != 0 or firsts[-1] != n_clusters:
-            raise InputError("The parts must contain all clusters.")
+            raise InputError("The parts must cover all clusters.")
         if (np.diff(firsts) < 1).any():
             raise InputError("Every part must contain at least one cluster.")
         return TopTree(clusters, transforms[-1], parents, leaf_labels, split)
@@ -213,7 +216,9 @@ def unpack_part(saved: SavedModel) -> TreePart:
             raise InputError("The weights have the wrong shape, or a bias is not finite.")
         n_labels = order.size if leaf_labels is None else int(leaf_labels[-1]) + 1
         if labels.dtype != np.int32 or labels.shape != (n_labels,) or (np.diff(labels) < 1).any() or labels[0] < 0:
-            raise InputError("The label numbers must be in ascending order, one per label.")
+            raise InputError(
+                "labels must contain distinct label indices in ascending order, one per label of the part."
+            )
         if len(arrays) != 7 + (leaf_labels is not None):
             raise InputError("The part contains unknown arrays.")
         layer = Layer(

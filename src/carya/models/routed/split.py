@@ -1,4 +1,4 @@
-"""Split a saved model into a top and several parts, one part in memory at a time."""
+"""Split a saved model into a top (the upper layers of its tree) and several parts, one part in memory at a time."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def split_model(
     """Split a saved XR-Linear model, or a text ranker that contains one, into a top and several parts.
 
     The folder ``top`` contains everything except for the label rankers, which are in the folders ``part-0``,
-    ``part-1``, …. Each part contains consecutive clusters, chosen so that all parts have about the same size. The
-    complete model is memory-mapped; only one part at a time is held in memory. `output` appears complete or not at all.
+    ``part-1``, …. Each part contains consecutive clusters, selected so that all parts have approximately the same size.
+    The unsplit model is memory-mapped; only one part at a time is held in memory. `output` is written atomically.
 
     Parameters
     ----------
@@ -140,11 +140,11 @@ def _check_output(target: Path) -> None:
 
 
 def _tree_model(saved: SavedModel, path: str | os.PathLike[str]) -> SavedModel:
-    """Return the XR-Linear model in a saved model; raise InputError if there is none."""
+    """Return the XR-Linear model in a saved model; raise InputError if the model is of a different kind."""
     is_text = saved.kind == _TEXT_KIND
     kind = str(saved.parameters.get("model_kind", TREE_KIND)) if is_text else saved.kind
     if kind == TOP_KIND:
-        raise InputError(f"{path} is the top of a split model. Split the complete model.")
+        raise InputError(f"{path} is the top of a split model. Pass the unsplit model.")
     if kind != TREE_KIND:
         raise InputError(
             f"{path} contains a model of kind {kind!r}. Only XRLinear models and TextRankers with an XRLinear model "
@@ -215,6 +215,6 @@ def _balance(sizes: NDArray[np.int64], n_parts: int) -> NDArray[np.int64]:
 
 
 def _split_id(path: str | os.PathLike[str], bounds: NDArray[np.int64]) -> str:
-    """Return an id that is determined by the model and the distribution of its clusters."""
+    """Return an id that is derived from the model and the distribution of its clusters."""
     manifest = storage.read_manifest(path)
     return f"{_core.xxh64(np.frombuffer(manifest + bounds.tobytes(), np.uint8)):016x}"

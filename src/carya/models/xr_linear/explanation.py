@@ -1,10 +1,11 @@
 """Explain the score of a label: the exact contribution of every feature at every level of the tree.
 
 At a level, the raw score is h = bias + Σ x·w, so each feature contributes x·w to it. The transform maps h to the
-level's score s(h), and the scores of the levels are multiplied along the path. In log space, they are added, and the
-nonlinearity is distributed by the mean slope of log s between the bias and h, which is the limit of averaging over all
-orders of adding features (Aumann–Shapley values, also known as integrated gradients). The contributions of all
-features at all levels and the score of a query without features therefore add up exactly to the score.
+level's score s(h), and the scores of the levels are multiplied along the path. In log space, they are added. Each raw
+contribution x·w is multiplied by the mean slope of log s between the bias and h; the products are the limit of
+averaging over all orders in which small increments of the features can be added (Aumann–Shapley values, also known as
+integrated gradients). In log space, the contributions of all features at all levels and the score of a query without
+features therefore add up exactly to the score.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ADDED = ("log_sigmoid", "log_hinge")
 
 @dataclass(frozen=True, eq=False)
 class LevelExplanation:
-    """One level of the path to a label.
+    """The explanation of one level of the path to a label.
 
     Attributes
     ----------
@@ -42,7 +43,7 @@ class LevelExplanation:
     contributions : ndarray of float64
         The contribution of each feature to the label's score, or to its logarithm (see :attr:`Explanation.log_scale`).
     base : float
-        The score without features, on the same scale.
+        The level's score without features, on the same scale as `contributions`.
     """
 
     node: int
@@ -65,12 +66,12 @@ class Explanation:
     levels : list of LevelExplanation
         The levels, from the root down.
     features : ndarray of int32
-        The sparse features of the query, in the order of the levels' arrays.
+        The indices of the query's sparse features, in the order of the contributions.
     log_scale : bool
-        Whether base and contributions add up to the logarithm of the score instead of the score itself.
+        Whether `base` and `contributions` add up to the logarithm of the score instead of the score itself.
     is_additive : bool
-        False only if the levels use different kinds of transforms. In this case, no scale is additive along a path, all
-        contributions are 0, and only `raw_contributions` are meaningful.
+        False only if multiplicative, logarithmic and untransformed scores are mixed. In this case, no scale is additive
+        along a path, all contributions are 0, and only `raw_contributions` are meaningful.
     """
 
     label: int
@@ -99,13 +100,13 @@ def explain(
     dense: NDArray[np.float32],
     label: int,
 ) -> Explanation:
-    """Explain the score of the best path to a label; `features` must be in ascending order."""
+    """Explain the score of the highest-scoring path to a label; `features` must be in ascending order."""
     paths = [_explain_leaf(trained, features, values, dense, label, leaf) for leaf in trained.tree.leaves(label)]
     return max(paths, key=lambda path: path.score)
 
 
 def is_additive(layers: Sequence[Layer]) -> bool:
-    """Return whether contributions add up to either a model's scores or their logarithms."""
+    """Return whether contributions add up to the scores of a model with these layers, or to their logarithms."""
     kinds = {layer.transform.kind for layer in layers}
     return _is_multiplicative(layers) or kinds <= set(_ADDED) or kinds == {"noop"}
 
@@ -160,7 +161,7 @@ def _explain_level(
 
 
 def _log_score(transform: Transform, h: float) -> float:
-    """Return the logarithm of the level's score, or h itself if there is no transform."""
+    """Return the level's score in log space, or h itself if there is no transform."""
     if transform.kind == "noop":
         return h
     if transform.kind in ("sigmoid", "log_sigmoid"):

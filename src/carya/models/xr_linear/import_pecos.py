@@ -20,7 +20,7 @@ from carya.trees.transforms import Transform
 
 
 def import_pecos(path: str | os.PathLike[str]) -> XRLinear:
-    """Read an XR-Linear model saved by libpecos; the result gives the same rankings.
+    """Import an XR-Linear model saved by libpecos; the imported model returns the same rankings.
 
     Raises
     ------
@@ -60,7 +60,9 @@ def _layer(tree: LabelTree, level: int, setting: dict[str, Any], matrix: sp.csr_
     bias = float(setting["bias"])
     features = int(setting["nr_features"])
     if matrix.shape != (features + (bias > 0), order.size):
-        raise ValueError(f"Layer {level} has weights of shape {matrix.shape}.")
+        raise ValueError(
+            f"Layer {level} must have weights of shape {(features + (bias > 0), order.size)}, got {matrix.shape}."
+        )
     by_position = sp.csr_array(sp.csc_array(matrix)[:, order])
     by_position.sort_indices()
     biases = np.zeros(order.size, np.float32)
@@ -101,5 +103,5 @@ def _read_matrix(path: Path) -> sp.csr_array:
             matrix = container((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))
         matrix.check_format(full_check=True)
         return sp.csr_array(matrix)
-    except Exception as error:  # NumPy, zipfile and SciPy raise many kinds of exceptions for damaged files
+    except Exception as error:  # NumPy, zipfile and SciPy raise many types of exceptions for damaged files
         raise ModelFormatError(f"{path} cannot be read: {error}") from None

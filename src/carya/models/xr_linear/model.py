@@ -106,10 +106,11 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     representation: str = parameter(
         "pifa",
         Choice(*REPRESENTATIONS),
-        "label vectors for clustering: pifa (mean features of the label's rows), pii (the label's rows), lf "
-        "(label_features passed to fit), pifa+lf (their weighted sum), pifa-concat-lf (both concatenated), graph "
-        "(embedding of the label_graph passed to fit or of the co-occurrence graph), pifa-concat-graph (both "
-        "concatenated) or spectral (co-clustering of rows and labels)",
+        "label vectors for clustering: pifa (mean features of the label's rows), pii (indicator vector of the label's "
+        "rows), lf (label_features passed to fit), pifa+lf (weighted sum of pifa and lf), pifa-concat-lf "
+        "(concatenation of pifa and lf), graph (embedding of the label_graph passed to fit or of the co-occurrence "
+        "graph), pifa-concat-graph (concatenation of pifa and graph) or spectral (spectral embedding for co-clustering "
+        "of rows and labels)",
         group="tree",
     )
     alpha: float | ArrayLike = parameter(
@@ -118,18 +119,18 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         "weight of pifa in pifa+lf, between 0 and 1",
         group="tree",
     )
-    index_features: int | None = parameter(
-        192,
-        Either(Integer(1), Choice(None)),
-        "maximum number of features that represent a label in clustering; the largest are kept; None means all, as in "
-        "the paper's definition of PIFA",
+    index_features: float | None = parameter(
+        384,
+        Either(Integer(1), Real(0, 1, open_low=True), Choice(None)),
+        "maximum number of features to keep per label vector for clustering, largest first; a value below 1 is the "
+        "fraction of the squared norm to keep; None means all features, as in the paper's definition of PIFA",
         group="tree",
     )
     embedding_dimensions: int | None = parameter(
         None,
         Either(Integer(1), Choice(None)),
-        f"number of dimensions of the label vectors for spectral and graph; None means {SPECTRAL_DIMENSIONS} and "
-        f"{GRAPH_DIMENSIONS}",
+        "number of dimensions of the spectral and graph label vectors; None means "
+        f"{SPECTRAL_DIMENSIONS} for spectral and {GRAPH_DIMENSIONS} for graph",
         group="tree",
     )
     clustering: str = parameter(
@@ -137,7 +138,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     )
     balanced: bool = parameter(True, Choice(True, False), "make clusters of equal size", group="tree")
     bisect: bool = parameter(
-        True, Choice(True, False), "split clusters by repeated bisection instead of B-means", group="tree"
+        True, Choice(True, False), "split clusters by repeated bisection instead of k-means with k = B", group="tree"
     )
     tree: LabelTree | None = parameter(
         None,
@@ -148,8 +149,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     clusters_per_label: int = parameter(
         1,
         Integer(1),
-        "maximum number of clusters per label; above 1, labels are also placed in the clusters that the matcher "
-        "assigns to their rows",
+        "maximum number of clusters per label; with values above 1, labels are also added to the clusters that the "
+        "matcher assigns to their rows",
         group="tree",
     )
 
@@ -157,9 +158,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     negatives: str | Sequence[str] = parameter(
         ("teacher", "both"),
         PerLayer(Parsed(Negatives.from_name, NEGATIVES_NAMES)),
-        "rows on which a label is trained in addition to its own: teacher (rows of sibling labels), matcher (rows "
-        "that the layers above assign to its cluster), both, or given (rows whose shortlist, passed to fit, contains a "
-        "sibling)",
+        "rows on which the ranker of a label is trained in addition to the label's own rows: teacher (rows of sibling "
+        "labels), matcher (rows that the layers above assign to the label's cluster), both, or given (rows for which "
+        "the shortlist passed to fit contains a sibling)",
         group="negatives",
     )
     beam_width: int = parameter(10, Integer(1), "b, number of nodes kept per level during search", group="negatives")
@@ -177,13 +178,13 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     penalty: str = parameter(
         "l2",
         Choice("l2", "l1"),
-        "regularization penalty; l1 gives sparse weights, needs a larger C, and does not support loss=hinge",
+        "regularization penalty; l1 gives sparse weights, requires a larger C, and does not support loss=hinge",
         group="training",
     )
     C: float | str | Sequence[float] = parameter(
         AUTO,
         Either(Choice(AUTO), PerLayer(Real(0, open_low=True))),
-        "inverse regularization strength; auto means 1, or a value suited to the loss and the penalty",
+        "inverse regularization strength; auto selects a value suited to the loss and the penalty (1 for the defaults)",
         group="training",
     )
     positive_weight: float = parameter(
@@ -195,14 +196,28 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     relevance: str = parameter(
         "none",
         Choice("none", "induce", "leaf"),
-        "how the values of Y are used: none (ignored), induce (as costs of the positives, which are summed for each "
-        "cluster) or leaf (as costs of the positives in the last layer only)",
+        "how the values of Y are used: none (ignored), induce (as costs of the positives; the cost of a cluster is the "
+        "sum over its labels) or leaf (as costs of the positives in the last layer only)",
         group="training",
     )
     relevance_norm: str = parameter(
         "none",
         Choice("none", "l1", "l2", "max"),
         "norm by which the costs of each row are divided at every level",
+        group="training",
+    )
+    tail_weight: float = parameter(
+        0.0,
+        Real(0),
+        "exponent of the inverse label propensity; for positive rows, C is multiplied by the resulting factor; larger "
+        "values favor rare labels, and 1 also improves precision on most data sets",
+        group="training",
+    )
+    label_row_weight: float = parameter(
+        0.0,
+        Real(0),
+        "weight of one additional training row per label, which contains the label's features; used if the "
+        "label_features passed to fit have the same columns as X; 0 means no additional rows",
         group="training",
     )
     bias: float = parameter(1.0, Real(0), "value of the constant feature; 0 disables the bias", group="training")
@@ -216,14 +231,14 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         20, PerLayer(Integer(1)), "maximum number of passes over the rows of a label", group="training"
     )
     threshold: float | Sequence[float] = parameter(
-        0.1, PerLayer(Real(0)), "weights of sparse features below this threshold are dropped", group="training"
+        0.1, PerLayer(Real(0)), "threshold below which weights of sparse features are dropped", group="training"
     )
     threshold_by: str = parameter(
         "weight",
         Choice("weight", "effect"),
-        "quantity compared with the threshold: weight (the absolute weight) or effect (the weight times the typical "
-        "size of the feature's values, which keeps fewer weights of common words, speeds up ranking for long texts, "
-        "and needs a higher threshold)",
+        "quantity compared with the threshold: weight (the absolute weight) or effect (the absolute weight times the "
+        "typical magnitude of the feature's values; keeps fewer weights of common words, speeds up ranking of long "
+        "texts, and requires a higher threshold)",
         group="training",
     )
     max_weights: int | Sequence[int | None] | None = parameter(
@@ -256,7 +271,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     memory: str | None = parameter(
         None,
         Either(Parsed(parse_size, SIZE_TEXT), Choice(None)),
-        "limit for the memory used by training, such as 8GB; large arrays are stored in temporary files",
+        "limit on the memory used by training, such as 8GB; large arrays are stored in temporary files",
     )
     verbose: bool = parameter(False, Choice(True, False), "show progress on standard error")
 
@@ -276,27 +291,28 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
         Parameters
         ----------
-        X : sparse matrix, array_like, frame or tensor of shape (n, d), a pair (sparse, dense), or Matrices
+        X : sparse matrix, array_like, DataFrame or tensor of shape (n, d), a pair (sparse, dense), or Matrices
             Rows should have approximately unit norm, like TF-IDF rows, for which the defaults of `C` and `threshold`
-            are chosen. Rows without features train only the bias. Matrices, as returned by
+            are chosen. Rows without features affect only the bias. Matrices, as returned by
             :func:`carya.data.open_data`, also contain Y.
-        Y : sparse matrix, array_like or frame of shape (n, labels), or the labels of each row
-            A matrix is positive where a row has a label; nested lists of numbers form a matrix. Otherwise, Y contains
-            one label, or one list or set of labels, per row. Labels are strings, which the model stores in `labels_`,
-            or class numbers. Labels without rows are ranked last.
+        Y : sparse matrix, array_like or DataFrame of shape (n, labels), or the labels of each row
+            In a matrix, positive entries mark the labels of a row; nested lists of numbers form a matrix. Otherwise, Y
+            contains one label, or one list or set of labels, per row. Labels are strings, which the model stores in
+            `labels_`, or class indices. Labels without rows are ranked last.
         label_names : list of str, optional
-            The labels of the columns of Y, such as ``classes_`` of a MultiLabelBinarizer.
+            The label names, one per column of Y, such as ``classes_`` of a MultiLabelBinarizer.
         sample_weight : array_like of shape (n,), optional
             Non-negative weights of the rows. A weight multiplies `C` for its row and also applies to the label
-            representations used for clustering. An integer weight has the same effect as repeating the row; rows with
-            weight 0 are removed.
+            representations used for clustering. An integer weight has the same effect as repeating the row that many
+            times; rows with weight 0 are removed.
         label_features : like X, of shape (labels, ...), optional
-            Features of the labels, for representations with ``lf``.
+            Features of the labels, for representations with ``lf`` and, if they have the same columns as X,
+            for `label_row_weight`.
         label_graph : sparse matrix of shape (labels, labels), optional
             Edge weights between labels, such as those of a thesaurus, for representations with ``graph``; the
             co-occurrence graph by default.
         shortlist : sparse matrix of shape (n, labels), optional
-            For ``negatives`` with ``given``: for each row, the labels whose clusters use the row as a negative.
+            For ``negatives`` with ``given``: for each row, the labels in whose clusters the row is used as a negative.
         engine : RayEngine, optional
             The engine that trains the layers on other machines; requires `checkpoint_dir`, a folder that all machines
             share.
@@ -370,7 +386,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         limits = options.top_k, self._beam_width(options), options.min_score
         query = validation.fast_query(x, trained.widths)
         ranking = None if query is None else searcher.rank(*query, *limits)
-        if ranking is None:  # not in the expected form: convert it, or raise an error that states the reason
+        if ranking is None:  # not in the expected format: convert it, or raise an error that states the reason
             ranking = searcher.rank(*self._check_query(state, x), *limits)
         assert ranking is not None  # a validated query is always accepted
         return ranking
@@ -380,7 +396,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         ranking = state.searcher.rank(*query, options.top_k, self._beam_width(options), options.min_score)
         if ranking is None:
-            raise InputError(f"Feature indices must be ascending and < {state.widths[0]}, and values must be finite.")
+            raise InputError(
+                f"Feature indices must be in ascending order and < {state.widths[0]}, and values must be finite."
+            )
         return ranking
 
     def _score_pairs(self, state: _XRLinearState, queries: Features, pairs: Csr) -> NDArray[np.float32]:
@@ -407,7 +425,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         ----------
         x : one feature row
         label : int or str
-            The number or the name of a label.
+            The index or the name of a label.
         tree : int, optional
             Accepted for compatibility with models that have several trees; must be 0 or None.
 
@@ -441,7 +459,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         Parameters
         ----------
         weight_dtype : {"float32", "float16", "int8"}
-            Types with fewer bits need less memory, but are slightly less accurate.
+            Smaller types require less memory but reduce the accuracy of the scores slightly.
         """
         trained = self._check_fitted().trained.with_weight_dtype(weight_dtype, threads=_core.thread_count(self.n_jobs))
         model = self.from_trained_tree(trained, **(self._parameters_to_save() | {"weight_dtype": weight_dtype}))
@@ -450,7 +468,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         return model
 
     def _parameters_to_save(self) -> dict[str, Any]:
-        """Return the parameters to save, with the values chosen by auto."""
+        """Return the parameters to save, in which ``auto`` is replaced with the selected values."""
         resolved = {"C": self.effective_C, "transform": self.effective_transform}
         parameters = {
             name: resolved.get(name, value) for name, value in self.get_params().items() if name not in _NOT_SAVED
@@ -471,7 +489,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     @classmethod
     def from_trained_tree(cls, trained: TrainedTree, **parameters: Any) -> Self:
-        """Create a fitted model from layers that were trained elsewhere."""
+        """Create a fitted model from layers that were trained separately."""
         model = cls(**parameters)
         model.check_parameters()
         model.set_fitted(trained)
@@ -479,27 +497,27 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` can score labels that the search would not find."""
+        """Whether `predict_selected` can score labels that a search would not retrieve."""
         return True
 
     @property
     def needs_label_features(self) -> bool:
-        """Whether `fit` fails without label_features."""
+        """Whether `fit` requires `label_features`."""
         return "lf" in str(self.representation) and self.tree is None
 
     @property
     def uses_label_features(self) -> bool:
-        """Whether `fit` accepts label_features."""
-        return self.needs_label_features
+        """Whether `fit` accepts `label_features`."""
+        return self.needs_label_features or self.label_row_weight > 0
 
     @property
     def uses_label_graph(self) -> bool:
-        """Whether `fit` accepts label_graph."""
+        """Whether `fit` accepts `label_graph`."""
         return "graph" in str(self.representation) and self.tree is None
 
     @property
     def uses_shortlist(self) -> bool:
-        """Whether `fit` accepts shortlist."""
+        """Whether `fit` accepts `shortlist`."""
         return any("given" in name for name in to_sequence(self.negatives))
 
     @property
@@ -514,7 +532,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
 
     @property
     def trees_(self) -> tuple[Self, ...]:
-        """The label trees in the model: only the model itself."""
+        """The trees in the model: a tuple that contains only the model itself."""
         self._check_fitted()
         return (self,)
 
@@ -529,7 +547,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         return int(self.beam_width if self.training_beam_width is None else self.training_beam_width)
 
     @property
-    def effective_C(self) -> float | Sequence[float]:  # noqa: N802 - the name of the parameter
+    def effective_C(self) -> float | Sequence[float]:  # noqa: N802 - named like the parameter
         """The value of C, or the value selected by ``C="auto"``."""
         return auto_C(str(self.loss), str(self.penalty)) if isinstance(self.C, str) else self.C
 
@@ -541,11 +559,15 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         last = Negatives.from_name(to_sequence(self.negatives)[-1])
         return auto_transform(str(self.loss), hard_negatives="matcher" in last or "given" in last)
 
+    @property
+    def effective_relevance(self) -> str:
+        """The mode in which costs are used: `relevance`, or "induce" if costs result only from `tail_weight`."""
+        return "induce" if self.relevance == "none" and self.tail_weight > 0 else str(self.relevance)
+
     def linear_solver(self) -> LinearSolver:
         """Return the solver with this model's settings; trees with equal solvers can be trained together."""
-        return read_settings(
-            LinearSolver, self, C=to_python(self.effective_C), use_target_costs=self.relevance != "none"
-        )
+        has_costs = self.effective_relevance != "none"
+        return read_settings(LinearSolver, self, C=to_python(self.effective_C), use_target_costs=has_costs)
 
     def set_fitted(self, trained: TrainedTree) -> None:
         """Set the fitted state."""
@@ -563,8 +585,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         self._state = _XRLinearState(trained, searcher)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Used for copies and for scikit-learn's worker processes. To store a model, use `save`, whose files, unlike
-        # pickles, are safe to open.
+        # Pickling is used for copies and for scikit-learn's worker processes. To store a model, use `save`: unlike
+        # pickles, saved models are safe to open.
         state = dict(self.__dict__)
         if "_state" in state:
             state["_state"] = state["_state"].trained

@@ -63,7 +63,7 @@ def unpack(saved: SavedModel) -> TrainedTree:
         tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(transforms) + 1)], leaf_labels)
         layers = [_layer(saved, tree, level, widths, transform) for level, transform in enumerate(transforms, 1)]
         if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers) + (leaf_labels is not None):
-            raise InputError(f"{len(saved.arrays)} arrays are too many for {len(layers)} layers.")
+            raise InputError(f"The model contains {len(saved.arrays)} arrays, too many for {len(layers)} layers.")
         return TrainedTree(tree, layers, widths, row_features)
 
 

@@ -1,8 +1,8 @@
 """Train XR-Linear models (algorithm 2 in the paper): every layer is the matcher for the next one.
 
 The training of a tree is implemented as a generator, which yields the layer problems to be solved next, receives the
-trained layers, and returns the trained tree. Several trees can therefore be trained side by side (:func:`train_trees`),
-and the problems that are ready at the same time form one pool of tasks.
+trained layers, and returns the trained tree. Several trees can therefore be trained concurrently (:func:`train_trees`),
+and the problems that are ready at the same time form one task pool.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from carya.core.memory import check_required, limit_memory
 from carya.core.parameters import read_settings
 from carya.core.progress import Progress, show_progress
 from carya.core.rules import expand_per_layer, to_python_scalar
-from carya.core.validation import LabelsLike
 from carya.errors import InputError, ParameterError
 from carya.indexing import Indexer, RepresentationCache
 from carya.matching import (
     Negatives,
     RelevanceCosts,
     add_leaves,
+    check_shortlist,
     level_targets,
     restrict_targets,
     union_shortlists,
 )
 from carya.models.restriction import concatenate
-from carya.models.xr_linear.match_rows import ROWS_PER_TASK, MatchRows, store_matcher
+from carya.models.xr_linear.label_rows import add_label_rows, weight_rare_labels
+from carya.models.xr_linear.matching_task import ROWS_PER_TASK, MatchRows, store_matcher
 from carya.ranking import LayerProblem
 from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, csr_arrays, csr_of_arrays, fingerprint
 from carya.ranking.tasks.solve_part import StoredData, store_data, train_layers
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from carya.models.training_data import TrainingData
     from carya.models.xr_linear.model import XRLinear
 
-_MAX_LANES = 16  # number of labels that the solver trains at the same time
+_MAX_LANES = 16  # number of labels whose rankers each thread trains at the same time
 _FLOAT_BYTES = 4
 
 T = TypeVar("T")
@@ -57,17 +58,19 @@ TrainingSteps = Generator[list[LayerProblem], list[Layer], T]
 def train_trees(
     models: Sequence[XRLinear], data: TrainingData, *, cache: RepresentationCache | None = None
 ) -> list[TrainedTree]:
-    """Train the trees of several models on the same rows at the same time.
+    """Train the trees of several models concurrently on the same rows.
 
     Parameters
     ----------
     models : sequence of XRLinear
-        The models; their solver settings, `n_jobs`, `verbose`, `checkpoint_dir` and `memory` must be equal.
+        The models; their solver settings, `relevance`, `tail_weight`, `label_row_weight`, `n_jobs`, `verbose`,
+        `checkpoint_dir` and `memory` must be equal.
     data : TrainingData
     cache : dict, optional
         Label representations shared by trees on the same data.
     """
     first = models[0]
+    data = _favor_rare_labels(first, data)
     solver, threads = first.linear_solver(), _core.thread_count(first.n_jobs)
     suffix = "" if len(models) == 1 else f", {len(models)} trees"
     trained: dict[int, TrainedTree] = {}
@@ -102,6 +105,13 @@ def train_trees(
     return [trained[number] for number in range(len(models))]
 
 
+def _favor_rare_labels(model: XRLinear, data: TrainingData) -> TrainingData:
+    """Return the data with the costs that result from `tail_weight` and the rows added for `label_row_weight`."""
+    if model.tail_weight > 0:
+        data = weight_rare_labels(data, float(model.tail_weight), use_values=model.relevance != "none")
+    return add_label_rows(data, float(model.label_row_weight)) if model.label_row_weight > 0 else data
+
+
 def _check_memory(features: Features, threads: int) -> None:
     """Raise ParameterError if the memory limit is too low for the arrays that the threads use."""
     sparse, dense = features.widths
@@ -130,17 +140,17 @@ class _TreeTraining:
         self._model, self._data, self._threads, self._progress = model, data, threads, progress
         self._checkpoints, self._data_key = checkpoints, data_key
         self._beam_width = model.effective_training_beam_width
-        self._costs = RelevanceCosts(model.relevance, model.relevance_norm)
+        self._costs = RelevanceCosts(model.effective_relevance, model.relevance_norm)
 
     def steps(self, cache: RepresentationCache | None) -> TrainingSteps[TrainedTree]:
         """Build the tree and train its layers.
 
-        With several clusters per label, a matcher is trained first on the tree without its last level, labels are given
-        additional leaves in the clusters that the matcher assigns to their rows, and all layers are then trained on the
-        extended tree.
+        With several clusters per label, a matcher is trained first on the tree without its last level; each label then
+        receives additional leaves in the clusters that the matcher assigns to its rows, and finally all layers are
+        trained on the extended tree.
         """
         features, labels = self._data.features, self._data.labels
-        shortlist = _check_shortlist(self._model, self._data.shortlist, labels)
+        shortlist = check_shortlist(self._data.shortlist, labels, self._model.negatives)
         _check_overlap(self._model)
         tree = self._build_tree(cache)
         assigned = None
@@ -167,9 +177,12 @@ class _TreeTraining:
         model, data = self._model, self._data
         tree = data.tree if model.tree is None else model.tree
         if tree is not None:
-            for name in ("label_features", "label_graph"):
+            unused = ("label_graph",) if model.label_row_weight > 0 else ("label_features", "label_graph")
+            for name in unused:
                 if getattr(data, name) is not None:
-                    raise InputError(f"{name} cannot be combined with a tree, because it is used only to build one.")
+                    raise InputError(
+                        f"{name} cannot be combined with a tree, because it applies only if a tree is built. Omit it."
+                    )
             if tree.n_labels != data.labels.cols:
                 raise InputError(f"The tree has {tree.n_labels} labels, but Y has {data.labels.cols}.")
             return tree
@@ -184,10 +197,13 @@ class _TreeTraining:
 
     def _cluster(self, indexer: Indexer, cache: RepresentationCache | None) -> LabelTree:
         model, data = self._model, self._data
+        # Label features that are used only as training rows do not influence the tree.
+        for_rows_only = model.label_row_weight > 0 and not model.needs_label_features
+        label_features = None if for_rows_only else data.label_features
         return indexer.build(
             data.features,
             data.labels if model.relevance != "none" else data.labels.with_values(1),
-            data.label_features,
+            label_features,
             label_graph=data.label_graph,
             sample_weight=data.sample_weight,
             threads=self._threads,
@@ -200,39 +216,38 @@ class _TreeTraining:
     ) -> TrainingSteps[list[Layer]]:
         """Train the layers of a tree, from the root down.
 
-        A layer with matcher negatives needs the layers above it; all other layers are requested together, which keeps
-        every thread busy while the few large problems near the root are solved.
+        A layer with matcher negatives requires the trained layers above it; all other layers are requested together,
+        which keeps every thread busy while the few large problems near the root are solved.
 
         Parameters
         ----------
         labels : Csr, rows x labels of this tree
         shortlist : Csr, rows x labels, or None
-            The user's shortlist, for the negatives that use it.
+            The user-supplied shortlist, for layers whose negatives use it.
         assigned : Csr, rows x leaves, or None
-            If clusters overlap, the leaf at which each row should find each of its labels; None means all leaves.
+            If clusters overlap, the leaf to which each (row, label) entry is assigned; None means all leaves.
         depth : int
             The depth of the complete tree, used to expand per-layer parameters.
         """
         model = self._model
-        negatives = [Negatives.from_name(name) for name in expand_per_layer(model.negatives, depth, "negatives")]
+        negatives = Negatives.per_layer(model.negatives, depth)
         transforms = [
             Transform.from_name(name) for name in expand_per_layer(model.effective_transform, depth, "transform")
         ]
         targets = level_targets(labels, tree, costs=self._costs, assigned=assigned, threads=self._threads)
-        shortlist_targets = None if shortlist is None else level_targets(shortlist, tree, threads=self._threads)
+        shortlist_targets = [] if shortlist is None else level_targets(shortlist, tree, threads=self._threads)
         layers: list[Layer] = []
         pending: list[LayerProblem] = []
         for level in range(1, tree.depth + 1):
-            sources = negatives[level - 1]
-            shortlists = []  # empty at the root, whose children are trained on all rows
-            if level > 1 and "teacher" in sources:
+            sources = negatives[level - 1].sources_at(
+                level, n_clusters=tree.level_sizes[level - 1], beam_width=self._beam_width
+            )
+            shortlists = []
+            if "teacher" in sources:
                 shortlists.append(targets[level - 2])
-            if level > 1 and "given" in sources and shortlist_targets is not None:
+            if "given" in sources:
                 shortlists.append(shortlist_targets[level - 2])
-            # If the beam contained every cluster, every row would become a negative; in this case, the other source
-            # alone is better.
-            is_selective = not shortlists or tree.level_sizes[level - 1] > self._beam_width
-            if level > 1 and "matcher" in sources and is_selective:
+            if "matcher" in sources:
                 if pending:
                     layers += yield pending
                     pending = []
@@ -307,14 +322,14 @@ def _tree_to_arrays(tree: LabelTree) -> dict[str, NDArray[Any]]:
 
 
 def _parts_of_layer(layer: Layer) -> list[object]:
-    """Return everything on which the scores of a layer depend."""
+    """Return all values on which the scores of a layer depend."""
     weights = layer.weights
     arrays = (weights.starts, weights.data, weights.scales, layer.dense, layer.biases, layer.chunks, layer.order)
     return [*arrays, weights.dtype, layer.transform.name]
 
 
 def _check_overlap(model: XRLinear) -> None:
-    """Raise ParameterError if the matcher's scores are not between 0 and 1, as overlapping clusters require."""
+    """Raise ParameterError unless the matcher's scores are between 0 and 1, as overlapping clusters require."""
     if model.clusters_per_label == 1:
         return
     inner = expand_per_layer(model.effective_transform, 2, "transform")[0]
@@ -323,20 +338,3 @@ def _check_overlap(model: XRLinear) -> None:
             f"clusters_per_label={model.clusters_per_label} requires the transform of the inner layers to be 'sigmoid' "
             f"or 'l<p>-hinge', got transform={model.transform!r}."
         )
-
-
-def _check_shortlist(model: XRLinear, shortlist: LabelsLike | None, labels: Csr) -> Csr | None:
-    """Validate the user's shortlist; raise InputError if it is required but missing, or given but unused."""
-    names = model.negatives if isinstance(model.negatives, str) else "+".join(model.negatives)
-    if shortlist is None:
-        if "given" in names:
-            raise InputError(f"negatives={model.negatives!r} requires a shortlist in fit.")
-        return None
-    if "given" not in names:
-        raise InputError(f"A shortlist is given, but negatives={model.negatives!r} does not use it.")
-    matrix = validation.check_labels(shortlist, "shortlist")
-    if (matrix.rows, matrix.cols) != (labels.rows, labels.cols):
-        raise InputError(
-            f"shortlist must have the shape of Y, ({labels.rows}, {labels.cols}), got ({matrix.rows}, {matrix.cols})."
-        )
-    return matrix

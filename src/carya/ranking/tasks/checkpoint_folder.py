@@ -24,8 +24,8 @@ class CheckpointFolder:
     """Results of training steps, identified by the hash of their inputs.
 
     Every result is written to a temporary folder, flushed to disk and renamed, so a training run that is killed leaves
-    only complete results. A result is used only if all of its inputs are the same, so a resumed training run produces
-    the same model as one that was never interrupted.
+    only complete results. A stored result is reused only if all of its inputs are identical, so a resumed training run
+    produces the same model as an uninterrupted run.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class CheckpointFolder:
 
 
 def csr_arrays(matrix: Csr, prefix: str = "") -> dict[str, NDArray[Any]]:
-    """Return the arrays of a matrix by name, for storage."""
+    """Return the arrays of a matrix, keyed by name, for storage."""
     return {f"{prefix}indptr": matrix.indptr, f"{prefix}indices": matrix.indices, f"{prefix}values": matrix.values}
 
 

@@ -13,7 +13,7 @@ class Task(Protocol):
 
     @property
     def work(self) -> float:
-        """The estimated cost of the task, in any unit."""
+        """The estimated amount of work, in arbitrary units."""
         ...
 
     def run(self, threads: int) -> None:

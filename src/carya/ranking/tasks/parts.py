@@ -1,4 +1,4 @@
-"""Divide layer problems into parts: ranges of parents that can be trained one after the other."""
+"""Divide layer problems into parts (ranges of parents) that can be solved separately."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from carya.core.matrices import Csr, Features
 if TYPE_CHECKING:
     from carya.ranking.linear import LayerProblem
 
-#: Work per part: (nonzeros of the rows of a parent) x (children), summed over parents. A part takes about ten seconds
-#: on two cores. The limit is constant because the parts must not depend on the number of threads.
+#: Maximum work per part: the number of nonzeros in the rows of a parent times its number of children, summed over
+#: parents. A part takes about ten seconds on two cores. The limit is constant because the parts must not depend on the
+#: number of threads.
 MAX_WORK = 2 * 10**10
 _ROW_WORK = 8  # work per row in addition to its nonzeros
 
@@ -39,7 +40,7 @@ class ProblemPart:
     work: float
 
     def select(self, problem: LayerProblem) -> LayerProblem:
-        """Return this part as a problem of its own, whose solution is the same as in the complete problem."""
+        """Return this part as a separate problem; its solution is the same as in the complete problem."""
         begin, end = problem.chunks[self.first], problem.chunks[self.last]
         return replace(
             problem,
@@ -51,7 +52,7 @@ class ProblemPart:
 
 
 def divide(problems: Sequence[LayerProblem], features: Features, *, max_work: float = MAX_WORK) -> list[ProblemPart]:
-    """Divide problems into parts with about the same work; the parents of a part are adjacent.
+    """Divide problems into parts with approximately equal work; each part consists of consecutive parents.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def divide(problems: Sequence[LayerProblem], features: Features, *, max_work: fl
         work = _work_of_parents(problem, row_work)
         ends = np.cumsum(work)
         n_parts = int(min(max(1, np.ceil(ends[-1] / max_work)), work.size))
-        # The parent at which each part begins; a parent with more work than a part is a part of its own.
+        # The parent at which each part begins; a parent is never divided, so there can be fewer parts than planned.
         cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_parts) / n_parts) + 1
         bounds = np.unique(np.concatenate([[0], cuts, [work.size]])).tolist()
         parts += [

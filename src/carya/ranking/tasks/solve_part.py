@@ -1,4 +1,4 @@
-"""Train layers with an engine: the parts of a layer are tasks, which share a checkpoint folder."""
+"""Train layers with an engine: each part of a layer is a task, and all tasks share a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SolvePart:
 
     @property
     def work(self) -> float:
-        """The estimated cost."""
+        """The estimated amount of work."""
         return self.part.work
 
     def run(self, threads: int) -> None:
@@ -77,7 +77,7 @@ class SolvePart:
         problem = LayerProblem(
             level=self.level,
             seed=self.seed,
-            targets=positives,  # not used, because the transposed targets are stored
+            targets=positives,  # not used, because the solver receives the transposed targets
             shortlist=shortlist,
             order=arrays["order"],
             chunks=arrays["chunks"],
@@ -97,7 +97,7 @@ def train_layers(
     threads: int,
     report: Report = None,
 ) -> list[Layer]:
-    """Train the layers of independent problems with an engine; see :meth:`LinearSolver.train`."""
+    """Train one layer for each independent problem with an engine; see :meth:`LinearSolver.train`."""
     store_data(checkpoints, data_key, data)
     parts = divide(problems, data.features)
     solvers = [solver.at_layer(problem.level, problem.depth or problem.level) for problem in problems]
@@ -168,7 +168,7 @@ def load_data(folder: str, key: str) -> StoredData:
 
 
 def load_arrays(folder: str, name: str, key: str) -> dict[str, NDArray[Any]]:
-    """Return a stored result; raise ModelFormatError if there is none."""
+    """Return a stored result; raise ModelFormatError if it does not exist."""
     arrays = CheckpointFolder(folder).load(name, key)
     if arrays is None:
         raise ModelFormatError(

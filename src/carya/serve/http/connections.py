@@ -6,8 +6,8 @@ responses remain unread. A client that sends a complete request and then closes 
 receives the response.
 
 uvicorn accepts a protocol class (`Config(http=...)`), but has no public interface for extending its own class. The
-subclass in this module uses attributes that can change in any release. Therefore, pyproject.toml pins the version of
-uvicorn, and tests/test_serve_uvicorn.py checks that all of these attributes exist.
+subclass in this module uses attributes that can change in any release of uvicorn. Therefore, pyproject.toml pins the
+version of uvicorn, and tests/test_serve_uvicorn.py checks that all of these attributes exist.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from carya.serve.http.errors import (
     RequestTimeoutError,
     ServiceUnavailableError,
 )
-from carya.serve.http.limits import ServerLimits, client_key
 from carya.serve.http.metrics import ServerMetrics
+from carya.serve.http.shared_limits import ServerLimits, client_key
 from carya.serve.settings import ServerSettings
 
-_MAX_PIPELINED = 100  # maximum number of queued requests; the connection is aborted if a client exceeds it
-_CHECKS_PER_TIMEOUT = 4  # number of times that a connection is checked per idle timeout
+_MAX_PIPELINED = 100  # maximum number of queued requests per connection; if there are more, the connection is aborted
+_CHECKS_PER_TIMEOUT = 4  # number of timeout checks per idle timeout
 # When the server stops, idle connections are closed after this time. A client that is sending a request would not
-# receive a response if its connection were closed at once.
+# receive a response if its connection were closed immediately.
 _DRAIN_SECONDS = 1.0
 _LINGER_OFF = struct.pack("ii", 1, 0)
 
@@ -58,7 +58,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._head_bytes: int | None = None  # parsed bytes of the current head; None outside of a head
+        self._head_bytes: int | None = None  # parsed bytes of the current head; None outside a head
         self._fed_bytes = 0  # bytes passed to the parser since the current head began
         self._error: HttpError | None = None
         self._running_cycle: Any = None
@@ -70,7 +70,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._unread_bytes = 0  # size of the write buffer when writing was paused; counts toward max_buffered_bytes
 
     def connection_made(self, transport: Any) -> None:
-        """Reject the connection if the limit is exceeded; otherwise, start checking it for timeouts."""
+        """Reject the connection if there are too many connections; otherwise, start checking it for timeouts."""
         super().connection_made(transport)
         self.metrics.set_gauge("connections", len(self.connections))
         self._client_key = client_key(self.client[0] if self.client else None)
@@ -84,7 +84,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._schedule_check()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify all requests on the connection that it was lost; uvicorn notifies only the last one."""
+        """Notify all requests that the connection was lost; uvicorn notifies only the last one."""
         if self._check_timer is not None:
             self._check_timer.cancel()
         self._unset_keepalive_if_required()
@@ -107,14 +107,14 @@ class LimitedConnection(HttpToolsProtocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Parse data; reject an overlong request head even in the middle of a header."""
+        """Parse data; reject a request head that is too long, even if the current header is incomplete."""
         if self.transport.is_closing():  # the connection was rejected, but the client is still sending
             return
         super().data_received(data)
         if self._head_bytes is None:
             return
-        # The head is still incomplete, so all data since its beginning belongs to it. The first block of data is not
-        # counted because it may also contain the end of the previous request.
+        # The head is still incomplete, so all data received since it began belongs to it. The first block of data is
+        # not counted because it may also contain the end of the previous request.
         counted, self._fed_bytes = self._fed_bytes, self._fed_bytes + len(data)
         if counted > self.settings.max_header_bytes:
             self._reject(self._head_too_large())
@@ -139,7 +139,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Start the request, or abort the connection if too many requests are pipelined."""
         self._head_bytes = self._waiting_since = None
         if len(self.pipeline) >= _MAX_PIPELINED:
-            self._abort()  # no response is sent, because the client would match it to an earlier request
+            self._abort()  # no response is sent, because the client would attribute it to an earlier request
             raise _TooManyPipelinedError
         super().on_headers_complete()
         if self._is_draining:
@@ -152,7 +152,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def shutdown(self) -> None:
-        """Complete the current request, or wait a little for a request that the client may have already sent."""
+        """Complete the current request, or wait briefly for a request that the client may already have sent."""
         self._is_draining = True
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
@@ -166,7 +166,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """Count the response data that the client has not read yet."""
+        """Count response data that the client has not read yet toward the limit on buffered bytes."""
         self._set_unread_bytes(self.transport.get_write_buffer_size())
         super().pause_writing()
 
@@ -233,7 +233,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._abort()
             return
         if self._waiting_since is not None and self.flow.read_paused:
-            self._waiting_since = now  # the server has paused reading, so this time does not count
+            self._waiting_since = now  # time during which the server has paused reading does not count
         if self._waiting_since is not None and now - self._waiting_since >= timeout:
             if unread:
                 self._abort()  # an orderly close would wait until the client has read the response

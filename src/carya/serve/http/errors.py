@@ -10,7 +10,7 @@
     │   └── UnknownPathError           the path does not exist
     ├── MethodNotAllowedError 405      the path does not support the method
     ├── RequestTimeoutError 408        the request was not received in time
-    ├── ConflictError 409              the request is for a part of another split
+    ├── ConflictError 409              the request is intended for a part of a different split
     ├── ContentTooLargeError 413       too many bytes, texts or characters
     ├── UnsupportedMediaTypeError 415  the content type of the body is not supported
     ├── MisdirectedRequestError 421    the server does not serve the requested host name
@@ -117,7 +117,7 @@ class RequestTimeoutError(HttpError):
 
 
 class ConflictError(HttpError):
-    """409: the request is for a part of another split."""
+    """409: the request is intended for a part of a different split."""
 
     status = 409
 

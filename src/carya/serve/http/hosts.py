@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from carya.serve.http.errors import BadRequestError, MisdirectedRequestError
 
-#: The names of the local machine; a server on a loopback address accepts only these by default.
+#: Host names of the local machine; by default, a server on a loopback address accepts only these names.
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
@@ -15,7 +15,7 @@ _MAX_ECHO = 100  # characters; longer names are truncated in error messages
 
 
 def host_name(header: str) -> str | None:
-    """Return the host name in a Host header in lower case, without the port, or None if the header is invalid.
+    """Return the lowercase host name from a Host header, without the port, or None if the header is invalid.
 
     >>> host_name("Localhost:8000"), host_name("[::1]:8000"), host_name("example.org."), host_name("a@b")
     ('localhost', '::1', 'example.org', None)

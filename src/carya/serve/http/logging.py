@@ -24,7 +24,7 @@ from carya.serve.settings import LOG_LEVELS
 _SEVERITY = {level: severity for severity, level in enumerate(LOG_LEVELS)}
 _MAX_WAITING = 10_000  # lines (a few megabytes); further lines are dropped and counted
 _MAX_WRITE = 4096  # bytes; smaller writes to a pipe are atomic, so lines from several processes are not interleaved
-_BATCH_SECONDS = 0.02  # lines logged within this period are written together, which is cheaper
+_BATCH_SECONDS = 0.02  # lines logged within this period are written together, which is more efficient
 
 
 class _BackgroundWriter:
@@ -90,13 +90,13 @@ def _format_line(level: str, event: str, **fields: Any) -> bytes:
 
 
 class JsonLogger:
-    """Logger for events at or above a level.
+    """Logger that writes the events at or above a given level.
 
     Parameters
     ----------
     level : {"debug", "info", "warning", "error"}
     worker : int
-        The number of the worker process, included in every line.
+        The index of the worker process, included in every line.
     """
 
     def __init__(self, level: str, worker: int = 0) -> None:

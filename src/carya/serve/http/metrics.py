@@ -70,7 +70,7 @@ class ServerMetrics:
     ----------
     layout : MetricsLayout
     rows : sequence of memoryview of double, optional
-        One row of `layout.size` values per worker; by default, a single row in private memory.
+        One row of `layout.size` values per worker; by default, a single row in memory that is not shared.
     worker : int
         The index of the row to write to.
     """
@@ -81,7 +81,7 @@ class ServerMetrics:
         self._rows = [memoryview(bytearray(8 * layout.size)).cast("d")] if rows is None else list(rows)
         self._row = self._rows[worker]
         for position in layout.gauges.values():
-            self._row[position] = 0.0  # reset the gauges of the previous worker
+            self._row[position] = 0.0  # reset the gauges, which a previous worker may have set
         self.set_gauge("start_time_seconds", time.time())
 
     def observe_request(self, route: str, status: int, seconds: float) -> None:

@@ -29,9 +29,9 @@ from carya.serve.http.errors import (
     UnknownPathError,
 )
 from carya.serve.http.hosts import check_host
-from carya.serve.http.limits import ServerLimits, client_key
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import UNKNOWN_ROUTE, ServerMetrics
+from carya.serve.http.shared_limits import ServerLimits, client_key
 from carya.serve.routes.route import ApiRoute, RouteTable
 from carya.serve.settings import ServerSettings
 
@@ -39,7 +39,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 # Responses are sent in chunks of this size, so a slow client delays only its own request, and only one chunk at a time
 # is passed to the send buffer.
 _CHUNK_BYTES = 64 << 10
-# Time for receiving the rest of a rejected body: a client that is still sending does not read the response.
+# Maximum time for receiving the rest of a rejected body. Many clients read the response only after sending the body.
 _DRAIN_SECONDS = 1.0
 _CLIENT_DISCONNECTED = 499
 _CONTEXT_KEY = "carya.context"
@@ -58,13 +58,13 @@ class RequestContext:
     Attributes
     ----------
     client : str
-        The key under which the resources of the client are counted.
+        The key under which the resource usage of the client is counted.
     log_fields : dict
         Fields that handlers add to the request's log line.
     status : int
         The status of the response; 0 before it is sent.
     received_bytes, sent_bytes : int
-        The number of body bytes received and sent so far.
+        The numbers of body bytes received and sent so far.
     """
 
     def __init__(self, middleware: RequestMiddleware, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,7 +93,7 @@ class RequestContext:
         return context
 
     def record_texts(self, texts: list[str], model: str) -> None:
-        """Record the request texts in the metrics and the log."""
+        """Record the number of texts in the metrics and the log, and the texts themselves if `log_texts` is set."""
         self._middleware.metrics.increment("texts", len(texts))
         self.log_fields["model"] = model
         self.log_fields["n_texts"] = len(texts)
@@ -101,12 +101,14 @@ class RequestContext:
             self.log_fields["texts"] = texts
 
     def count(self) -> None:
-        """Count the request as being in progress."""
+        """Count the request as in progress."""
         self._is_counted = True
         self._middleware.count_request(self.client, 1)
 
     def reserve_response(self, size: int) -> None:
-        """Reserve buffer space for a response before it is computed; raise TooManyRequestsError if there is none.
+        """Reserve buffer space for a response before it is computed.
+
+        Raises TooManyRequestsError if there is not enough space.
 
         Parameters
         ----------
@@ -124,7 +126,7 @@ class RequestContext:
             self._middleware.count_request(self.client, -1)
 
     async def receive(self) -> Message:
-        """Receive a part of the body; raise HttpError if it exceeds a limit."""
+        """Receive the next chunk of the body; raise HttpError if a limit is exceeded."""
         settings = self._middleware.settings
         if self._is_body_complete:
             return await self._receive()
@@ -154,9 +156,9 @@ class RequestContext:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the response; large bodies are sent in chunks.
+        """Send an ASGI message of the response; large bodies are sent in chunks.
 
-        Raises TooManyRequestsError instead of starting a large response for which there is no buffer space.
+        Raises TooManyRequestsError instead of starting a large response if there is not enough buffer space for it.
         """
         if message["type"] == "http.response.start":
             self._start = message
@@ -180,8 +182,8 @@ class RequestContext:
     def _resize_reservation(self, size: int) -> None:
         """Reserve a number of bytes for the response, replacing the previous reservation.
 
-        A response that exceeds a limit on its own is allowed if no other buffers count toward this limit; otherwise, it
-        could never be sent.
+        A response that exceeds a limit on its own is allowed if no other buffers count toward this limit. Without this
+        exception, the response could never be sent.
         """
         buffers = self._middleware.limits.buffered_bytes
         additional = size - self._reserved_bytes
@@ -202,7 +204,7 @@ class RequestContext:
         self._headers.append((name, value))
 
     async def send_error(self, error: HttpError) -> None:
-        """Send an error response unless a response has already been started."""
+        """Send an error response unless the response has already started."""
         if self.status:
             return
         self._start = None
@@ -213,7 +215,7 @@ class RequestContext:
     async def _drain_body(self) -> bool:
         """Receive and discard the rest of the body for a short time; return whether all of it was received."""
         if not self.received_bytes and (b"expect", b"100-continue") in self._scope["headers"]:
-            return False  # the client sends the body only after 100 Continue, which a call to receive would send
+            return False  # the client waits for 100 Continue, which a call to `_receive` would send
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while not self._is_body_complete:
@@ -342,7 +344,7 @@ class RequestMiddleware:
             raise TooManyRequestsError(problem)
 
     def count_request(self, client: str, change: int) -> None:
-        """Add 1 to the number of requests in progress, or subtract 1."""
+        """Increase or decrease the number of requests in progress by 1."""
         self.limits.requests.add(client, change)
         self.metrics.set_gauge("requests_in_progress", self.limits.requests.used)
 

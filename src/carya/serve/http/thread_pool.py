@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from carya.serve.http.errors import ServiceUnavailableError, TooManyRequestsError
-from carya.serve.http.limits import SharedLimit
+from carya.serve.http.shared_limits import SharedLimit
 from carya.serve.settings import ServerSettings
 
 T = TypeVar("T")
@@ -19,8 +19,8 @@ class ThreadPool:
     """Thread pool of a worker process.
 
     A running job cannot be interrupted: after a timeout, the client receives an error, but the thread remains busy
-    until the job finishes. Jobs that have not started by then are canceled, so every queued job has a client waiting
-    for it.
+    until the job finishes. Jobs that have not started before the timeout are canceled, so every queued job has a client
+    waiting for it.
 
     Parameters
     ----------

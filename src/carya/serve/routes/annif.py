@@ -1,4 +1,4 @@
-"""Handlers for Annif's REST API, with models as projects and labels as subjects, so Annif clients work unchanged."""
+"""Handlers for Annif's REST API. Models appear as projects and labels as subjects, so Annif clients work unchanged."""
 
 from __future__ import annotations
 

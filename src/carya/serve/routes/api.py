@@ -17,7 +17,7 @@ from carya.serve.routes.parameters import MODEL, IntegerParameter, Parameter
 from carya.serve.routes.schemas import ExplainRequest, HealthStatus, SuggestRequest, SuggestResponse
 from carya.serve.state import ServerState
 
-LABEL_PREFIX = Parameter(name="q", description="Prefix of the label name or id, ignoring case.")
+LABEL_PREFIX = Parameter(name="q", description="Prefix of the label name or id; case is ignored.")
 LABEL_LIMIT = IntegerParameter(
     name="limit", description="Maximum number of labels.", default=20, minimum=1, maximum=1000
 )
@@ -96,9 +96,9 @@ async def suggest_response(
 ) -> Response:
     """Return the response to a suggestion request, optionally converted to another format.
 
-    Short requests are processed in the event loop, because passing a text to a thread and its result back takes longer
-    than ranking the text. Texts from several requests are not batched, because this is not faster than ranking them one
-    by one (docs/serve.md contains the measurements).
+    Short requests are processed in the event loop, because handing a text to a thread and receiving the result takes
+    longer than ranking the text. Texts from several requests are not batched, because batching is not faster than
+    ranking them one by one (see the measurements in docs/serve.md).
     """
     texts = service.check_suggest_request(message, state.settings)
     context = RequestContext.of(request)

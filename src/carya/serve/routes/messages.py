@@ -64,7 +64,7 @@ async def json_response_from_thread(
 
 
 def call_and_encode(function: Callable[..., Any], *args: Any) -> bytes:
-    """Return the result of a function as JSON.
+    """Call a function and return its result as JSON.
 
     The encoder holds the GIL, and a response can be as large as 20 MB. Results are therefore encoded one by one so that
     other threads can run in between.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
+from carya.serve.routes.annif import LANGUAGE
 from carya.serve.routes.route import ApiRoute, RouteTable
 from carya.serve.routes.schemas import ProblemDetails
 from carya.serve.settings import ServerSettings
@@ -30,6 +32,9 @@ _LIMITED_FIELDS = (
     ("AnnifBatch", "documents", "maxItems", "max_texts"),
 )
 
+#: An entry in the attribute list of a numpydoc docstring: one or more names, a type, and an indented description.
+_ATTRIBUTE = re.compile(r"^(\w+(?:, \w+)*) : (.*)((?:\n {4}.*)*)", re.MULTILINE)
+
 
 def openapi_document(routes: RouteTable, settings: ServerSettings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document for a server."""
@@ -38,7 +43,9 @@ def openapi_document(routes: RouteTable, settings: ServerSettings) -> dict[str, 
     types += [kind for route in documented for kind in (route.request, route.response) if kind is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     schema_of = dict(zip(types, schemas, strict=True))
-    _shorten_descriptions(components)
+    for component in components.values():
+        _simplify_tuples(component)
+        _describe_properties(component)
     _add_limits(components, settings)
     paths: dict[str, dict[str, Any]] = {}
     for route in documented:
@@ -51,6 +58,11 @@ def openapi_document(routes: RouteTable, settings: ServerSettings) -> dict[str, 
             "summary": "Rank labels for texts and explain the rankings.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        "servers": [{"url": ".", "description": "The server that sent this document, including its path prefix."}],
+        "tags": [
+            {"name": tag, "description": routes.tags[tag]} for tag in dict.fromkeys(route.tag for route in documented)
+        ],
+        "security": [],
         "paths": paths,
         "components": {"schemas": components},
     }
@@ -71,7 +83,12 @@ def _operation(route: ApiRoute, settings: ServerSettings, schema_of: dict[Any, A
     if route.response is not None:
         content = {route.response_media_type: {"schema": schema_of[route.response]}}
         responses = {"200": {"description": "OK", "content": content}} | responses
-    operation: dict[str, Any] = {"summary": route.summary, "tags": [route.tag], "responses": responses}
+    operation: dict[str, Any] = {
+        "operationId": route.operation_id,
+        "summary": route.summary,
+        "tags": [route.tag],
+        "responses": responses,
+    }
     if route.parameters:
         operation["parameters"] = [parameter.describe(settings) for parameter in route.parameters]
     if route.request is not None:
@@ -82,12 +99,38 @@ def _operation(route: ApiRoute, settings: ServerSettings, schema_of: dict[Any, A
     return operation
 
 
-def _shorten_descriptions(components: dict[str, Any]) -> None:
-    """Shorten each description to the part of the docstring before the list of attributes."""
-    for schema in components.values():
-        description = inspect.cleandoc(schema.get("description", "")).partition("\n\nAttributes\n")[0]
-        if description:
-            schema["description"] = " ".join(description.split())
+def _simplify_tuples(schema: Any) -> None:
+    """Replace `prefixItems`, which many tools do not support, with `items`, `minItems` and `maxItems`.
+
+    >>> schema = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "integer"}], "items": False}
+    >>> _simplify_tuples(schema)
+    >>> schema
+    {'type': 'array', 'items': {'type': 'integer'}, 'minItems': 2, 'maxItems': 2}
+    """
+    if isinstance(schema, list):
+        for element in schema:
+            _simplify_tuples(element)
+    if not isinstance(schema, dict):
+        return
+    elements = schema.pop("prefixItems", None)
+    if elements is not None:
+        kinds = [kind for number, kind in enumerate(elements) if kind not in elements[:number]]
+        schema["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        schema["minItems"] = schema["maxItems"] = len(elements)
+    for value in schema.values():
+        _simplify_tuples(value)
+
+
+def _describe_properties(schema: dict[str, Any]) -> None:
+    """Move the attribute descriptions from a schema's description, which is a docstring, to its properties."""
+    text, _, attributes = inspect.cleandoc(schema.get("description", "")).partition("\n\nAttributes\n----------\n")
+    if text:
+        schema["description"] = " ".join(text.split())
+    for names, _, description in _ATTRIBUTE.findall(attributes):
+        for name in names.split(", "):
+            field = schema.get("properties", {}).get(name, {})
+            if description.strip() and "description" not in field and "$ref" not in field:
+                field["description"] = " ".join(description.split())
 
 
 def _add_limits(components: dict[str, Any], settings: ServerSettings) -> None:
@@ -97,5 +140,9 @@ def _add_limits(components: dict[str, Any], settings: ServerSettings) -> None:
         for option in schema.get("anyOf", [schema]):
             if option.get("type") != "null":
                 option[keyword] = getattr(settings, setting)
-    components["SuggestRequest"]["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
-    components["AnnifForm"]["properties"]["language"]["enum"] = [settings.language]
+    components["AnnifForm"]["properties"]["language"] = {
+        "type": "string",
+        "enum": [settings.language],
+        "default": settings.language,
+        "description": LANGUAGE.description,
+    }

@@ -29,7 +29,7 @@ _EXPLORER_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # the browser revalidates its copy with the ETag
+    "Cache-Control": "no-cache",  # the browser revalidates its cached copy by ETag
 }
 
 
@@ -64,7 +64,7 @@ async def openapi_document(state: ServerState, request: Request) -> Response:
 
 
 def _explorer_file(request: Request, name: str) -> Response:
-    if name not in {file.name for file in EXPLORER_FOLDER.iterdir()}:  # prevents access to files outside of the folder
+    if name not in {file.name for file in EXPLORER_FOLDER.iterdir()}:  # prevents access to files outside the folder
         raise UnknownPathError
     content = (EXPLORER_FOLDER / name).read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'

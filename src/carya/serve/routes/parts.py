@@ -21,7 +21,7 @@ from carya.serve.routes.parameters import Parameter
 from carya.serve.routes.schemas import PartInfo
 from carya.serve.state import ServerState
 
-PART = Parameter(name="part", description="Name of the part on the server; required if there are several.")
+PART = Parameter(name="part", description="Name of the part on the server; required if the server has several parts.")
 
 _SHORT_BYTES = 20_000  # requests up to this size take less time to process than to pass to a thread
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,8 @@ class ApiRoute:
         The description in the OpenAPI document.
     tag : str
         The section in the OpenAPI document.
+    operation_id : str
+        The unique name of the operation in the OpenAPI document; client generators derive function names from it.
     parameters : tuple of Parameter
         Path and query parameters.
     request : type, optional
@@ -62,6 +64,7 @@ class ApiRoute:
     handler: Handler
     summary: str
     tag: str
+    operation_id: str
     parameters: tuple[Parameter, ...] = ()
     request: type | None = None
     request_media_type: str = JSON
@@ -92,9 +95,12 @@ class RouteTable:
     Parameters
     ----------
     routes : sequence of ApiRoute
+    tags : mapping of str to str
+        The descriptions of the sections in the OpenAPI document.
     """
 
-    def __init__(self, routes: Sequence[ApiRoute]) -> None:
+    def __init__(self, routes: Sequence[ApiRoute], tags: Mapping[str, str]) -> None:
+        self.tags = tags
         self._routes = tuple(routes)
         self._by_path = {route.path: route for route in routes if "{" not in route.path}
         self._patterns = [(_pattern(route.path), route) for route in routes if "{" in route.path]
@@ -108,7 +114,7 @@ class RouteTable:
         return len(self._routes)
 
     def find(self, path: str) -> ApiRoute | None:
-        """Return the route for a request path, or None if there is none."""
+        """Return the route for a request path, or None if no route matches."""
         route = self._by_path.get(path)
         if route is None:
             for pattern, candidate in self._patterns:

@@ -21,12 +21,14 @@ class LabelFilter(Struct, forbid_unknown_fields=True, omit_defaults=True):
     allowed: Annotated[list[str], Meta(description="Allowed labels, by id or name; all of them are scored.")] | None = (
         None
     )
-    prefix: Annotated[str, Meta(min_length=1, description="Prefix of the allowed label ids.")] | None = None
+    prefix: (
+        Annotated[str, Meta(min_length=1, description="Include only labels whose ids start with this prefix.")] | None
+    ) = None
     excluded: Annotated[list[str], Meta(description="Excluded labels, by id or name.")] | None = None
 
 
 class SuggestRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One or more texts and ranking options."""
+    """One or more texts, and ranking options. Either `text` or `texts` is required."""
 
     text: Text | UnsetType = UNSET
     texts: Annotated[list[str], Meta(min_length=1, description="The texts; an alternative to `text`.")] | UnsetType = (
@@ -37,6 +39,9 @@ class SuggestRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     min_score: Annotated[float, Meta(description="Minimum score; labels with lower scores are excluded.")] | None = None
     beam_width: BeamWidth | None = None
     labels: LabelFilter | None = None
+    open_vocabulary: Annotated[
+        bool, Meta(description="Also propose phrases that occur in the texts but not in the label list.")
+    ] = False
 
 
 class SuggestedLabel(Struct, omit_defaults=True):
@@ -48,6 +53,7 @@ class SuggestedLabel(Struct, omit_defaults=True):
     probability: (
         Annotated[float, Meta(description="Probability that the label is correct; only for calibrated models.")] | None
     ) = None
+    new: Annotated[bool, Meta(description="Whether the label is a phrase that is not in the label list.")] = False
 
 
 class TextSuggestions(Struct):
@@ -137,8 +143,8 @@ class PartInfo(Struct):
 
     name: str
     version: str
-    split: Annotated[str, Meta(description="Id of the split, which the top of the model and all parts share.")]
-    part: Annotated[int, Meta(description="Number of the part, starting at 0.")]
+    split: Annotated[str, Meta(description="Id of the split, shared by the top of the model and all parts.")]
+    part: Annotated[int, Meta(description="Index of the part, starting at 0.")]
     n_clusters: int
     n_labels: int
 
@@ -195,11 +201,11 @@ class TreeSummary(Struct):
     level_sizes: Annotated[list[int], Meta(description="Number of clusters per level.")]
     beam_width: int
     is_overlapping: Annotated[bool, Meta(description="Whether a label can be in several clusters.")]
-    is_explainable: Annotated[bool, Meta(description="Whether scores are sums or products over terms.")]
+    is_explainable: Annotated[bool, Meta(description="Whether scores are sums or products of term contributions.")]
 
 
 class ModelSummary(Struct):
-    """The properties of a model that the explorer page shows."""
+    """The model properties shown on the explorer page."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""Texts with lists of labels, which can be split into training texts and held-out texts."""
+"""Labeled texts that can be split into training texts and held-out texts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LabeledTextLists:
         label_names: LabelNames | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> LabeledTextLists:
-        """Validate texts and labels in any form; raise InputError if they do not have the same length."""
+        """Validate texts and labels in any supported form; raise InputError if their lengths differ."""
         texts, labels, names = split_corpus(texts, labels)
         all_texts = checked_list_of_texts(texts)
         matrix, ids = training_labels(labels, label_names)
@@ -56,19 +56,19 @@ class LabeledTextLists:
         return cls(all_texts, all_labels, names, weights)
 
     def take(self, rows: NDArray[np.int64]) -> LabeledTextLists:
-        """Return some of the texts."""
+        """Return the given rows: their texts, labels and weights."""
         weights = None if self.sample_weight is None else self.sample_weight[rows]
         return LabeledTextLists(
             [self.texts[row] for row in rows], [self.labels[row] for row in rows], self.names, weights
         )
 
     def fit(self, model: Any, **options: Any) -> Any:
-        """Train a text model on the texts, with their weights if there are any."""
+        """Train a text model on the labeled texts, with sample weights if they are given."""
         weights = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
         return model.fit(self.texts, self.labels, **weights, **options)
 
     def restrict(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return mappings restricted to labels that occur in the texts; None replaces mappings that become empty."""
+        """Restrict each mapping to the labels of the texts; mappings that become empty are replaced by None."""
         known = sorted({label for row in self.labels for label in row})
         return {name: _restrict(mapping, known) for name, mapping in options.items()}
 

@@ -1,4 +1,4 @@
-"""Serialize text models that contain other text models. docs/format.md specifies the parts."""
+"""Serialize text models that contain other text models. The format is specified in docs/format.md."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pack_members(
     calibration: Calibration | None,
     weight_dtype: str | None,
 ) -> SavedModel:
-    """Return the contents of a model folder; `own` contains the parameters of the combination."""
+    """Return the contents of a model folder; `own` contains the parameters of the combined model itself."""
     parts = [member.to_saved(weight_dtype=weight_dtype) for member in members]
     arrays: dict[str, NDArray[Any]] = {}
     for number, part in enumerate(parts):
@@ -56,7 +56,7 @@ def save_member_files(members: Sequence[BaseTextRanker[Any]], folder: Path) -> N
 
 
 def unpack_members(saved: SavedModel) -> tuple[list[BaseTextRanker[Any]], dict[str, Any], Calibration | None]:
-    """Restore the members, the parameters of the combination, and the calibration.
+    """Restore the members, the parameters of the combined model itself, and the calibration.
 
     Raises
     ------

@@ -36,7 +36,7 @@ _SAVED_PARAMETERS = ("combine", "pool_size", "n_jobs", "seed")
 
 
 class TextMembers(Rule):
-    """A list of text models."""
+    """Rule that allows a list of text models."""
 
     text = "a non-empty list of text models, such as TextRanker or XRTransformer"
 
@@ -60,8 +60,8 @@ class _TextEnsembleState(NamedTuple):
 class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
     """An ensemble of text models, which must have the same labels but can otherwise differ.
 
-    Use :class:`carya.Ensemble` to combine models that use the same feature matrix, such as several trees: it computes
-    the features of a text only once.
+    To combine models that use the same feature matrix, such as several trees, use :class:`carya.Ensemble`, which
+    computes the features of a text only once.
 
     Examples
     --------
@@ -79,14 +79,14 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
     combine: str = parameter(
         "mean",
         Choice(*COMBINATIONS),
-        "how rankings are combined: mean (mean score), rank (mean rank), count (number of members that found the "
-        "label), softmax or sigmoid (mean softmax or sigmoid of the scores), or round_robin (the best label from each "
-        "member in turn, then the second-best labels, and so on)",
+        "method for combining rankings: mean (mean score), rank (mean rank), count (number of members that retrieved "
+        "the label), softmax or sigmoid (mean softmax or sigmoid of the scores), or round_robin (the best label from "
+        "each member in turn, then the second-best labels, and so on)",
     )
     weights: Any = parameter(
         None,
         MemberWeights(),
-        "weights of the members; learned chooses them on held-out texts, and None means equal weights",
+        "weights of the members; learned selects them on held-out texts, and None means equal weights",
     )
     validation_fraction: float = parameter(
         0.1, Real(0, 0.9, open_low=True), "fraction of the texts held out to learn the weights"
@@ -107,7 +107,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         for member in self.members if isinstance(self.members, (list, tuple)) else ():
             if isinstance(member, Model) and not isinstance(member, type):
                 raise ParameterError(
-                    f"members contains {type(member).__name__}, which ranks feature matrices instead of texts. Use "
+                    f"members contains {type(member).__name__}, which accepts feature matrices, not texts. Use "
                     f"TextRanker(model={type(member).__name__}(...)) as a member, or use carya.Ensemble instead."
                 )
         super().check_parameters()
@@ -139,7 +139,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         Parameters
         ----------
         texts, labels, label_names
-            As for :meth:`carya.TextRanker.fit`.
+            As in :meth:`carya.TextRanker.fit`.
         names : mapping of str to str, optional
             Human-readable names of the labels.
         label_texts : mapping of str to str, optional
@@ -177,7 +177,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
             if member.needs_features:
                 raise InputError(
                     f"A member ({type(member).__name__}) was trained with user-supplied features, so it cannot be "
-                    "combined: an ensemble ranks only texts."
+                    "combined: an ensemble accepts only texts."
                 )
         ensemble._set_members(list(members), check_weights(ensemble.weights, len(members)))
         return ensemble
@@ -186,7 +186,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         all_texts = list_of_texts(texts)
         count = pool_size(self.pool_size, options.top_k)
         rankings = [
-            # No warning is issued for texts without known terms, because they may contain terms known to other members.
+            # Members do not warn about texts without known terms, because other members may know some of their terms.
             matrix_to_native(member.rank_all(all_texts, RankOptions.of(count, options.beam_width, None)))
             for member in state.members
         ]
@@ -201,9 +201,10 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         return sp.csr_array((scores, labels, indptr), shape=(indptr.size - 1, len(state.labels)))
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
-        """Return a copy of the ensemble with a different transform in all members and shared weights.
+        """Return a copy of the ensemble with a different transform in all members.
 
-        The copy is not calibrated. Raises InputError if a member does not support this.
+        The copy shares the weights with the ensemble and is not calibrated. Raises InputError if a member does not
+        support this.
 
         Parameters
         ----------
@@ -215,7 +216,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         return self._copy_with_state(state._replace(members=members, calibration=None))
 
     def subset(self, labels: Iterable[str]) -> Self:
-        """Return a smaller ensemble for some of the labels; raise InputError if a member does not support subset.
+        """Return a smaller ensemble that ranks only the given labels; raise InputError if a member cannot do so.
 
         Parameters
         ----------
@@ -237,8 +238,8 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
     def predict_selected(self, texts: TextsLike, candidates: Any) -> sp.csr_array:
         """Return the weighted mean scores of the given (text, label) pairs.
 
-        Unlike in :meth:`predict`, every member scores every pair, including labels outside its ranking. Raises
-        InputError if a member cannot score arbitrary labels, or if scores are not averaged.
+        Unlike in :meth:`predict`, every member scores every pair, including pairs outside its own ranking. Raises
+        InputError if a member cannot score arbitrary labels or if `combine` is not ``"mean"``.
         """
         state = self._check_fitted()
         if not self.scores_any_label:
@@ -251,12 +252,12 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
 
     @property
     def scores_any_label(self) -> bool:
-        """Whether `predict_selected` is available: it requires combine="mean" and members that score any label."""
+        """Whether `predict_selected` is available; requires combine="mean" and members that score arbitrary labels."""
         members = self._check_fitted().members
         return self.combine == "mean" and all(member.scores_any_label for member in members)
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return, for each text, whether any member ranks labels for it."""
+        """Return a mask of the texts for which any member ranks labels."""
         rankable = [member.is_rankable(texts) for member in self._check_fitted().members]
         return np.asarray(np.any(rankable, axis=0), bool)
 
@@ -281,13 +282,13 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         return tuple(vectorizer for member in self._check_fitted().members for vectorizer in member.vectorizers_)
 
     def use_one_thread(self) -> None:
-        """Make the ensemble and its members single-threaded and silent."""
+        """Use one thread and no progress bars in the ensemble and its members."""
         super().use_one_thread()
         for member in self._check_fitted().members:
             member.use_one_thread()
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the contents of a model folder, without the files of the members."""
+        """Return the contents of a model folder, without the additional files of the members."""
         state = self._check_fitted()
         own = {name: getattr(self, name) for name in _SAVED_PARAMETERS}
         own["weights"] = state.weights.tolist()
@@ -315,7 +316,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
             return ensemble
 
     def _clone_members(self) -> list[Any]:
-        """Return the unfitted members to train."""
+        """Return unfitted copies of the members."""
         members = [member.clone() for member in self.members]
         return [with_parameter(member, "verbose", True) for member in members] if self.verbose else members
 
@@ -324,8 +325,8 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         for number, member in enumerate(members):
             if len(member.labels_) != len(labels) or list(member.labels_) != list(labels.ids):
                 raise InputError(
-                    f"Members 0 and {number} have different labels ({len(labels)} and {len(member.labels_)}). All "
-                    "members must be trained on the same labels."
+                    f"Members 0 and {number} have different labels (they have {len(labels)} and {len(member.labels_)} "
+                    "labels). All members must be trained on the same labels."
                 )
         self._state = _TextEnsembleState(members, weights, labels)  # atomic, because other threads may be ranking
 
@@ -333,7 +334,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         self._state = self._check_fitted()._replace(calibration=calibration)
 
     def _learn_weights(self, data: LabeledTextLists, options: dict[str, Any]) -> NDArray[np.float32]:
-        """Return the weights that rank held-out texts best."""
+        """Return the weights that maximize ranking quality on held-out texts."""
         n_texts = len(data.texts)
         order = np.random.default_rng(self.seed).permutation(n_texts)
         n_held_out = max(1, int(n_texts * self.validation_fraction))

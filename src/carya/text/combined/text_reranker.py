@@ -1,4 +1,4 @@
-"""Two-stage text models, whose reranker can read the text and the label names."""
+"""Two-stage text models, whose reranker can use the text and the label names as input."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from carya.text.tfidf import Tfidf
 
 KIND = "text-reranker"
 
-#: The features of a (text, label) pair; rerankers that read texts may ignore them.
+#: The features of a (text, label) pair; rerankers that use the texts can ignore them.
 FEATURE_NAMES = ("score", "score.log", "score.gap", "rank", "frequency")
 
-_RANKER = "ranker"  # the name of the reranker's part and folder
+_RANKER = "ranker"  # array prefix and folder name of the saved reranker
 _MIN_SCORE = 1e-6  # lower bound for scores before taking logarithms
-_RUN = 20  # maximum number of adjacent texts that are held out together
-_BLOCK = 1024  # number of texts whose pairs are in memory at a time
+_RUN = 20  # maximum number of consecutive texts that are held out together
+_BLOCK = 1024  # number of texts per block; only the pairs of one block are in memory at a time
 
 
 class _PairRanker(Rule):
-    """A reranker."""
+    """Rule that allows a reranker or None."""
 
     text = "a Ranker (an object with name, fit, score, to_saved and from_saved) or None"
 
@@ -64,11 +64,12 @@ class _TextRerankerState(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class TextReranker(BaseTextRanker[_TextRerankerState]):
-    """A two-stage model: a text model finds candidates, and a reranker orders them.
+    """A two-stage model: a text model retrieves candidates, and a reranker orders them.
 
     The reranker receives the text and label name of each (text, label) pair, with the score, rank and frequency of the
-    label as features; it can therefore be a :class:`carya.CrossEncoderRanker`. It is trained on held-out texts, so it
-    learns how reliable the scores of the first stage are. The scores are a softmax over the candidates for a text.
+    label as features; it can therefore be a :class:`carya.CrossEncoderRanker`. The reranker is trained on held-out
+    texts, so that it learns how reliable the first-stage scores are for new texts. The final scores are the softmax of
+    the reranker's scores over the candidates for a text.
 
     Examples
     --------
@@ -84,9 +85,9 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
     base: Any = parameter(
         None,
         Either(Instance(BaseTextRanker, "a text model such as TextRanker or XRTransformer"), Choice(None)),
-        "the text model that finds candidates; None means TextRanker()",
+        "the text model that retrieves candidates; None means TextRanker()",
     )
-    ranker: Any = parameter(None, _PairRanker(), "the reranker; None means a NeuralRanker, which does not read texts")
+    ranker: Any = parameter(None, _PairRanker(), "the reranker; None means a NeuralRanker, which ignores the texts")
     n_candidates: int = parameter(20, Integer(2), "number of candidates per text")
     validation_fraction: float = parameter(
         0.2, Real(0, 0.9, open_low=True), "fraction of the texts held out to train the reranker"
@@ -105,8 +106,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         if isinstance(self.base, Model) and not isinstance(self.base, type):
             kind = type(self.base).__name__
             raise ParameterError(
-                f"base has type {kind}, which ranks feature matrices instead of texts. Pass "
-                f"TextRanker(model={kind}(...))."
+                f"base has type {kind}, which accepts feature matrices, not texts. Pass TextRanker(model={kind}(...))."
             )
         super().check_parameters()
         if self.base is not None:
@@ -135,16 +135,16 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         Parameters
         ----------
         texts, labels, label_names
-            As for :meth:`carya.TextRanker.fit`.
+            As in :meth:`carya.TextRanker.fit`.
         names : mapping of str to str, optional
-            Human-readable names of the labels, which the reranker reads.
+            Human-readable names of the labels, used as input by the reranker.
         label_texts : mapping of str to str, optional
-            Descriptions of the labels, passed to the base model. The reranker reads them instead of the names.
+            Descriptions of the labels, passed to the base model. The reranker uses them instead of the names.
         sample_weight : array_like of shape (texts,), optional
             Non-negative weights of the texts, passed to the base model.
         groups : array_like of int, shape (n_texts,), optional
-            Texts in the same group, such as near-duplicates, are held out together. By default, runs of up to 20
-            adjacent texts are held out together.
+            The group of each text. Texts in the same group, such as near-duplicates, are held out together. By default,
+            each group consists of up to 20 consecutive texts.
         """
         self.check_parameters()
         ranker = NeuralRanker(batch_size=16) if self.ranker is None else copy.deepcopy(self.ranker)
@@ -164,7 +164,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
             relevance = candidates.lookup(keys, np.ones(keys.size, np.float32))
             if not relevance.any():
                 raise InputError(
-                    "The reranker cannot be trained: the base model finds no correct label for the held-out texts. "
+                    "The reranker cannot be trained: the base model retrieves no relevant label for any held-out text. "
                     "Pass more texts, or increase n_candidates."
                 )
             with progress.stage("train reranker"):
@@ -188,7 +188,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         return sp.csr_array(sp.vstack(parts, format="csr")) if len(parts) > 1 else parts[0]
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return, for each text, whether the base model ranks labels for it."""
+        """Return a mask of the texts for which the base model ranks labels."""
         return self._check_fitted().base.is_rankable(texts)
 
     @property
@@ -212,14 +212,14 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         return self._check_fitted().base.vectorizers_
 
     def use_one_thread(self) -> None:
-        """Make the model and its parts single-threaded and silent."""
+        """Use one thread and no progress bars in the model and its components."""
         super().use_one_thread()
         state = self._check_fitted()
         state.base.use_one_thread()
         getattr(state.ranker, "use_one_thread", lambda: None)()
 
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
-        """Return the contents of a model folder, without the files of its parts."""
+        """Return the contents of a model folder, without the additional files of the base model and the reranker."""
         state = self._check_fitted()
         own = {name: value for name, value in self.get_params(deep=False).items() if name not in ("base", "ranker")}
         parameters, arrays = state.ranker.to_saved()
@@ -278,7 +278,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         held_out = np.flatnonzero(np.isin(shuffled, chosen))
         if not 0 < held_out.size < rows:
             raise InputError(
-                f"There are too few texts ({rows}) or groups ({shuffled.max() + 1}) to hold out some of the texts. "
+                f"There are too few texts ({rows}) or groups ({shuffled.max() + 1}) to hold out a subset. "
                 "Pass more texts, or use smaller groups."
             )
         return held_out
@@ -287,7 +287,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
 def candidate_pairs(
     base: BaseTextRanker[Any], texts: Sequence[str], n_candidates: int, *, beam_width: int | None = None
 ) -> tuple[Pairs, Candidates]:
-    """Return the candidates found by a text model, and the features and texts of all (text, label) pairs."""
+    """Return the features and texts of all (text, label) pairs, and the candidates that a text model retrieves."""
     S = base.rank_all(texts, RankOptions.of(n_candidates, beam_width, None))
     rows = np.repeat(np.arange(S.shape[0], dtype=np.int64), np.diff(S.indptr))
     keys = rows * S.shape[1] + S.indices

@@ -16,7 +16,7 @@ from carya.text.labels import LabelSet
 from carya.text.text_tree import TextTree
 from carya.trees.layer import Layer
 
-_N_CANDIDATE_TERMS = 24  # number of candidates per cluster; more than are shown, because redundant terms are removed
+_N_CANDIDATE_TERMS = 24  # per cluster; more than are displayed, because redundant terms are removed
 _N_LABELS = 8
 _MAX_UNPACKED = 1 << 22  # maximum number of weights unpacked at a time
 
@@ -43,7 +43,7 @@ class ClusterNamer:
 
     @cached_property
     def label_importance(self) -> NDArray[np.float64]:
-        """The number of training texts per label or, if unknown, the label's largest bias."""
+        """For each label, the number of training texts or, if unknown, the largest bias of its leaves."""
         if self._counts is not None:
             return self._counts.astype(np.float64)
         last = self._layers[-1]
@@ -64,7 +64,8 @@ class ClusterNamer:
     def terms(self, level: int, nodes: Sequence[int], limit: int = 8) -> list[list[str]]:
         """Return the strongest terms of each node, without redundant terms; the root has no terms.
 
-        The weights of the level are read in one pass, or in several if there are too many to unpack at once.
+        The weights of the level are read in one pass, or in several passes if unpacking all of them would use too much
+        memory.
 
         Parameters
         ----------
@@ -117,7 +118,7 @@ class ClusterNamer:
 
 
 def _strongest_features(layer: Layer, nodes: Sequence[int], shown: range) -> NDArray[np.int32]:
-    """Return the features in a range with the largest positive weights at each node, padded with -1."""
+    """Return the features in `shown` with the largest positive weights at each node, padded with -1."""
     positions = layer.positions[np.asarray(nodes)]
     order = np.argsort(positions)
     by_node = layer.unpacked(positions[order]).transpose()

@@ -2,9 +2,9 @@
 
 Results are plain strings and numbers. Expensive results are computed on first use and cached up to a limit.
 
-Any text model can be inspected. If the model has several trees, as ensembles do, one tree is inspected at a time; the
-tree of a transformer model is its linear ranker on TF-IDF features. If a model has no tree, only the operations that do
-not require a tree are available.
+Any text model can be inspected. If the model has several trees, as ensembles do, one tree is inspected at a time. The
+inspected tree of a transformer model is the label tree of its linear ranker on TF-IDF features. If a model has no tree,
+only the operations that do not require a tree are available.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Explorer:
         return self._scored_labels(*self.ranker.rank(text, top_k=top_k))
 
     def score_labels(self, text: str, labels: Sequence[str]) -> tuple[ScoredLabel, ...]:
-        """Return the scores of the given labels, including labels that a beam search would not reach."""
+        """Return the scores of the given labels, including labels that the beam search does not reach."""
         if not self.ranker.scores_any_label:
             raise InputError(f"{self.ranker.model_kind_} models can score only the labels that a search returns.")
         numbers = np.array([self.labels.number(label) for label in labels], np.int32)
@@ -112,7 +112,8 @@ class Explorer:
     def explain(self, text: str, label: str, *, tree: int = 0) -> TreeExplanation:
         """Explain a label's score as :meth:`carya.TextRanker.explain` does, and add the cluster at each level.
 
-        `probability` is None if the tree is one of several, because the calibration applies to their combined score.
+        `probability` is None unless the tree is the entire model, because a calibration of several trees applies to
+        their combined score.
         """
         view = self.tree(tree)
         explanation = self.ranker.explain(text, label, tree=tree)
@@ -133,7 +134,7 @@ class Explorer:
         return self.tree(tree).cluster_page(level, node, begin=begin, limit=limit)
 
     def label_card(self, label: str, *, tree: int = 0) -> LabelCard:
-        """Return the description of a label, given its id or name."""
+        """Return all available information about a label, given its id or name."""
         return self._card(self.labels.number(label), tree)
 
     def frequent_labels(self, limit: int = 60) -> tuple[LabelView, ...]:
@@ -165,7 +166,7 @@ class Explorer:
 def compare(first: Explorer, second: Explorer, text: str, *, top_k: int = 10) -> tuple[ComparedLabel, ...]:
     """Return the best labels from two rankers: the labels from `first`, then those returned only by `second`.
 
-    A label that is not in the top k of a ranker still has a score if the ranker can score any label.
+    A label that is not in the top k of a ranker still has a score if the ranker can score arbitrary labels.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Search for labels with similar weights.
 
-Comparing the weights of all labels would require unpacking the whole model. Instead, the model ranks a query that
-consists of the label's strongest terms. Only the returned labels are compared, by their weights for these terms.
+Comparing the weights of all labels would require unpacking the whole model. Instead, labels are ranked for a
+query that consists of the strongest terms of the given label. Only the highest-ranking labels are compared with the
+given label, by their weights for these terms.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def find_similar_labels(
     Parameters
     ----------
     weights : ndarray of shape (n_features,)
-        The weights of the label, averaged over its leaves if it has several.
+        The weights of the label, averaged over its leaves if it has more than one.
     """
     strongest = np.argsort(-np.abs(weights), kind="stable")[:_N_TERMS]
     features = np.sort(strongest[weights[strongest] != 0]).astype(np.int32)

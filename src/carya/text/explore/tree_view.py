@@ -67,7 +67,7 @@ class TreeView:
         self._clusters: dict[tuple[int, int], ClusterView] = {}
 
     def clusters(self, level: int, nodes: Iterable[int]) -> tuple[ClusterView, ...]:
-        """Return views of the given clusters at a level; uncached views are computed together."""
+        """Return views of the given clusters at a level; views that are not cached are computed in one batch."""
         requested = list(nodes)
         views = {node: view for node in requested if (view := self._clusters.get((level, node))) is not None}
         missing = sorted({*requested} - {*views})
@@ -110,7 +110,7 @@ class TreeView:
         scores: Sequence[float],
         beam: Sequence[BeamNode],
     ) -> tuple[ReachedLabel, ...]:
-        """Return the labels found by a search, each with its leaf cluster in the last beam."""
+        """Return the labels retrieved by a search, each with its leaf cluster in the last beam."""
         parents = self._tree.parents[-1]
         if self._tree.leaf_labels is None:
             leaves = list(labels)
@@ -174,12 +174,12 @@ class TreeView:
 
     @cached_property
     def _leaf_searcher(self) -> BeamSearcher:
-        return BeamSearcher(self.model.layers_)  # searches leaves instead of labels
+        return BeamSearcher(self.model.layers_)  # ranks leaves instead of labels
 
     def _best_leaves(
         self, features: NDArray[np.int32], values: NDArray[np.float32], labels: Sequence[int], beam: set[int]
     ) -> list[int]:
-        """Return the leaf that determined each label's score: the best leaf in a cluster of the beam."""
+        """Return the leaf that determines the score of each label: the best leaf in a cluster of the beam."""
         parents = self._tree.parents[-1]
         options = []
         for label in labels:

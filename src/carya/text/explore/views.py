@@ -26,7 +26,7 @@ class LabelView:
 
     @classmethod
     def of(cls, labels: LabelSet, number: int) -> LabelView:
-        """Return the view of a label in a label set."""
+        """Create the view of a label from a label set."""
         counts = labels.counts
         return cls(labels.ids[number], labels.name(number), None if counts is None else counts.item(number))
 
@@ -62,7 +62,7 @@ class BeamNode:
     ----------
     cluster : ClusterView
     parent : int
-        The node of the parent cluster at the previous level.
+        The node index of the parent cluster at the previous level.
     score : float
         The score of the path to the cluster.
     """
@@ -97,7 +97,7 @@ class ReachedLabel:
     ----------
     label : LabelView
     parent : int
-        The node of the leaf cluster; if clusters overlap, the best one in the beam.
+        The node index of the label's leaf cluster; if clusters overlap, of its best leaf cluster in the beam.
     score : float
         The score in this tree.
     """
@@ -120,7 +120,7 @@ class SearchTrace:
     levels : tuple of tuple of BeamNode
         The beam at each cluster level, from the root down, best cluster first; empty if the model has no tree.
     reached : tuple of ReachedLabel
-        The labels returned by the tree; the same as in `labels` if the model is a single tree.
+        The labels retrieved from the tree; the same as in `labels` if the model is a single tree.
     beam_width : int or None
         The beam width, or None if the model has no tree.
     """
@@ -164,7 +164,7 @@ class LabelPosition:
     ancestors : tuple of ClusterView
         The clusters that contain the leaf, from the root down.
     positive_terms, negative_terms : tuple of (str, float)
-        The terms with the largest positive weights and with the largest negative weights, each with its weight.
+        The terms with the most positive and the most negative weights, each with its weight.
     """
 
     ancestors: tuple[ClusterView, ...]
@@ -180,7 +180,7 @@ class SimilarLabel:
     ----------
     label : LabelView
     similarity : float
-        The cosine similarity of the weights of the strongest terms, at most 1.
+        The cosine similarity of the weights for the strongest terms, at most 1.
     """
 
     label: LabelView
@@ -197,7 +197,7 @@ class LabelCard:
     n_texts : int or None
         The total number of training texts, if known.
     description : str or None
-        The description of the label in the training data, if there is one.
+        The description of the label in the training data, if any.
     positions : tuple of LabelPosition
         The positions in the tree: several if clusters overlap, none if the model has no tree.
     similar_labels : tuple of SimilarLabel
@@ -213,17 +213,17 @@ class LabelCard:
 
 @dataclass(frozen=True)
 class ComparedLabel:
-    """A label in the rankings of two rankers.
+    """Comparison of two rankers' results for a label.
 
     Attributes
     ----------
     label : LabelView
     is_known : tuple of two bool
-        Whether each ranker was trained with the label.
+        Whether each ranker's label set contains the label.
     ranks : tuple of two (int or None)
         The ranks, starting at 1; None if the label is not in the top k.
     scores : tuple of two (ScoredLabel or None)
-        The scores, if the label is in the top k or the ranker can score any label.
+        The scores; None if the label is not in the top k and the ranker cannot score arbitrary labels.
     """
 
     label: LabelView
@@ -241,7 +241,7 @@ class ExplanationTerm(TypedDict):
 
 
 class ExplanationLevel(TypedDict):
-    """The contributions at one level of the tree; `cluster` is null at the label level."""
+    """The contributions at one level of the tree; `cluster` is None at the label level."""
 
     node: int
     score: float
@@ -254,7 +254,7 @@ class TreeExplanation(TypedDict):
     """The explanation of a label's score in one tree.
 
     `base` and the contributions add up to the score, or to its logarithm if `log_scale` is true. `count` is the number
-    of training texts with the label. `probability` is null unless the tree is the entire model and the model is
+    of training texts with the label. `probability` is None unless the tree is the entire model and the model is
     calibrated.
     """
 

@@ -1,4 +1,4 @@
-"""Word segmentation of scripts without spaces, such as Chinese, Japanese and Thai, with ICU's dictionaries."""
+"""Word segmentation for scripts without spaces, such as Chinese, Japanese and Thai, using ICU's dictionaries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SegmentedText(NamedTuple):
     boundaries: list[int]
 
     def original_position(self, position: int) -> int:
-        """Return the position in the text without boundaries."""
+        """Convert a position in the segmented text to the corresponding position in the original text."""
         return position - bisect_left(self.boundaries, position)
 
 

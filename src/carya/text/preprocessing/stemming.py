@@ -1,4 +1,4 @@
-"""Stemming with the Snowball algorithms, once per distinct word."""
+"""Stemming with the Snowball algorithms; each distinct word is stemmed only once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carya.core.extras import require
 from carya.core.parameters import did_you_mean
 from carya.errors import MissingExtraError, ParameterError
 
-_MAX_WORDS = 1 << 20  # limits the memory for words in queries
+_MAX_WORDS = 1 << 20  # limits the memory used for the stems of words in queries
 
 
 def check_language(language: str) -> None:
@@ -28,7 +28,7 @@ def check_language(language: str) -> None:
 
 
 class Stemmer:
-    """Stems of the words seen so far.
+    """Snowball stemmer that caches the stems of all words seen so far.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class Stemmer:
 
     def __init__(self, language: str) -> None:
         self._snowball = import_snowball(language).stemmer(language)
-        self._lock = threading.Lock()  # Snowball's stemmers must not be used by several threads at a time
+        self._lock = threading.Lock()  # Snowball stemmers are not thread-safe
         self.table = _core.StemTable()
 
     @property
     def is_full(self) -> bool:
-        """Whether the table is so large that a new one should be used for subsequent texts."""
+        """Whether the table has reached its maximum size and should be replaced by an empty table."""
         return len(self.table) >= _MAX_WORDS
 
     def learn(self, texts: Iterable[str], analyzer: _core.TextAnalyzer, threads: int) -> None:
@@ -56,5 +56,5 @@ class Stemmer:
 
 
 def import_snowball(language: str) -> Any:
-    """Import the stemmers; raise MissingExtraError if they are not installed."""
+    """Import the Snowball stemmers; raise MissingExtraError if they are not installed."""
     return require("snowballstemmer", extra="stem", purpose=f"stemmer={language!r}", alternative="stemmer=None")

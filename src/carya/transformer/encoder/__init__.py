@@ -1,1 +1,1 @@
-"""Text encoders, which convert texts to embeddings without padding."""
+"""Text encoders, which convert texts to embeddings with little or no padding."""

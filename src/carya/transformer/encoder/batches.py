@@ -1,8 +1,8 @@
 """Batches with little or no padding: texts are packed into one sequence, or grouped by length.
 
 A packed batch is one sequence with a fixed number of tokens, so a compiled model has a single input shape; the
-remaining tokens form filler texts, whose embeddings are ignored. For encoders that do not support packing, texts with
-similar lengths are combined into padded batches.
+rest of the sequence consists of filler texts, whose embeddings are ignored. For encoders that do not support packing,
+texts with similar lengths are combined into padded batches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BatchLayout:
     pad : int
         The id of the padding token.
     first_position : int
-        The first position number; in RoBERTa and its variants, positions start after the padding index.
+        The position of the first token; in RoBERTa and its variants, positions start after the padding index.
     """
 
     packed: bool
@@ -67,14 +67,14 @@ class Batch:
         The indices of the texts, in the order of their embeddings.
     ids : tensor of shape (1, tokens) if packed, otherwise (texts, longest)
     n_tokens : int
-        Number of tokens without padding.
+        Number of tokens, excluding padding.
     longest : int
         Maximum number of tokens per text.
     mask : tensor or None
         1 for tokens, 0 for padding; None if packed.
     positions, starts, text_numbers : tensors or None
-        For packed batches: the position of each token in its text, the start of each text, and the text number of each
-        token.
+        For packed batches: the position of each token in its text, the start of each text, and the index of the text to
+        which each token belongs.
     """
 
     rows: NDArray[np.int64]
@@ -147,7 +147,7 @@ def _split_by_tokens(
 
 
 def make_batch(tokens: Tokens, rows: NDArray[np.int64], layout: BatchLayout, *, pinned: bool = False) -> Batch:
-    """Create a batch; `pinned` allocates its tensors in pinned memory, for copying to a GPU."""
+    """Create a batch; if `pinned` is true, its tensors are allocated in pinned memory, for copying to a GPU."""
     ids, lengths = tokens.gather(rows, layout.max_length)
     arrays = _pack(ids, lengths, layout) if layout.packed else _pad(ids, lengths, layout)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -175,7 +175,7 @@ def _pad(ids: NDArray[np.int32], lengths: NDArray[np.int64], layout: BatchLayout
 def _pack(ids: NDArray[np.int32], lengths: NDArray[np.int64], layout: BatchLayout) -> dict[str, NDArray[Any]]:
     size, longest = layout.tokens, layout.max_length
     rest = size - int(lengths.sum())
-    # The remaining tokens form filler texts of at most the maximum length, so that every token belongs to a text.
+    # The rest is split into filler texts of at most the maximum length, so that every token belongs to a text.
     fillers = np.diff(np.append(np.arange(0, rest, longest), rest)) if rest else np.zeros(0, np.int64)
     all_lengths = np.concatenate([lengths, fillers]).astype(np.int64)
     starts = np.full(layout.rows + -(-size // longest) + 2, size, np.int32)

@@ -64,8 +64,9 @@ class Encoder(nn.Module):
     ) -> Encoder:
         """Load an encoder from a folder, or by name from the Hugging Face Hub or its cache.
 
-        Code that is stored with an encoder is never run. With `saved`, the encoder is part of a saved model: only local
-        files are read, and the weights must be in the safetensors format, because pickled weights can run code.
+        Code that is stored with an encoder is never run. If `saved` is true, the encoder is part of a saved model: only
+        local files are read, and the weights must be in the safetensors format, because loading pickled weights can run
+        code.
         """
         from transformers import AutoModel, AutoTokenizer
 
@@ -109,7 +110,7 @@ class Encoder(nn.Module):
     def layout(
         self, lengths: NDArray[np.int64], max_length: int, tokens: int, *, packed: bool | None = None
     ) -> BatchLayout:
-        """Return the batch layout; by default, batches are packed on a GPU if the encoder supports it."""
+        """Return the batch layout; by default, batches are packed on a GPU if the encoder supports packing."""
         packed = self.supports_packing and self.device.type == "cuda" if packed is None else packed
         pad = self.tokenizer.pad_token_id or 0
         return BatchLayout.of(lengths, max_length, tokens, packed=packed, pad=pad, first_position=self.first_position)
@@ -121,7 +122,10 @@ class Encoder(nn.Module):
             self.model.set_attn_implementation(name)
 
     def forward(self, batch: Batch, rows: int) -> torch.Tensor:
-        """Return unit vectors of shape (rows, width); rows beyond the texts of a packed batch are undefined."""
+        """Return the embeddings, which are unit vectors, as a tensor of shape (rows, width).
+
+        Rows beyond the texts of a packed batch are undefined.
+        """
         options: dict[str, Any] = {"output_hidden_states": True} if self.pooled_layers > 1 else {}
         if batch.mask is not None:
             output = self.model(input_ids=batch.ids, attention_mask=batch.mask, **options)
@@ -178,7 +182,7 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def _test_packing(self) -> bool:
-        """Encode two texts packed and separately, and return whether the embeddings are the same."""
+        """Encode two texts both packed and separately; return whether the embeddings are the same."""
         arguments = inspect.signature(self.model.forward).parameters
         if "position_ids" not in arguments or all(
             argument.kind is not argument.VAR_KEYWORD for argument in arguments.values()

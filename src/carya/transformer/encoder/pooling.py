@@ -1,4 +1,4 @@
-"""Pool token embeddings into text embeddings: the first token, the last token, or the mean."""
+"""Pool token embeddings into text embeddings: use the first token, the last token, or the mean of all tokens."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Tokens:
     starts : int64 ndarray of shape (texts + 1,)
         The start of each text in `ids`, and the end of the last text.
     tail : int
-        Number of special tokens at the end of a text, which are kept when the text is truncated.
+        Number of special tokens at the end of each text; they are kept when the text is truncated.
     """
 
     ids: NDArray[np.int32]
@@ -75,7 +75,7 @@ class Tokens:
         ends = np.cumsum(lengths)
         positions = np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)  # within the text
         indices = np.repeat(begins, lengths) + positions
-        if (full_lengths > lengths).any():  # in truncated texts, the special tokens replace the last tokens
+        if (full_lengths > lengths).any():  # truncated texts also end with their special tokens
             tail = min(self.tail, max_length - 1)
             skipped = np.where(full_lengths > lengths, full_lengths - lengths, 0)
             indices += np.where(positions >= np.repeat(lengths - tail, lengths), np.repeat(skipped, lengths), 0)

@@ -81,7 +81,7 @@ def _normalize_softmax(weights: list[LevelWeights], embeddings: NDArray[np.float
 def _dense_ranker(
     settings: TransformerSettings, tree: LabelTree, weights: list[LevelWeights], transform: str
 ) -> XRLinear:
-    """Return an XR-Linear model with the given weights and biases for dense features, one pair per tree level."""
+    """Return an XR-Linear model with the given (weights, biases) pairs for dense features, one pair per tree level."""
     layers = []
     for level, (dense, biases) in enumerate(weights, 1):
         order, chunks = tree.children(level)

@@ -1,8 +1,8 @@
 """Combine rankers with a small neural network that uses their scores and the label frequencies.
 
 In a weighted sum, a ranker has the same weight for all labels. However, nearest neighbors are better than heads for
-rare labels, and a label suggested by three rankers is more likely to be correct than a label suggested by only one. A
-reranker is therefore trained to order the candidates by the scores of all rankers, on held-out validation texts.
+rare labels, and a label suggested by three rankers is more likely to be correct than a label suggested by only one.
+Therefore, a reranker that uses the scores of all rankers as features is trained on held-out validation texts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Mixture:
         return rank_candidates(scores.candidates, self.ranker.score(scores.pairs(self.log_frequency)), top_k)
 
     def score(self, scores: CandidateScores) -> NDArray[np.float32]:
-        """Return the score of every candidate, including those that no ranker suggested."""
+        """Return the score of every candidate, including candidates that no ranker suggested."""
         return softmax(scores, self.ranker.score(scores.pairs(self.log_frequency)))
 
 
@@ -89,7 +89,7 @@ class CandidateScores:
         return Pairs(np.ascontiguousarray(values), feature_names(list(self.scores)), self.candidates.offsets)
 
     def best(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return, for each candidate, the largest value of the suggested candidates for the same text."""
+        """Return, for each candidate, the largest value among the suggested candidates for the same text."""
         if self.is_suggested is None:
             return values - self.candidates.gaps(values)
         lowest = np.float32(np.finfo(np.float32).min)
@@ -98,7 +98,7 @@ class CandidateScores:
         return best[self.candidates.queries]
 
     def _ranks(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the number of suggested candidates for the same text that rank above each candidate."""
+        """Return, for each candidate, the number of suggested candidates for the same text that rank above it."""
         if self.is_suggested is None:
             return self.candidates.ranks(scores)
         order = np.lexsort((-scores, self.candidates.queries))
@@ -139,7 +139,10 @@ def keys_and_scores(S: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.floa
 def cross_validated_ranking(
     scores: CandidateScores, relevance: NDArray[np.float32], log_frequency: NDArray[np.float32], *, seed: int
 ) -> sp.csr_array:
-    """Return the five best labels for each text by 2-fold cross-validation: no network ranks its training texts."""
+    """Return the five best labels for each text in 2-fold cross-validation.
+
+    The candidates for the texts in each fold are ranked by a network that was trained on the other fold.
+    """
     candidates, pairs = scores.candidates, scores.pairs(log_frequency)
     fold = np.random.default_rng([seed, 2]).permutation(candidates.offsets.size - 1) % 2
     values = np.zeros(len(pairs), np.float32)

@@ -104,7 +104,7 @@ class CombinedRankers:
 
     @classmethod
     def with_equal_weights(cls, models: Mapping[str, RankerModel]) -> CombinedRankers:
-        """Combine the rankers with equal weights, for training without validation texts."""
+        """Combine the rankers with equal weights; used if there are no validation texts."""
         summed = _summed_rankers(models)
         return cls(models, dict.fromkeys(models, 0.0) | dict.fromkeys(summed, 1 / len(summed)))
 
@@ -114,7 +114,7 @@ class CombinedRankers:
         return int(next(iter(self.models.values())).n_labels_)
 
     def subset(self, labels: NDArray[np.int32]) -> CombinedRankers:
-        """Return the same combination, with rankers for the given labels only."""
+        """Return the same combination with rankers that are restricted to the given labels."""
         models = {name: model.subset(labels) for name, model in self.models.items()}
         mixture = self.mixture and replace(self.mixture, log_frequency=self.mixture.log_frequency[labels])
         return CombinedRankers(models, self.weights, mixture)
@@ -122,7 +122,7 @@ class CombinedRankers:
     def predict(
         self, inputs: RankerInputs, *, top_k: int, beam_width: int | None = None, using: str | None = None, threads: int
     ) -> sp.csr_array:
-        """Return the scores of the best labels for each text, from all rankers or from the ranker `using`."""
+        """Return the scores of the best labels for each text; if `using` is given, from this ranker only."""
         if using is not None:
             self._check_name(using)
             return self._predict_one(using, inputs, top_k, beam_width)
@@ -148,7 +148,7 @@ class CombinedRankers:
         """Return the scores of the given (text, label) pairs.
 
         A weighted sum includes the scores of all rankers, whereas `predict` includes only the best labels of each
-        ranker. A learned mixture compares each pair with the labels that the rankers suggest for its text.
+        ranker. A learned mixture compares the label of each pair with those that the rankers suggest for the text.
         """
         if using is not None:
             self._check_name(using)
@@ -172,7 +172,7 @@ class CombinedRankers:
         return np.concatenate(values)
 
     def predict_within(self, inputs: RankerInputs, options: RankOptions, *, using: str | None = None) -> sp.csr_array:
-        """Score `options.labels` for every text, and return the best of them."""
+        """Score the labels in `options.labels` for every text, and return the best of these labels."""
         assert options.labels is not None
         labels, rankings = options.labels, []
         step = max(1, _MAX_PAIRS // labels.size)
@@ -189,7 +189,7 @@ class CombinedRankers:
     def score_candidates(
         self, inputs: RankerInputs, rankings: Sequence[sp.csr_array], pairs: Csr | None = None
     ) -> CandidateScores:
-        """Return the scores from all rankers for the union of their rankings and, optionally, for additional pairs."""
+        """Return the scores of all rankers for the union of their rankings and, optionally, for additional pairs."""
         candidates, is_suggested = all_candidates(rankings), None
         if pairs is not None:
             suggested = candidates.keys
@@ -209,7 +209,7 @@ class CombinedRankers:
             raise InputError(f"using must be one of {', '.join(map(repr, self.models))} or None, got {using!r}.")
 
     def _score_one(self, name: str, inputs: RankerInputs, pairs: Csr) -> NDArray[np.float32]:
-        """Return the scores of one ranker for the given pairs; without votes from neighbors, the score is 0."""
+        """Return the scores of one ranker for the given pairs; pairs without votes from neighbors have a score of 0."""
         model = self.models[name]
         if isinstance(model, XRLinear):
             scores: NDArray[np.float32] = model.predict_selected(inputs.of(name), pairs.to_scipy()).data
@@ -245,8 +245,9 @@ class RankerCombiner:
     Attributes
     ----------
     method : {"auto", "learned", "weights"}
-        A learned mixture, a weighted sum, or (auto) the one that ranks better in cross-validation. A weighted sum is
-        also used if no ranker finds a correct label, because a mixture cannot be learned in that case.
+        ``"learned"`` selects a learned mixture, ``"weights"`` a weighted sum, and ``"auto"`` whichever of the two
+        performs better on the validation texts, for which the mixture is cross-validated. A weighted sum is also used
+        if no ranker suggests a relevant label, because a mixture cannot be learned in that case.
     seed, threads : int
     """
 
@@ -288,7 +289,7 @@ class RankerCombiner:
         try:
             cross_validated = cross_validated_ranking(scores, relevance, log_frequency, seed=self.seed)
             mixture = Mixture.fit(scores, relevance, log_frequency, seed=self.seed)
-        except InputError:  # raised if no candidate is correct, in which case no mixture can be learned
+        except InputError:  # raised if no candidate is relevant, in which case no mixture can be learned
             return summed, reports
         report = precisions(truth[rows], cross_validated)
         if self.method == "auto":
@@ -307,7 +308,7 @@ class RankerCombiner:
 
 
 def neighbor_ranker(embeddings: NDArray[np.float32], labels: Csr, *, n_neighbors: int, n_jobs: int) -> NearestNeighbors:
-    """Train a ranker in which the training texts with the nearest embeddings vote for their labels."""
+    """Train a nearest-neighbor ranker: the training texts with the nearest embeddings vote for their labels."""
     ranker = NearestNeighbors(
         over="rows", ranker=None, search="exact", n_neighbors=n_neighbors, sharpness=_SHARPNESS, n_jobs=n_jobs
     )

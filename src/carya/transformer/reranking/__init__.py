@@ -1,1 +1,1 @@
-"""Rerankers that read the text and the label name of each candidate."""
+"""Rerankers whose input is the text and the label name of each candidate."""

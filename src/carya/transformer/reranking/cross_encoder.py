@@ -25,14 +25,14 @@ _MACHINE_SETTINGS = ("device", "verbose")
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CrossEncoderRanker(Parameterized):
-    """Reranker that reads a text together with a label name.
+    """Reranker that encodes each text together with a label name.
 
     The encoder is any model that ``transformers.AutoModelForSequenceClassification`` can load. If its classification
     layer has exactly one output, this layer is used; otherwise, a new one is trained. The listwise loss is the
     cross-entropy between the relevant candidates for a text and the softmax of the scores; the pointwise loss is the
-    binary cross-entropy of every pair.
+    mean binary cross-entropy of the pairs.
 
-    Use it in :class:`carya.TextReranker`, alone or averaged with a reranker that uses the scores of the first stage.
+    Use this ranker in :class:`carya.TextReranker`, alone or averaged with a reranker that uses the first-stage scores.
     Requires ``pip install 'carya[transformer]'``.
 
     Examples
@@ -42,7 +42,7 @@ class CrossEncoderRanker(Parameterized):
     >>> cross_encoder = carya.CrossEncoderRanker(encoder="cross-encoder/ms-marco-MiniLM-L6-v2", epochs=1)
     >>> model = carya.TextReranker(carya.TextRanker(), AveragedRanker([cross_encoder, NeuralRanker()]))
 
-    ``model.fit(texts, labels, names=names)`` trains all parts.
+    ``model.fit(texts, labels, names=names)`` trains the first-stage model and both rerankers.
     """
 
     name: ClassVar[str] = "cross-encoder"
@@ -122,7 +122,7 @@ class CrossEncoderRanker(Parameterized):
         return ranker
 
     def use_one_thread(self) -> None:
-        """Make PyTorch in this process single-threaded, for callers that run several queries in parallel."""
+        """Limit PyTorch to one thread in this process, for callers that run several queries in parallel."""
         import torch
 
         torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""A sequence-classification model with its tokenizer, trained on (text, label text) pairs to score them."""
+"""A sequence-classification model with its tokenizer, trained to score (text, label text) pairs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PairModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model, tokenizer = _load(name, ignore_mismatched_sizes=True)
-        if tokenizer.pad_token_id is None:  # decoders are trained without padding
+        if tokenizer.pad_token_id is None:  # many decoders have no padding token
             if tokenizer.eos_token_id is None:
                 raise InputError(
                     f"The tokenizer of {name!r} must have a padding or end-of-sequence token, but it has neither. Use "
@@ -89,7 +89,7 @@ class PairModel:
         settings: CrossEncoderRanker,
         report: Report,
     ) -> list[float]:
-        """Train on pairs for all queries with a relevant candidate; return the mean loss of each epoch."""
+        """Train on the pairs of all queries that have a relevant candidate; return the mean loss of each epoch."""
         sums = np.add.reduceat(np.append(targets, 0), offsets[:-1]) * (np.diff(offsets) > 0)
         useful = np.flatnonzero((np.diff(offsets) > 1) & (sums > 0))
         if not useful.size:
@@ -133,9 +133,9 @@ class PairModel:
 
     @torch.no_grad()
     def score(self, texts: PairTexts, queries: NDArray[np.int64], *, batch_size: int) -> NDArray[np.float32]:
-        """Return the output for each pair; `queries` contains the query number of each pair.
+        """Return the output for each pair; `queries` contains the index of the query of each pair.
 
-        Pairs of similar length are scored together.
+        Pairs whose texts have similar lengths are scored in the same batch.
         """
         lengths = np.array([len(texts.queries[query]) for query in range(len(texts.queries))], np.int64)[queries]
         order = np.argsort(lengths, kind="stable")
@@ -155,7 +155,7 @@ class PairModel:
         loss_name: str,
         optimizer: torch.optim.Optimizer,
     ) -> float:
-        """Perform one optimizer step on the chosen pairs for some queries, and return the loss."""
+        """Perform one optimizer step on a batch of queries and return the loss; `chosen` contains their pairs."""
         pairs = np.concatenate(chosen)
         queries = np.searchsorted(offsets, pairs, side="right") - 1
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
@@ -211,7 +211,7 @@ def _load(name: str | os.PathLike[str], **options: Any) -> tuple[Any, Any]:
 def _sample(
     rng: np.random.Generator, begin: int, end: int, targets: NDArray[np.float32], n_negatives: int
 ) -> NDArray[np.int64]:
-    """Return all relevant pairs for a query and a random selection of the others."""
+    """Return all relevant pairs for a query and a random selection of its other pairs."""
     pairs = np.arange(begin, end)
     negatives = pairs[targets[begin:end] == 0]
     if negatives.size > n_negatives:
@@ -220,7 +220,7 @@ def _sample(
 
 
 def _parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
-    """Return the parameters with and without weight decay; biases and normalization weights have none."""
+    """Return the parameters with and those without weight decay; the latter are biases and normalization weights."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return [
         {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": weight_decay},
@@ -229,7 +229,7 @@ def _parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
 
 
 def _learning_rate_factor(step: int, n_steps: int, warmup_ratio: float) -> float:
-    """Return the fraction of the peak learning rate: a linear increase, then a linear decrease."""
+    """Return the learning rate relative to its peak: a linear increase, then a linear decrease."""
     warmup = math.ceil(n_steps * warmup_ratio)
     if step < warmup:
         return (step + 1) / (warmup + 1)

@@ -72,7 +72,7 @@ class Checkpoints:
         if run != current:
             different = sorted(name for name in {*run, *current} if run.get(name) != current.get(name))
             raise ModelFormatError(
-                f"{self._path} belongs to a training run with different {', '.join(different)}. Remove it or use a "
+                f"{self._path} belongs to a training run that differs in {', '.join(different)}. Remove it or use a "
                 "different folder."
             )
         return tensors, progress

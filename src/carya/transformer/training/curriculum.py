@@ -38,8 +38,8 @@ def plan_stages(
     levels : sequence of int
         Tree levels, from coarse to fine.
     epochs : int or sequence of int
-        Number of epochs for all levels, or for each of the last levels; the first number also applies to the levels
-        above them.
+        One number of epochs for all levels, or one for each of the last levels; the levels above these use the first
+        number.
     max_length : int
     progressive_length : bool
         Whether to halve the maximum text length at each level above the last, down to 32 tokens.

@@ -41,7 +41,9 @@ def local_device() -> torch.device:
 
 
 def shard(items: Sequence[T]) -> list[T]:
-    """Return the items for this process; the first items are repeated so that all processes have the same number."""
+    """Return the items for this process; the first items are repeated so that all processes have the same number of
+    items.
+    """
     rank, world_size = rank_and_world_size()
     missing = -len(items) % world_size
     return [*items, *items[:missing]][rank::world_size]

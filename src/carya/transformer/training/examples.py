@@ -35,14 +35,14 @@ class Targets:
     n_nodes: int
 
     def entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """Return the targets of the texts in `rows`: the indices of the texts in `rows`, the nodes and the costs."""
+        """Return the targets of the texts in `rows` as three arrays: the position in `rows`, the node and the cost."""
         counts = np.diff(self.starts)[rows]
         ends = np.cumsum(counts)
         selected = np.repeat(self.starts[rows] - (ends - counts), counts) + np.arange(int(counts.sum()))
         return np.repeat(np.arange(rows.size), counts), self.nodes[selected].astype(np.int64), self.costs[selected]
 
     def padded(self, rows: NDArray[np.int64], width: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the nodes and costs of texts as (texts, width) arrays, truncated or padded with -1 and 0."""
+        """Return the nodes and costs of texts as (texts, width) arrays, truncated or padded (nodes: -1, costs: 0)."""
         text, node, cost = self.entries(rows)
         first = np.flatnonzero(np.diff(text, prepend=-1))  # first target of each text that has targets
         column = np.arange(text.size) - np.repeat(first, np.diff(np.append(first, text.size)))
@@ -63,7 +63,7 @@ class Examples:
 
     @classmethod
     def of(cls, tokens: Tokens, labels: Csr, tree: LabelTree, *, cost_sensitive: bool = False) -> Examples:
-        """Create examples; with `cost_sensitive`, label values are costs, which are summed within each cluster."""
+        """Create examples; if `cost_sensitive` is true, label values are costs and are summed within each cluster."""
         costs = RelevanceCosts("induce" if cost_sensitive else "none")
         targets = [
             Targets(level.indptr, level.indices, level.values, level.cols)

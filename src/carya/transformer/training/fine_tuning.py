@@ -56,7 +56,7 @@ class Matcher:
     history: TrainingHistory = field(default_factory=TrainingHistory)
 
     def label_embeddings(self, texts: LabelTexts | None, max_length: int, n_labels: int) -> NDArray[np.float32]:
-        """Return the embeddings of the label texts, one row per label; zeros for labels without a text."""
+        """Return the embeddings of the label texts, one row per label; labels without a text have zero vectors."""
         embeddings = np.zeros((n_labels, self.encoder.width), np.float32)
         if texts is not None:
             embeddings[texts.labels] = self.encoder.encode_texts(texts.texts, max_length=max_length)
@@ -162,7 +162,7 @@ def select_device(name: str) -> torch.device:
 def _cached_embeddings(
     settings: TransformerSettings, encoder: Encoder, tokens: Tokens, progress: Progress
 ) -> NDArray[np.float32]:
-    """Return the embeddings of the texts; the names of cache files are hashes of all inputs."""
+    """Return the embeddings of the texts, cached in files whose names are hashes of all inputs."""
     path = None
     if settings.cache_dir is not None:
         digest = hashlib.sha256(repr((encoder.pooling, encoder.pooled_layers, settings.max_length)).encode())
@@ -184,7 +184,7 @@ def _cached_embeddings(
 
 
 def _append_rows(first: Csr, second: Csr) -> Csr:
-    """Return a matrix with the rows of the first matrix, followed by the rows of the second."""
+    """Return a matrix with the rows of the first matrix, followed by those of the second."""
     return Csr.of(
         np.concatenate([first.indptr, first.indptr[-1] + second.indptr[1:]]),
         np.concatenate([first.indices, second.indices]),

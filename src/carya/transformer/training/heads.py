@@ -1,7 +1,7 @@
 """Heads: linear rankers on an encoder's embeddings, one for each level of the label tree.
 
-A level can be trained on all its nodes at once, which is fast on a GPU as long as the scores of a batch fit into
-memory, or on shortlists. A shortlist is found with a beam search through the levels above. It contains the children of
+A level can be trained on shortlists or on all its nodes at once, which is fast on a GPU as long as the scores of a
+batch fit into memory. A shortlist is selected by a beam search through the levels above. It contains the children of
 the clusters to which the text's labels belong (teacher) and of the clusters that the heads rank highest (matcher). The
 heads of the levels above are trained at the same time, so all heads use the same embeddings.
 """
@@ -30,7 +30,7 @@ class Shortlist:
     Attributes
     ----------
     beam_width : int
-        Number of clusters per level.
+        Number of clusters selected per level.
     teacher : bool
         Whether the clusters that contain the text's labels are selected first.
     matcher : bool
@@ -92,19 +92,19 @@ class Heads(nn.Module):
 
     @torch.no_grad()
     def set_weights(self, level: int, weights: NDArray[np.float32], biases: NDArray[np.float32]) -> None:
-        """Set the weights of a level, scaled for unit vectors, and its biases."""
+        """Set the weights of a level, given for inputs that are unit vectors, and its biases."""
         self.weights[level - 1].copy_(torch.from_numpy(weights / self.scale))
         self.biases[level - 1].copy_(torch.from_numpy(biases))
 
     @torch.no_grad()
     def add_weights(self, level: int, nodes: NDArray[np.int32], weights: NDArray[np.float32]) -> None:
-        """Add weights, scaled for unit vectors, to the weights of some nodes at a level."""
+        """Add weights, given for inputs that are unit vectors, to the weights of some nodes at a level."""
         level_weights = self.weights[level - 1]
         indices = torch.from_numpy(nodes.astype(np.int64)).to(level_weights.device)
         level_weights.index_add_(0, indices, torch.from_numpy(weights / self.scale).to(level_weights))
 
     def level_weights(self, level: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the weights of a level, scaled for unit vectors, and its biases."""
+        """Return the weights of a level for inputs that are unit vectors, and its biases."""
         weights = self.weights[level - 1].detach().float().cpu().numpy() * self.scale
         return np.ascontiguousarray(weights, np.float32), self.biases[level - 1].detach().float().cpu().numpy()
 

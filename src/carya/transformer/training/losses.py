@@ -11,7 +11,7 @@ loss               positive node           negative node
 =================  ======================  =====================
 
 ``softmax`` is the cross-entropy between the normalized costs of the positive nodes and the softmax of all scores.
-Scores trained with this loss are meaningful only relative to each other.
+The scores of heads trained with this loss are meaningful only relative to each other.
 """
 
 from __future__ import annotations

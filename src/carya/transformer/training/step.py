@@ -15,7 +15,7 @@ from carya.transformer.encoder.encoder import Encoder
 from carya.transformer.training.examples import Targets
 from carya.transformer.training.heads import Heads, Shortlist
 
-# Number of runs before a graph is recorded. Compilers and libraries select their kernels in the first runs.
+# Number of warm-up runs before a graph is recorded. Compilers and libraries select their kernels in the first runs.
 _WARM_UP_RUNS = 3
 
 
@@ -173,7 +173,7 @@ class TrainingStep:
             for _ in range(_WARM_UP_RUNS):
                 self._compute(*self._inputs).backward()
         torch.cuda.current_stream().wait_stream(stream)
-        for parameter, gradient in zip(parameters, gradients, strict=True):  # undo the warm-up runs
+        for parameter, gradient in zip(parameters, gradients, strict=True):  # discard the gradients of the warm-up runs
             if parameter.grad is not None:
                 parameter.grad.zero_() if gradient is None else parameter.grad.copy_(gradient)
         self._graph = torch.cuda.CUDAGraph()

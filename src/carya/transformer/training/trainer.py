@@ -31,11 +31,11 @@ from carya.transformer.training.step import Objective, TrainingStep, step_tensor
 
 _BYTES_PER_SCORE = 16  # a score, its gradient, its target, and intermediate values of the loss
 _HOST_MEMORY = 4 << 30  # memory in bytes that is assumed to be available for heads on a CPU
-_MAX_TARGETS = 256  # maximum number of targets per text with shortlists
+_MAX_TARGETS = 256  # maximum number of targets per text if shortlists are used
 _MIN_TOKENS_TO_COMPILE = 50_000_000  # for stages with more tokens, compiling saves more time than it takes
 _KS = (1, 3, 5)
 _LOSS_WINDOW = 20  # number of steps over which the loss in the progress bar is averaged
-_LOSS_INTERVAL = 1.0  # seconds between updates of this loss; reading it makes the host wait for the device
+_LOSS_INTERVAL = 1.0  # seconds between updates of the loss in the progress bar; reading it makes the host wait
 _EVALUATION_ROWS = 1024
 
 
@@ -46,7 +46,7 @@ class TrainingHistory:
     Attributes
     ----------
     stage_epochs : list of int
-        The number of epochs in each stage; with early stopping, up to the best epoch.
+        The number of epochs in each stage; with early stopping, the number of the best epoch.
     epochs : list of dict
         For each epoch: the stage, the epoch number, the mean loss, the number of tokens and the time in seconds; with
         validation examples, also P@1, P@3 and P@5.
@@ -91,7 +91,7 @@ class Trainer:
     validation : Examples, optional
         Examples that are evaluated after each epoch for early stopping (`patience`).
     initialize : callable, optional
-        Function that sets the initial weights of a head; called with the level before the level is trained.
+        Function that sets the initial weights of the head for a given level; called before the level is trained.
     stop_after : sequence of int, optional
         The number of epochs after which each stage stops, as determined by early stopping in a previous run.
     checkpoints : Checkpoints, optional
@@ -122,7 +122,7 @@ class Trainer:
         self._best = _BestEpoch()
 
     def run(self) -> TrainingHistory:
-        """Train all stages, starting from the latest checkpoint if there is one, and return the history."""
+        """Train all stages, resuming from the latest checkpoint if there is one, and return the history."""
         checkpoint = self._checkpoints.read() if self._checkpoints else None
         first_stage = first_epoch = first_batch = 0
         if checkpoint is not None:
@@ -321,7 +321,7 @@ class Trainer:
         return torch.optim.AdamW(groups, fused=self._encoder.device.type == "cuda")
 
     def _random_seed(self, *key: int) -> int:
-        """Return a random seed that depends on the seed in the settings and on the key."""
+        """Return a random seed derived from the seed in the settings and the key."""
         return int(np.random.SeedSequence([self._settings.seed, *key]).generate_state(1, np.uint32)[0])
 
     def _named_parameters(self) -> dict[str, torch.Tensor]:

@@ -1,1 +1,1 @@
-"""Formats that contain feature and label matrices, one file per format."""
+"""Formats that contain feature and label matrices, one module per format."""

@@ -21,8 +21,8 @@ def read_matrix_pair(
         raise InputError(f"{display_name(path)} contains features only. Pass the label matrix as labels (--labels).")
     if not is_label_matrix(labels):
         raise InputError(
-            f"{display_name(labels)} is not a matrix. The labels of a feature matrix must be in an .npz or .npy file, "
-            "or in a sparse text file such as trn_X_Y.txt."
+            f"{display_name(labels)} is not a matrix file. The labels of a feature matrix must be in an .npz or .npy "
+            "file, or in a sparse text file such as trn_X_Y.txt."
         )
     X, Y = read_matrix(path), read_label_matrix(labels)
     return Matrices.of(X, Y, vocabulary, display_name(path), names=(display_name(path), display_name(labels)))

@@ -1,4 +1,4 @@
-"""Folders in the layouts of PECOS, X-Transformer and AttentionXML: matrices, optionally with the raw texts."""
+"""Folders as used by PECOS, X-Transformer and AttentionXML: matrices, raw texts, or both."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ _LABEL_FILES = (_NAMED_LABELS, _PLAIN_LABELS, "label_map.txt", "label_names.txt"
 
 
 def has_matrices(folder: Path, part: str) -> bool:
-    """Return whether a folder, or one of its subfolders, contains the feature matrix of a part."""
+    """Return whether a folder, or one of its subfolders, contains the feature matrix of a split."""
     return bool(_find_features(folder, part))
 
 
 def has_raw_texts(folder: Path, part: str) -> bool:
-    """Return whether a folder contains the raw texts of a part."""
+    """Return whether a folder contains the raw texts of a split."""
     return find_file(folder, _text_names(part)) is not None
 
 
 def read_pecos(
     folder: PathLike, *, part: str = "train", vocabulary: Vocabulary | None = None, mapped: bool = False
 ) -> Matrices:
-    """Read the features and labels of one part: ``X.trn.npz`` (or ``.npy``) and ``Y.trn.npz``.
+    """Read the features and labels of one split: ``X.trn.npz`` (or ``.npy``) and ``Y.trn.npz``.
 
     As in the archives of PECOS, the features can be in a subfolder, such as ``tfidf-attnxml``. If `folder` is that
-    subfolder, the labels and their names are in its parent.
+    subfolder, the labels and their names are read from its parent folder.
 
     Parameters
     ----------
     folder : path
     part : str
     vocabulary : Vocabulary, optional
-        Used instead of ``label_names.tsv`` (``id<TAB>name``) and instead of ``output-items.txt``, ``label_map.txt`` or
-        ``label_names.txt``, which list one label per line.
+        The labels; by default, they are read from ``label_names.tsv`` (``id<TAB>name``) or from ``output-items.txt``,
+        ``label_map.txt``, ``label_names.txt`` or ``Y.txt``, which contain one label per line.
     mapped : bool
-        Whether to memory-map the matrices, without validating them, instead of reading them.
+        Whether to memory-map the matrices without validation instead of reading them into memory.
     """
     from carya.data.io.matrix_files import map_matrix, read_matrix
 
@@ -59,12 +59,12 @@ def read_pecos(
         raise InputError(f"{root} contains no {' or '.join(_matrix_names('X', part))}.")
     if len(found) > 1:
         folders = ", ".join(str(file.parent) for file in found)
-        raise InputError(f"{root} contains the features of several vectorizers. Pass one of the folders {folders}.")
+        raise InputError(f"{root} contains the features of several vectorizers. Pass one of these folders: {folders}.")
     (X,) = found
     others = [folder for folder in (root, X.parent.parent) if folder != X.parent]
     Y = next(filter(None, (find_file(folder, _matrix_names("Y", part)) for folder in (X.parent, *others))), None)
     if Y is None:
-        raise InputError(f"{root} contains no {' or '.join(_matrix_names('Y', part))}, nor does {others[0]}.")
+        raise InputError(f"Neither {X.parent} nor its parent folder contains {' or '.join(_matrix_names('Y', part))}.")
     if vocabulary is None:
         vocabulary = _read_label_names(X.parent) or _read_label_names(Y.parent)
     if mapped:
@@ -75,10 +75,10 @@ def read_pecos(
 def read_raw_texts(
     folder: PathLike, *, part: str = "train", label_separator: str | None = None, vocabulary: Vocabulary | None = None
 ) -> Corpus:
-    """Open the raw texts of one part, ``train_texts.txt``, with labels from ``train_labels.txt`` or ``Y.trn.npz``.
+    """Open the raw texts of one split: ``train_texts.txt``, with labels from ``train_labels.txt`` or ``Y.trn.npz``.
 
-    Labels in a text file are separated by spaces by default. If no file contains the column names of a label matrix,
-    labels are identified by their column numbers, starting at 0.
+    Labels in a text file are separated by spaces by default. If there is no file with the column names of a label
+    matrix, labels are identified by their column indices, starting at 0.
     """
     root = Path(folder)
     texts = require_file(root, _text_names(part))
@@ -96,7 +96,7 @@ def read_raw_texts(
 
 
 def write_pecos(folder: PathLike, matrices: Matrices, *, part: str = "train") -> int:
-    """Write ``X.trn.npz`` (dense: ``.npy``), ``Y.trn.npz`` and the label names; return the number of rows."""
+    """Write ``X.trn.npz`` (or ``.npy`` if dense), ``Y.trn.npz`` and the label names; return the number of rows."""
     import numpy as np
     import scipy.sparse as sp
 
@@ -108,7 +108,7 @@ def write_pecos(folder: PathLike, matrices: Matrices, *, part: str = "train") ->
     names = label_names_written(root, matrices.vocabulary, existing=_read_label_names(root), plain_file=_PLAIN_LABELS)
     with names, open_output(X) as x_stream, open_output(root / f"Y.{short_part}.npz") as y_stream:
         if is_sparse:
-            sp.save_npz(x_stream, sp.csr_matrix(matrices.X))  # the class that those projects expect
+            sp.save_npz(x_stream, sp.csr_matrix(matrices.X))  # PECOS expects csr_matrix, not csr_array
         else:
             np.save(x_stream, matrices.X)
         sp.save_npz(y_stream, sp.csr_matrix(matrices.Y))
@@ -125,7 +125,7 @@ def _text_names(part: str) -> list[str]:
 
 
 def _find_features(folder: Path, part: str) -> list[Path]:
-    """Return the feature matrix of a folder or, if it has none, the matrices of its subfolders."""
+    """Return the path of the feature matrix in a folder or, if there is none, the paths of those in its subfolders."""
     names = _matrix_names("X", part)
     file = find_file(folder, names)
     if file is not None:
@@ -135,10 +135,10 @@ def _find_features(folder: Path, part: str) -> list[Path]:
 
 
 def _read_label_names(folder: Path) -> Vocabulary | None:
-    """Return the labels listed in a folder.
+    """Return the labels listed in a file of the folder, or None if there is no such file.
 
-    These projects identify labels by number and allow repeated lines. If lines are repeated, the numbers are used as
-    ids and the lines as names.
+    PECOS, X-Transformer and AttentionXML identify labels by index and allow repeated lines. If lines are repeated, the
+    indices are used as ids and the lines as names.
     """
     file = find_file(folder, _LABEL_FILES)
     if file is None:

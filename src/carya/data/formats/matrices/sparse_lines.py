@@ -1,7 +1,7 @@
-"""Lines of labels and features, such as ``3,17 0:0.5 8:1``, in the XMC and svmlight formats.
+"""Parse and format lines of labels and features, such as ``3,17 0:0.5 8:1``, for the XMC and svmlight formats.
 
-NumPy parses all numbers in a block of lines in one call if every byte is as expected. Any other block is parsed line
-by line, which handles unusual but valid lines and reports errors.
+Blocks of regular lines are parsed with vectorized NumPy operations. All other blocks are parsed line by line; this
+slower parser accepts unusual but valid lines and reports errors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from carya.data.formats.columns import OptionError, short_repr
 from carya.errors import InputError
 
-# Byte classes. The order matters: digits are 0, and _SPACE to _LINE_END separate tokens.
+# Byte classes. The order matters: the class of digits must be 0, and _SPACE to _LINE_END must be the separators.
 _DIGIT, _SPACE, _COLON, _LINE_END, _COMMA, _IN_VALUE, _UNEXPECTED = range(7)
 _BYTE_CLASSES = np.full(256, _UNEXPECTED, np.uint8)
 for _class, _members in enumerate((b"0123456789", b" ", b":", b"\n", b",", b".+-eE")):
@@ -32,7 +32,7 @@ _ROWS_PER_BLOCK = 2048
 class Limits:
     """Limits on the numbers of features and labels, and the source of these limits for error messages.
 
-    `column` is the term for a feature in error messages, and `first_feature` is the lowest feature number.
+    `column` is the term for a feature in error messages, and `first_feature` is the lowest valid feature index.
     """
 
     n_features: int = 2**31 - 1
@@ -43,7 +43,7 @@ class Limits:
 
 
 class ParsedRows(NamedTuple):
-    """Rows as concatenated arrays, with the numbers of labels and features per row."""
+    """Parsed rows as concatenated arrays, with the numbers of labels and features per row."""
 
     label_counts: NDArray[np.int64]
     labels: NDArray[np.int64]
@@ -53,7 +53,7 @@ class ParsedRows(NamedTuple):
 
 
 class RowCollector:
-    """Collector for the rows of several blocks."""
+    """Accumulator for the rows of several blocks."""
 
     def __init__(self) -> None:
         self.n_rows = 0
@@ -66,25 +66,27 @@ class RowCollector:
             self._arrays[field].append(array if array.dtype == np.float32 else array.astype(np.int32))
 
     def add_stated(self, rows: ParsedRows, n_rows: int, name: str) -> None:
-        """Append rows; raise InputError if there are more non-empty rows than the `n_rows` in the header."""
+        """Append rows; raise InputError if a nonempty row follows the `n_rows` rows stated in the header."""
         for row in range(max(0, n_rows - self.n_rows), rows.label_counts.size):
             if rows.label_counts[row] or rows.feature_counts[row]:
                 line = self.n_rows + row + 2
-                raise InputError(f"{name}, line {line}: Expected {n_rows} rows, as stated in the header, got more.")
+                raise InputError(
+                    f"{name}, line {line}: Expected the number of rows stated in the header ({n_rows}), got more."
+                )
         self.add(rows)
 
     def check_n_rows(self, n_rows: int, name: str) -> None:
         """Raise InputError if there are fewer rows than stated in the header."""
         if self.n_rows < n_rows:
-            raise InputError(f"{name}: Expected {n_rows} rows, as stated in the header, got {self.n_rows}.")
+            raise InputError(f"{name}: Expected the number of rows stated in the header ({n_rows}), got {self.n_rows}.")
 
     def take(self, field: str) -> NDArray[Any]:
-        """Return one field of all rows and release its memory; can be called only once per field."""
+        """Return one field of all rows and release the stored blocks; can be called only once per field."""
         return np.concatenate(self._arrays.pop(field))
 
 
 def to_csr(counts: NDArray[Any], columns: NDArray[Any], values: NDArray[Any] | None, n_columns: int) -> sp.csr_array:
-    """Return rows as a matrix; without values, all entries are 1, even repeated ones."""
+    """Return the rows as a CSR matrix; if `values` is None, all entries are 1, even repeated ones."""
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     data = np.ones(columns.size, np.float32) if values is None else values.astype(np.float32, copy=False)
     matrix = sp.csr_array((data, columns.astype(np.int32, copy=False), indptr), shape=(counts.size, n_columns))
@@ -95,7 +97,7 @@ def to_csr(counts: NDArray[Any], columns: NDArray[Any], values: NDArray[Any] | N
 
 
 def parse_block(block: bytes, first_line: int, source: str, limits: Limits, *, skip_blank: bool) -> ParsedRows:
-    """Parse complete lines; raise InputError with the line number for the first invalid line.
+    """Parse complete lines; raise InputError with the line number of the first invalid line.
 
     Parameters
     ----------
@@ -107,8 +109,8 @@ def parse_block(block: bytes, first_line: int, source: str, limits: Limits, *, s
         The name of the file in error messages.
     limits : Limits
     skip_blank : bool
-        Whether lines that contain only spaces or a comment (``#``) are ignored. Otherwise, a line of spaces is a row,
-        and comments are invalid.
+        Whether comments (``#``) and blank lines are ignored. Otherwise, a blank line is a row without entries, and
+        comments are invalid.
     """
     stripped = block.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
     try:
@@ -120,7 +122,7 @@ def parse_block(block: bytes, first_line: int, source: str, limits: Limits, *, s
 
 
 def format_rows(X: Any, Y: Any, *, first_feature: int = 0) -> Iterator[str]:
-    """Yield the lines of two matrices; `first_feature` is the number of the first feature."""
+    """Yield the rows of two matrices as lines of text; features are numbered from `first_feature`."""
     X, Y = sp.csr_array(X), sp.csr_array(Y)
     for start in range(0, Y.shape[0], _ROWS_PER_BLOCK):
         x, y = X[start : start + _ROWS_PER_BLOCK], Y[start : start + _ROWS_PER_BLOCK]
@@ -156,7 +158,7 @@ def _tokenize(classes: NDArray[np.uint8]) -> _LineTokens:
     preceded_by = np.concatenate([[_LINE_END], ended_by[:-1]])
     commas = _count_per_token(classes == _COMMA, begins, ends)
     comma_positions = np.flatnonzero(classes == _COMMA)
-    has_bad_comma = comma_positions.size and (  # a comma that is not between two digits, whose class is 0
+    has_bad_comma = comma_positions.size and (  # a comma that is not between two digits (class 0)
         comma_positions[0] == 0 or classes[comma_positions - 1].any() or classes[comma_positions + 1].any()
     )
     if (
@@ -204,7 +206,7 @@ def _parse_vectorized(block: bytes, limits: Limits) -> ParsedRows:
 def _count_per_token(
     is_counted: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the number of marked bytes in each token."""
+    """Return, for each token, the number of its bytes that are marked in `is_counted`."""
     before = np.zeros(is_counted.size + 1, np.int32)
     np.cumsum(is_counted, out=before[1:])
     return (before[ends] - before[begins]).astype(np.int64)
@@ -264,8 +266,8 @@ def _parse_pairs(tokens: list[str], limits: Limits, location: str) -> Iterator[t
         feature = _parse_index(index, limits.column, limits.n_features, limits, location)
         if feature < limits.first_feature:
             raise OptionError(
-                f"{location}: Features are numbered from 1, but feature 0 occurs. If they are numbered from 0, pass "
-                "zero_based=True (--zero-based).",
+                f"{location}: Expected features numbered from 1, but feature 0 occurs. If features are numbered from "
+                "0, pass zero_based=True (--zero-based).",
                 "zero_based",
             )
         if feature in seen:
@@ -279,7 +281,7 @@ def _parse_pairs(tokens: list[str], limits: Limits, location: str) -> Iterator[t
 
 
 def _parse_index(text: str, kind: str, limit: int, limits: Limits, location: str) -> int:
-    """Return the number of a label or feature; raise InputError if it is not an integer from 0 to `limit` - 1."""
+    """Parse the index of a label or feature; raise InputError if it is not an integer from 0 to `limit` - 1."""
     if not (text.isascii() and text.isdigit()):
         hint = (
             " A row without labels must begin with a space."

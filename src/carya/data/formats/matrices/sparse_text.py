@@ -16,7 +16,7 @@ _MAX_COLUMNS = 2**31 - 1
 
 
 def read_sparse_text(path: PathLike, column: str = "feature") -> sp.csr_array:
-    r"""Read a matrix.
+    r"""Read a sparse matrix from a text file.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def read_sparse_text(path: PathLike, column: str = "feature") -> sp.csr_array:
     limits = Limits(n_columns, 1, "the header", column)
     collector = RowCollector()
     while block or (block := next(blocks, b"")):
-        # A line without labels begins with a space.
+        # `parse_block` expects a row without labels to begin with a space.
         rows = b" " + block[:-1].replace(b"\n", b"\n ") + b"\n"
         collector.add_stated(parse_block(rows, collector.n_rows + 2, name, limits, skip_blank=False), n_rows, name)
         block = b""
@@ -59,7 +59,7 @@ def write_sparse_text(path: PathLike, matrix: Any) -> None:
 
 
 def parse_header(header: bytes, name: str, sizes: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers in a header; raise InputError unless it consists of one integer per size."""
+    """Return the integers in a header; raise InputError unless there is exactly one for each name in `sizes`."""
     text = header.decode("ascii", "backslashreplace").strip()
     fields = text.split()
     if len(fields) != len(sizes) or not all(field.isdigit() and len(field) <= 18 for field in fields):

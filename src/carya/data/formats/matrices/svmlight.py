@@ -13,7 +13,8 @@ from carya.data.io.files import PathLike, display_name, open_output, read_blocks
 from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
-#: Models use memory for every column, so a single large number must not determine the number of columns.
+#: Without limits on inferred numbers of columns, a single large index in a damaged file could exhaust the memory,
+#: because models allocate memory for every column.
 _MAX_DERIVED_COLUMNS = 10_000_000
 _MAX_COLUMNS_PER_ENTRY = 100
 
@@ -38,8 +39,8 @@ def read_svmlight(
         if feature 0 occurs, so a zero-based file without feature 0 is misread. The `read_options` of the result contain
         the value that was used.
     n_features, n_labels : int, optional
-        The numbers of columns. By default, they are derived from the largest numbers that occur, or from the
-        vocabulary. Labels are numbered from 0.
+        The numbers of columns. By default, they are inferred from the largest indices that occur, except that the
+        number of labels is taken from the vocabulary if one is given. Labels are numbered from 0.
     vocabulary : Vocabulary, optional
 
     Examples
@@ -87,7 +88,7 @@ def read_svmlight(
 def write_svmlight(path: PathLike, matrices: Matrices) -> int:
     """Write matrices with features numbered from 1; return the number of rows.
 
-    The format does not state the numbers of columns, so trailing empty columns are lost.
+    The format does not store the numbers of columns, so trailing empty columns are lost.
     """
     with open_output(path) as stream:
         for line in format_rows(matrices.X, matrices.Y, first_feature=1):

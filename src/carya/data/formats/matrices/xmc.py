@@ -16,7 +16,7 @@ def looks_like_xmc(path: PathLike) -> bool:
 
 
 def read_xmc(path: PathLike, *, vocabulary: Vocabulary | None = None) -> Matrices:
-    r"""Read matrices from a file: ``rows features labels``, then ``label,label feature:value …`` for each row.
+    r"""Read matrices from a file: ``rows features labels``, then one ``label,label feature:value …`` line per row.
 
     A row without labels begins with a space. Labels and features are numbered from 0.
 

@@ -1,7 +1,7 @@
 """Separate feature and label files of the Extreme Classification Repository, ``trn_X_Xf.txt`` and ``trn_X_Y.txt``.
 
-A folder from the repository contains these files for the parts ``trn`` and ``tst``, or one file per part with both
-features and labels.
+A folder from the repository contains these two files for each of the splits ``trn`` and ``tst``, or one file per split
+that contains both features and labels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LABELS = re.compile(r"(.*)_Y(\.\w+)?")
 
 
 def read_xmc_pair(path: PathLike, *, labels: PathLike | None = None, vocabulary: Vocabulary | None = None) -> Matrices:
-    """Read a feature file, ``rows features`` and ``feature:value …`` lines, and a label file in the same format.
+    """Read a feature file (``rows features``, then ``feature:value …`` lines) and a label file in the same format.
 
     Parameters
     ----------
@@ -78,20 +78,25 @@ def write_xmc_pair(path: PathLike, matrices: Matrices, *, labels: PathLike | Non
 
 
 def has_xmc_files(folder: Path, part: str) -> bool:
-    """Return whether a folder contains the files of a part."""
+    """Return whether a folder contains the files of a split."""
     if find_file(folder, _feature_names(part)) is not None:
         return True
-    file = find_file(folder, _complete_names(part))
+    file = find_file(folder, _complete_names(part)) or _find_named_file(folder, part)
     return file is not None and looks_like_xmc(file)
 
 
 def read_xmc_folder(folder: PathLike, *, part: str = "train", vocabulary: Vocabulary | None = None) -> Matrices:
-    """Read one part of a folder: ``trn_X_Xf.txt`` and ``trn_X_Y.txt``, or ``train.txt`` with features and labels."""
+    """Read one split from a folder: ``trn_X_Xf.txt`` and ``trn_X_Y.txt``, or ``train.txt`` with features and labels.
+
+    The name ``train.txt`` can be prefixed with the name of the data set, as in ``eurlex_train.txt``.
+    """
     root = Path(folder)
     features = find_file(root, _feature_names(part))
     if features is not None:
         return read_xmc_pair(features, vocabulary=vocabulary)
-    return read_xmc(require_file(root, [*_complete_names(part), *_feature_names(part)[:1]]), vocabulary=vocabulary)
+    names = [*_complete_names(part), *_feature_names(part)[:1]]
+    file = find_file(root, names) or _find_named_file(root, part) or require_file(root, names)
+    return read_xmc(file, vocabulary=vocabulary)
 
 
 def write_xmc_folder(folder: PathLike, matrices: Matrices, *, part: str = "train") -> int:
@@ -108,8 +113,15 @@ def _feature_names(part: str) -> list[str]:
 
 
 def _complete_names(part: str) -> list[str]:
-    """Return the names of files with features and labels; AttentionXML uses ``train_v1.txt``."""
+    """Return the possible names of a file with both features and labels; AttentionXML uses ``train_v1.txt``."""
     return [f"{name}{ending}.txt" for name in (part, *SHORT_PARTS[part]) for ending in ("", "_v1", "_data")]
+
+
+def _find_named_file(folder: Path, part: str) -> Path | None:
+    """Return the file prefixed with a data set's name, as in ``eurlex_train.txt``; None unless there is exactly one."""
+    pattern = re.compile(rf"\w[\w-]*_{part}\.txt")
+    files = [path for path in folder.iterdir() if pattern.fullmatch(uncompressed_name(path)) and path.is_file()]
+    return files[0] if len(files) == 1 else None
 
 
 def _partner(path: PathLike, name: str, pattern: re.Pattern[str], ending: str) -> Path:
@@ -123,6 +135,6 @@ def _partner(path: PathLike, name: str, pattern: re.Pattern[str], ending: str) -
     content = "features" if ending == "_Y" else "labels"
     other = "label" if ending == "_Y" else "feature"
     raise InputError(
-        f"{display_name(path)} is a sparse matrix of {content} and requires a {other} file.{expected} Pass the "
-        "feature file as the path, and the label file with labels (--labels)."
+        f"{display_name(path)} contains a sparse matrix of {content} and requires a {other} file.{expected} Pass the "
+        "feature file as the path, and the label file as labels (--labels)."
     )

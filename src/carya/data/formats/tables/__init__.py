@@ -1,1 +1,1 @@
-"""Formats of records with columns or keys, one file per format."""
+"""Formats whose records have columns or keys, one module per format."""

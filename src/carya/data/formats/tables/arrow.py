@@ -1,7 +1,7 @@
-"""Arrow and Feather files, and functions for record batches, which Parquet files also use.
+"""Arrow and Feather files, and functions for record batches that are also used for Parquet files.
 
-The labels of a row are a list of strings or integers, an integer, or a string with a separator. Integers that Hugging
-Face's `datasets` describes as class labels are converted to class names.
+The labels of a row are a list of strings or integers, an integer, or a string with a separator. Integers that are
+declared as class labels in the metadata written by Hugging Face's `datasets` are converted to class names.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read_arrow(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples in an Arrow file (including Feather files) or an Arrow stream.
+    """Yield the examples in an Arrow file, a Feather file or an Arrow stream.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def read_arrow(
 
 
 def write_arrow(path: PathLike, examples: Iterable[Example]) -> int:
-    """Write examples with the columns `text` and `labels` to an Arrow file; return the number of examples."""
+    """Write examples to an Arrow file with the columns `text` and `labels`; return the number of examples."""
     pyarrow = import_pyarrow(path, "Arrow")
     schema = text_schema(pyarrow)
     with open_output(path) as stream, pyarrow.ipc.new_file(stream, schema) as writer:
@@ -79,15 +79,15 @@ def import_pyarrow(path: PathLike, kind: str, module: str = "pyarrow") -> Any:
         )
     if uncompressed_name(path) != Path(path).name:
         raise InputError(
-            f"{path}: {kind} files are compressed internally. Remove the suffix {Path(path).suffix} to write one, or "
-            "decompress the file to read it."
+            f"{path}: {kind} files are compressed internally. To write a file, remove the suffix {Path(path).suffix}; "
+            "to read a file, decompress it first."
         )
     pyarrow = require("pyarrow", extra="arrow", purpose=display_name(path))
     return pyarrow if module == "pyarrow" else require(module, extra="arrow", purpose=display_name(path))
 
 
 def text_schema(pyarrow: Any) -> Any:
-    """Return the schema of written files."""
+    """Return the schema of the files that Carya writes."""
     return pyarrow.schema([("text", pyarrow.string()), ("labels", pyarrow.list_(pyarrow.string()))])
 
 
@@ -147,11 +147,12 @@ def damage_reported(path: PathLike, kind: str, pyarrow: Any) -> Iterator[None]:
 
 
 def _damaged(path: PathLike, kind: str) -> InputError:
-    return InputError(f"{display_name(path)}: Damaged, or not {'an' if kind[0] in 'AEIOU' else 'a'} {kind} file.")
+    article = "an" if kind[0] in "AEIOU" else "a"
+    return InputError(f"{display_name(path)}: The file is damaged or not {article} {kind} file.")
 
 
 def examples_of_table(table: Table, columns: Columns, name: str, *, first_row: int = 1) -> Iterator[Example]:
-    """Yield the examples in a table; error messages contain the row number, counted from `first_row`."""
+    """Yield the examples in a table; row numbers in error messages start at `first_row`."""
     import pyarrow
 
     schema = table.schema
@@ -192,7 +193,7 @@ def examples_of_table(table: Table, columns: Columns, name: str, *, first_row: i
 
 
 def _to_classes(value: Any, classes: list[str], column: str, location: str) -> tuple[str, ...]:
-    """Return the names of class numbers."""
+    """Convert class numbers to class names."""
     numbers = value if isinstance(value, list) else [value]
     for number in numbers:
         if type(number) is not int or not 0 <= number < len(classes):
@@ -203,7 +204,7 @@ def _to_classes(value: Any, classes: list[str], column: str, location: str) -> t
 
 
 def _class_names(schema: Any, column: str) -> list[str] | None:
-    """Return the class names of a column that the metadata of `datasets` describes as class labels, if any."""
+    """Return the class names of a column if metadata written by `datasets` declares class labels, otherwise None."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return class_names(features[column])
@@ -212,7 +213,7 @@ def _class_names(schema: Any, column: str) -> list[str] | None:
 
 
 def class_names(feature: Any) -> list[str] | None:
-    """Return the names in the description of a ClassLabel, or of a list of ClassLabels, as written by `datasets`."""
+    """Return the class names in a `datasets` feature if it is a ClassLabel or a list of ClassLabels, otherwise None."""
     while isinstance(feature, (dict, list)):
         if isinstance(feature, list):
             feature = feature[0] if len(feature) == 1 else None

@@ -1,4 +1,4 @@
-"""CSV and TSV files with a header: the text in one or more columns, the labels in another.
+"""CSV and TSV files with a header; the text is in one or more columns, and the labels are in another column.
 
 In CSV, quoted fields can contain any character, and the field separator is detected from the header. TSV has no
 quoting: a field cannot contain a tab or a newline.
@@ -39,7 +39,7 @@ LABEL_SEPARATOR = ";"
 _DELIMITERS = (",", ";", TAB, "|")
 #: The line in which spreadsheet programs specify the separator.
 _SEPARATOR_LINE = re.compile(r"\"?sep=([^\"\r\n])\"?\r?\n?", re.IGNORECASE)
-#: The beginning of a list of labels in Python's notation.
+#: The beginning of a list of labels in Python notation.
 _PYTHON_LIST = re.compile(r"\[\s*['\"\d]")
 
 #: A row and the number of the line on which it begins.
@@ -55,8 +55,8 @@ def read_csv(
 ) -> Iterator[Example]:
     """Yield the examples in a CSV file.
 
-    Fields are separated by commas, semicolons, tabs or vertical bars, whichever results in a header with the required
-    columns, or by the character specified in a first line such as ``sep=;``.
+    The field separator is the character specified in a first line such as ``sep=;`` or, by default,
+    whichever of comma, semicolon, tab and vertical bar results in a header with the required columns.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def read_tsv(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples in a TSV file, like :func:`read_csv`; fields are separated by tabs, without quoting."""
+    """Yield the examples in a TSV file; like :func:`read_csv`, but fields are separated by tabs, without quoting."""
     return _read_examples(path, tsv_rows(path), Columns(text_column, label_column, label_separator), TAB)
 
 
@@ -100,11 +100,11 @@ def guess_table(lines: Sequence[str], text_column: str, default: str | None = No
     Parameters
     ----------
     lines : sequence of str
-        The first lines that are available.
+        The first available lines.
     text_column : str
         As in :func:`read_csv`.
     default : str, optional
-        The format of the training data. A table with a single column is recognized only if this format is also a table.
+        The format of the training data. A table with a single column is recognized only if this format is CSV or TSV.
 
     Examples
     --------
@@ -164,7 +164,10 @@ def tsv_rows(path: PathLike) -> Iterator[NumberedRow]:
 
 
 def find_column(header: list[str], name: str, location: str, option: str = "") -> int:
-    """Return the index of the column that `option` selects; raise InputError if it is missing or not unique."""
+    """Return the index of a column; raise InputError if it is missing or not unique.
+
+    `option` is the name of the option that selects the column, if any.
+    """
     match header.count(name):
         case 0:
             raise OptionError(f'{location}: Missing column "{name}"; the columns are {quote_names(header)}.', option)
@@ -197,7 +200,7 @@ def _parse_csv(path: PathLike, lines: Iterator[str], delimiter: str, *, first_li
 
 
 def _detect_delimiter(header: str, columns: Columns) -> str:
-    """Return the field separator with which the header contains the columns, or else the most frequent one."""
+    """Return the first separator that yields the required columns or, if there is none, the most frequent separator."""
     fields = {delimiter: _split_header(header, delimiter) for delimiter in _DELIMITERS}
     for delimiter, names in fields.items():
         needed = [*resolve_text_columns(columns.text, names), *([] if columns.labels is None else [columns.labels])]
@@ -260,7 +263,7 @@ def _read_labels(cell: str, columns: Columns, delimiter: str, location: str) -> 
 
 
 def quote_field(field: str) -> str:
-    """Quote a CSV field if necessary, without the csv module, whose quoting of newlines varies between versions."""
+    """Quote a CSV field if needed, without the csv module, whose quoting of newlines varies between Python versions."""
     if any(character in field for character in ',"\r\n') or field[:1] == " ":
         return '"' + field.replace('"', '""') + '"'
     return field

@@ -15,12 +15,12 @@ from carya.data.vocabulary import Vocabulary
 from carya.errors import InputError
 
 _SPLITS, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
-#: The usual names of splits.
+#: The usual names of the splits, for each value of `part`.
 _PART_NAMES = {"train": ("train",), "test": ("test",), "dev": ("validation", "dev", "valid", "val")}
 
 
 def has_dataset(folder: Path, part: str) -> bool:
-    """Return whether a folder contains a saved data set, or several splits of one."""
+    """Return whether a folder contains a saved data set or a saved dictionary of data sets."""
     return (folder / _SPLITS).is_file() or ((folder / _STATE).is_file() and (folder / _INFO).is_file())
 
 
@@ -38,7 +38,8 @@ def read_dataset(
     ----------
     folder : path
     part : str
-        The split; ``dev`` also means ``validation``. A folder with a single data set has no splits.
+        The split to read; ``dev`` also selects ``validation``. Ignored if the folder contains a single data set, which
+        has no splits.
     text_column, label_column, label_separator
         See :func:`carya.data.formats.tables.arrow.read_arrow`. Class numbers are converted to class names, which form
         the vocabulary.
@@ -75,8 +76,8 @@ def _data_files(folder: Path) -> list[Path]:
     state = _read_json(folder / _STATE)
     if state.get("_indices_data_files"):
         raise InputError(
-            f"{folder}: The rows were selected or shuffled, but not saved in this form. Save the data set again after "
-            "flatten_indices()."
+            f"{folder}: The rows were selected or shuffled, but the files contain the original rows. Call "
+            "flatten_indices() and save the data set again."
         )
     files = state.get("_data_files")
     if not isinstance(files, list):

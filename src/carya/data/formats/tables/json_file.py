@@ -1,6 +1,6 @@
-"""JSON files: an array of objects, an object of columns, or one object after another.
+"""JSON files: an array of objects, an object of columns, or a sequence of objects.
 
-Arrays and sequences of objects are parsed while they are read; an object of columns is read into memory.
+Arrays and sequences of objects are parsed incrementally; an object of columns is read into memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from carya.data.formats.columns import ID_COLUMN, Columns, get_column, resolve_t
 from carya.data.io.files import PathLike, display_name, open_text_output, read_text
 from carya.errors import InputError
 
-#: Parser errors within this distance of the end of the text can be caused by an incomplete token.
+#: A parser error within this many characters of the end of the text can be caused by an incomplete token.
 _MAX_INCOMPLETE = 16
 _SPACE = " \t\r\n"
 
@@ -74,7 +74,7 @@ def write_json(path: PathLike, examples: Iterable[Example]) -> int:
 
 
 def json_values(path: PathLike) -> Iterator[tuple[int, Any]]:
-    """Yield the elements of the array in a file, or the concatenated values, each with its line number."""
+    """Yield each element of the top-level array, or each value in a sequence of JSON values, with its line number."""
     parser = _JsonParser(path)
     if parser.next_character() != "[":
         while parser.next_character():
@@ -92,7 +92,7 @@ def json_values(path: PathLike) -> Iterator[tuple[int, Any]]:
 
 
 class _JsonParser:
-    """Parse one value after another and keep only the current one in memory."""
+    """Incremental parser that keeps only the current value in memory."""
 
     def __init__(self, path: PathLike) -> None:
         self._name = display_name(path)
@@ -103,7 +103,7 @@ class _JsonParser:
         self._line = 1
 
     def next_character(self) -> str:
-        """Skip white space; return the next character without consuming it, or an empty string at the end."""
+        """Skip whitespace; return the next character without consuming it, or an empty string at the end."""
         while True:
             rest = self._text[self._position : self._position + 1]
             if rest and rest not in _SPACE:
@@ -123,7 +123,7 @@ class _JsonParser:
         self._position += 1
 
     def parse_value(self) -> tuple[int, Any]:
-        """Return the line number of the next value, and the value."""
+        """Parse the next value; return its line number and the value."""
         self.next_character()
         while True:
             try:
@@ -140,7 +140,7 @@ class _JsonParser:
             except (
                 ValueError,
                 RecursionError,
-            ) as error:  # thousands of digits or nested brackets
+            ) as error:  # a number with thousands of digits, or thousands of nested brackets
                 raise self.error(f"Invalid JSON: {error}.") from None
             line = self._line
             self._line += self._text.count("\n", self._position, end)

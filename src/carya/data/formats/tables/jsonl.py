@@ -19,7 +19,9 @@ def read_jsonl(
     label_column: str | None = "labels",
     label_separator: str | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples in a JSON lines file; blank lines and keys other than those below and ``id`` are ignored.
+    """Yield the examples in a JSON lines file.
+
+    Blank lines are ignored, as are keys other than ``id`` and those of the text and the labels.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ def write_jsonl(path: PathLike, examples: Iterable[Example]) -> int:
 
 
 def parse_object(line: str, location: str) -> dict[str, Any]:
-    """Return the JSON object of a line; raise InputError if it is invalid."""
+    """Parse the JSON object on a line; raise InputError if it is invalid."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:

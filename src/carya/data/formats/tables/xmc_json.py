@@ -1,6 +1,6 @@
-"""The raw texts of the Extreme Classification Repository: JSON lines with titles, contents and label numbers.
+"""The raw texts of the Extreme Classification Repository: JSON lines with titles, contents and label indices.
 
-The label names are in ``lbl.json.gz``, or in ``Y.txt``, one per line, in the same folder.
+The label names are in the same folder: in ``lbl.json.gz`` or, one per line, in ``Y.txt``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _LABEL_FILES = ("lbl.json", "Y.txt")
 
 
 def has_json_parts(folder: Path, part: str) -> bool:
-    """Return whether a folder contains the raw texts of a part, ``trn.json.gz``."""
+    """Return whether a folder contains the raw texts of a split, such as ``trn.json.gz``."""
     return find_file(folder, _names(part)) is not None
 
 
 def read_xmc_json_folder(
     folder: PathLike, *, part: str = "train", text_column: str | None = None, vocabulary: Vocabulary | None = None
 ) -> Corpus:
-    """Open the raw texts of one part of a folder; see :func:`read_xmc_json`."""
+    """Open the raw texts of one split in a folder; see :func:`read_xmc_json`."""
     file = require_file(Path(folder), _names(part))
     return read_xmc_json(file, text_column=text_column, vocabulary=vocabulary)
 
@@ -50,10 +50,10 @@ def read_xmc_json(
     text_column : str, optional
         The key of the text, or several keys separated by commas; by default, ``title`` and ``content``, if they exist.
     label_column : str or None
-        The key of the list of label numbers, starting at 0; None to read texts without labels.
+        The key of the list of label indices, which start at 0; None to read texts without labels.
     vocabulary : Vocabulary, optional
-        The labels by number; by default, the labels in ``lbl.json.gz`` or ``Y.txt`` in the same folder, or else the
-        numbers. If two labels have the same name, the numbers are the ids.
+        The labels in index order; by default, they are read from ``lbl.json.gz`` or ``Y.txt`` in the same folder. If
+        neither file exists, or if two labels have the same name, the indices are used as ids.
     """
     if vocabulary is None and not is_stdio(path):
         file = find_file(Path(path).parent, _LABEL_FILES)
@@ -83,7 +83,7 @@ def _read_examples(
             numbers = get_column(record, label_column, location, "label_column")
             if not isinstance(numbers, list) or not all(map(is_integer, numbers)):
                 raise InputError(
-                    f'{location}: "{label_column}" must be a list of label numbers, got {short_repr(numbers)}.'
+                    f'{location}: "{label_column}" must be a list of label indices, got {short_repr(numbers)}.'
                 )
             labels = tuple(_to_id(label, vocabulary, location) for label in numbers)
         yield Example(get_text(record, columns, location), labels, text_id(record.get(_ID_COLUMN)))
@@ -101,7 +101,7 @@ def _to_id(number: int, vocabulary: Vocabulary | None, location: str) -> str:
 
 
 def _read_labels(file: Path) -> Vocabulary:
-    """Return the labels in ``Y.txt``, or the titles in ``lbl.json.gz``, in the order of their numbers."""
+    """Return the labels in ``Y.txt``, or the titles in ``lbl.json.gz``, in index order."""
     if file.name.startswith("Y.txt"):
         return read_numbered_names(file)
     names = []

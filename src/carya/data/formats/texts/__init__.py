@@ -1,1 +1,1 @@
-"""Formats that contain texts, one file per format."""
+"""Formats that contain texts, one module per format."""

@@ -52,14 +52,14 @@ def write_annif(path: PathLike, examples: Iterable[Example]) -> int:
 
 
 def has_documents(folder: Path, part: str) -> bool:
-    """Return whether a folder is an Annif full-text corpus, which has no parts."""
+    """Return whether a folder is an Annif full-text corpus; it has no splits, so `part` is ignored."""
     return bool(_find_documents(folder))
 
 
 def read_annif_folder(folder: PathLike, *, vocabulary: Vocabulary | None = None) -> Corpus:
-    """Open a folder with one ``.txt`` file per text and a file of the same name with its subjects.
+    """Open a folder with one ``.txt`` file per text and, with the same name, a ``.tsv`` or ``.key`` file of subjects.
 
-    Subjects are ``<uri><TAB>name`` lines in a ``.tsv`` file, or one name per line in a ``.key`` file. Names are
+    A ``.tsv`` file contains ``<uri><TAB>name`` lines, and a ``.key`` file contains one name per line. Names are
     converted to ids if a vocabulary is given. Texts without a subject file are ignored.
     """
     return Corpus(lambda: _read_documents(Path(folder), vocabulary), source=display_name(folder), vocabulary=vocabulary)
@@ -77,7 +77,7 @@ def _find_documents(folder: Path) -> list[tuple[Path, Path]]:
 
 
 def _read_documents(folder: Path, vocabulary: Vocabulary | None) -> Iterator[Example]:
-    # A dictionary is faster than the vocabulary's index. Of several labels with the same name, the first one is used.
+    # A dictionary is faster than the vocabulary's index. If several labels have the same name, the first one is used.
     ids = {} if vocabulary is None else dict(zip(reversed(vocabulary.names), reversed(vocabulary.ids), strict=True))
     for text_file, subject_file in _find_documents(folder):
         labels = []

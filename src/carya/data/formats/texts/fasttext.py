@@ -1,4 +1,4 @@
-"""fastText's format: one text per line, in which the words that begin with ``__label__`` are its labels."""
+"""fastText's format: one text per line; words that begin with ``__label__`` are its labels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from carya.errors import InputError
 _PREFIX = "__label__"
 _LABEL = re.compile(rf"(?:^|(?<=\s)){_PREFIX}(\S*)\s*", re.ASCII)
 _WORD_END = re.compile(r"\s+", re.ASCII)
-_SPACE = " \t\r\f\v"  # word separators; other white space is part of words
+_SPACE = " \t\r\f\v"  # word separators; other whitespace is part of words
 
 
 def read_fasttext(path: PathLike) -> Iterator[Example]:
-    """Yield the examples in a file in which each line contains labels, ``__label__x``, and a text.
+    """Yield the examples in a file whose lines contain labels, such as ``__label__x``, and a text.
 
     Labels usually come first, but they are recognized anywhere in a line. Blank lines are ignored.
     """
@@ -31,7 +31,7 @@ def read_fasttext(path: PathLike) -> Iterator[Example]:
 
 
 def _split(line: str) -> tuple[list[str], str]:
-    """Return the labels and the text of a line; a line without labels is unchanged."""
+    """Return the labels and the text of a line; if there are no labels, the text is the complete line."""
     if _PREFIX not in line:
         return [], line
     labels = []
@@ -59,10 +59,16 @@ def write_fasttext(path: PathLike, examples: Iterable[Example]) -> int:
             location = f"{path}, line {rows}"
             for label in example.labels:
                 if not label or re.search(r"\s", label, re.ASCII):
-                    raise InputError(f"{location}: Label {short_repr(label)} is empty or contains white space.")
+                    raise InputError(
+                        f"{location}: Label {short_repr(label)} is empty or contains whitespace, which this format "
+                        "cannot represent."
+                    )
             text = check_one_line(example.text, location)
             if _PREFIX in text and _LABEL.search(text):
-                raise InputError(f"{location}: {short_repr(text)} contains a word that begins with {_PREFIX}.")
+                raise InputError(
+                    f"{location}: {short_repr(text)} contains a word that begins with {_PREFIX}, which this format "
+                    "cannot represent."
+                )
             line = " ".join([*(_PREFIX + label for label in example.labels), text])
             if not line.strip() or text != text.strip(_SPACE):
                 raise InputError(

@@ -1,4 +1,4 @@
-"""PECOS's text2text format: label numbers, a tab, and the text.
+"""PECOS's text2text format: lines with label indices, a tab and a text.
 
 The label names are in a separate file, one per line, usually ``output-items.txt`` in the same folder.
 """
@@ -24,14 +24,15 @@ _RELEVANCE = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 def read_text2text(path: PathLike, *, vocabulary: Vocabulary | None = None) -> Corpus:
     """Open a file of ``0,17<TAB>text`` or ``0:0.5,17:1<TAB>text`` lines.
 
-    Labels are numbered from 0. Relevances after colons must be numbers >= 0; labels with a relevance of 0 are ignored,
-    and all others are treated equally. Blank lines are ignored.
+    Labels are numbered from 0. The relevance after a colon must be a number >= 0; labels with a relevance of 0 are
+    ignored, and all others are treated equally. Blank lines are ignored.
 
     Parameters
     ----------
     path : path
     vocabulary : Vocabulary, optional
-        The labels by number; by default, the lines of ``output-items.txt`` in the same folder, or else the numbers.
+        The labels in index order; by default, they are read from ``output-items.txt`` or ``label_map.txt`` in the same
+        folder. If neither file exists, the indices are used as ids.
     """
     if vocabulary is None and not is_stdio(path):
         file = find_file(Path(path).parent, _LABEL_FILES)
@@ -45,7 +46,7 @@ def read_text2text(path: PathLike, *, vocabulary: Vocabulary | None = None) -> C
 
 
 def write_text2text(path: PathLike, corpus: Corpus) -> int:
-    """Write a corpus whose labels are numbers, or are numbered by its vocabulary; return the number of rows."""
+    """Write a corpus and return the number of rows; without a vocabulary, all label ids must be integers >= 0."""
     rows = 0
     with open_text_output(path) as write:
         for rows, example in enumerate(corpus, 1):
@@ -64,7 +65,7 @@ def _read_examples(path: PathLike, vocabulary: Vocabulary | None) -> Iterator[Ex
         location = f"{display_name(path)}, line {number}"
         ids, tab, text = line.partition(TAB)
         if not tab:
-            raise InputError(f"{location}: A line must contain label numbers, a tab and a text, but it has no tab.")
+            raise InputError(f"{location}: A line must contain label indices, a tab and a text, but it has no tab.")
         labels = (_parse_label(field.strip(" "), vocabulary, location) for field in ids.split(","))
         yield Example(text, tuple(label for label in labels if label is not None))
 
@@ -74,11 +75,11 @@ def _parse_label(field: str, vocabulary: Vocabulary | None, location: str) -> st
     match = _ID.fullmatch(field)
     if match is None:
         raise InputError(
-            f"{location}: A label must be an integer >= 0, optionally with a colon and a relevance, got "
+            f"{location}: A label must be an integer >= 0, optionally followed by a colon and a relevance, got "
             f"{short_repr(field)}."
         )
     if match[2] is not None and not _RELEVANCE.fullmatch(match[2]):
-        raise InputError(f"{location}: A relevance must be a number >= 0, got {short_repr(match[2])}.")
+        raise InputError(f"{location}: The relevance must be a number >= 0, got {short_repr(match[2])}.")
     label = int(match[1])
     if vocabulary is not None and label >= len(vocabulary):
         raise InputError(
@@ -95,7 +96,7 @@ def _number(label: str, vocabulary: Vocabulary | None, location: str) -> str:
         return str(vocabulary.number(label))
     if not label.isascii() or not label.isdigit() or str(int(label)) != label:
         raise InputError(
-            f"{location}: Label {short_repr(label)} is not a number. This format requires numbers, or a vocabulary "
-            "(--vocabulary)."
+            f"{location}: Label {short_repr(label)} is not a label index. This format requires label indices or a "
+            "vocabulary (--vocabulary)."
         )
     return label

@@ -1,6 +1,6 @@
 """Texts and labels in two files, one row per line, and folders of such files.
 
-In a folder, the labels can also be stored as a matrix, with a file that contains the column names.
+The labels can also be stored as a matrix; in a text folder, this requires a file with the names of its columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from carya.errors import InputError, ParameterError
 if TYPE_CHECKING:
     from carya.core.matrices import Csr
 
-_MAX_UNNAMED_LABELS = 100_000_000  # a damaged header must not fill the memory with label numbers
+_MAX_UNNAMED_LABELS = 100_000_000  # prevents a damaged header from filling the memory with label ids
 _FEATURE_FILE = "_Xf.txt"  # the ending used by the Extreme Classification Repository
 _NAMED_LABELS, _PLAIN_LABELS = "label_names.tsv", "label_names.txt"
 
@@ -35,20 +35,21 @@ def open_pair(
     label_separator: str | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Corpus:
-    """Open a text file and a label file: one row per line, or a label matrix.
+    """Open a text file and either a label matrix or a label file, which contains the labels of one row per line.
 
     Parameters
     ----------
     texts, labels : path
         A label matrix is an ``.npz`` or ``.npy`` file, or a text file such as ``trn_X_Y.txt`` from the Extreme
-        Classification Repository. Its columns are named according to the vocabulary or, without one, numbered from 0.
+        Classification Repository. Its columns correspond to the labels of the vocabulary; without a vocabulary, label
+        ids are column indices, starting at 0.
     label_separator : str, optional
         The separator between the labels of a row; a tab by default.
     vocabulary : Vocabulary, optional
     """
     if is_label_matrix(labels):
         if label_separator is not None:
-            raise ParameterError(f"{labels} is a matrix, which has no label separators. Omit label_separator.")
+            raise ParameterError(f"label_separator cannot be used with {labels}, which contains a matrix. Omit it.")
         if _FEATURE_FILE in display_name(labels):
             raise InputError(f"{labels} contains features, not labels. Pass the label file, such as trn_X_Y.txt.")
         return corpus_with_label_matrix(texts, labels, vocabulary)
@@ -61,7 +62,7 @@ def open_pair(
 
 
 def read_pair(texts: PathLike, labels: PathLike, *, label_separator: str | None = None) -> Iterator[Example]:
-    """Yield the examples in a text file and a label file, one row per line; an empty line means no labels.
+    """Yield the examples in a text file and a label file, one row per line; an empty label line means no labels.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def has_text_files(folder: Path, part: str) -> bool:
 def read_text_folder(
     folder: PathLike, *, part: str = "train", label_separator: str | None = None, vocabulary: Vocabulary | None = None
 ) -> Corpus:
-    """Open one part of a text folder.
+    """Open one split of a text folder.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def read_text_folder(
     label_separator : str, optional
         The separator between the labels of a row; a tab by default.
     vocabulary : Vocabulary, optional
-        Used instead of ``label_names``.
+        Used instead of the label names in the folder.
     """
     root = Path(folder)
     texts = require_file(root, [f"{part}.texts.txt"])
@@ -133,9 +134,10 @@ def read_text_folder(
 
 
 def corpus_with_label_matrix(texts: PathLike, labels: PathLike, vocabulary: Vocabulary | None) -> Corpus:
-    """Return the corpus of a text file and a label matrix.
+    """Return a corpus with the texts of a file and the labels of a matrix.
 
-    The columns of the matrix are named according to the vocabulary or, without one, numbered from 0.
+    The columns of the matrix correspond to the labels of the vocabulary; without a vocabulary, label ids are column
+    indices, starting at 0.
     """
     from carya.data.formats.matrices.label_matrix import read_label_matrix
 
@@ -169,7 +171,7 @@ def corpus_with_label_matrix(texts: PathLike, labels: PathLike, vocabulary: Voca
 def write_text_folder(
     folder: PathLike, corpus: Corpus, *, part: str = "train", label_separator: str | None = None
 ) -> int:
-    """Write one part of a folder, and ``label_names`` if the corpus has a vocabulary; return the number of examples."""
+    """Write one split, and the label names if the corpus has a vocabulary; return the number of examples."""
     root = Path(folder)
     texts, labels = (root / f"{part}.{content}.txt" for content in ("texts", "labels"))
     for path in (texts, labels):
@@ -183,15 +185,16 @@ def write_text_folder(
 def label_names_written(
     folder: Path, vocabulary: Vocabulary | None, *, existing: Vocabulary | None, plain_file: str
 ) -> Iterator[None]:
-    """Write the label names of a folder after its rows have been written.
+    """Write the label names of a folder when the context exits, after the rows have been written.
 
     Parameters
     ----------
     folder : Path
     vocabulary : Vocabulary or None
-        The labels of the part that is being written.
+        The labels of the split that is being written.
     existing : Vocabulary or None
-        The labels of the other parts in the folder; InputError is raised before anything is written if they differ.
+        The labels already listed in the folder, if any. If they differ from `vocabulary`, InputError is raised before
+        anything is written.
     plain_file : str
         The file to write if the names are equal to the ids; otherwise, ``label_names.tsv`` is written.
     """

@@ -1,4 +1,5 @@
-// Render /openapi.json with a form for trying out each operation, in plain JavaScript without dependencies.
+// Render openapi.json with a form for trying out each operation, in plain JavaScript without dependencies. All URLs are
+// relative to this page, so that the page works behind a path prefix.
 "use strict";
 
 function createElement(name, attributes, ...children) {
@@ -14,10 +15,9 @@ function typeName(schema) {
   if (!schema) return "any";
   if (schema.$ref) return schemaName(schema.$ref);
   if (schema.anyOf) return schema.anyOf.map(typeName).join(" or ");
-  if (schema.type === "array" && schema.prefixItems) return `[${schema.prefixItems.map(typeName).join(", ")}]`;
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
   const limits = [];
-  for (const [key, sign, unit] of [["minimum", "≥", ""], ["maximum", "≤", ""], ["maxLength", "≤", " characters"], ["maxItems", "≤", " items"]])
+  for (const [key, sign, unit] of [["minimum", "≥", ""], ["maximum", "≤", ""], ["maxLength", "≤", " characters"], ["minItems", "≥", " items"], ["maxItems", "≤", " items"]])
     if (schema[key] !== undefined) limits.push(`${sign} ${schema[key]}${unit}`);
   const name = schema.type === "array" ? `list of ${typeName(schema.items)}` : schema.type || "any";
   return name + (limits.length ? ` (${limits.join(", ")})` : "");
@@ -47,22 +47,24 @@ function createForm(path, method, operation) {
   const fields = (operation.parameters || []).map((parameter) => {
     const input = createElement("input", { name: parameter.name });
     if (parameter.required) input.required = true;
-    form.append(createElement("p", {}, createElement("label", {}, `${parameter.name} `, input, ` ${parameter.description || ""}`)));
+    form.append(createElement("p", {}, createElement("label", {}, createElement("code", {}, parameter.name), " ", input, ` ${parameter.description || ""}`)));
     return [parameter, input];
   });
   let body = null, mediaType = null;
   if (operation.requestBody) {
     mediaType = Object.keys(operation.requestBody.content)[0];
-    const name = schemaName(operation.requestBody.content[mediaType].schema.$ref);
+    const reference = operation.requestBody.content[mediaType].schema.$ref;
+    if (!reference) return createElement("p", { class: "note" }, `The body is binary (${mediaType}).`);
+    const name = schemaName(reference);
     body = createElement("textarea", { "aria-label": `Body: ${name}` });
     body.value = JSON.stringify(EXAMPLES[name] || {}, null, 1);
     form.append(createElement("p", {}, `Body: ${name} (${mediaType})`), body);
   }
-  const output = createElement("pre", { "aria-live": "polite" });
+  const output = createElement("pre", { role: "region", tabindex: "0", "aria-label": "Response", "aria-live": "polite" });
   form.append(createElement("button", {}, "Send"), output);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    let url = path;
+    let url = path.slice(1);
     const query = new URLSearchParams();
     for (const [parameter, input] of fields) {
       if (parameter.in === "path") url = url.replace(`{${parameter.name}}`, encodeURIComponent(input.value));
@@ -88,26 +90,41 @@ function createForm(path, method, operation) {
   return form;
 }
 
+function createSection(tag, description) {
+  const id = `tag-${tag.toLowerCase().replaceAll(" ", "-")}`;
+  return createElement("section", { class: "panel", "aria-labelledby": id },
+    createElement("h2", { id }, tag), createElement("p", { class: "note" }, description || ""));
+}
+
 async function main() {
-  const api = await (await fetch("/openapi.json")).json();
   const container = document.getElementById("operations");
+  const response = await fetch("openapi.json");
+  if (!response.ok) {
+    container.textContent = `The OpenAPI document could not be loaded: ${response.status} ${response.statusText}.`;
+    return;
+  }
+  const api = await response.json();
   container.textContent = "";
-  let tag = null;
+  container.removeAttribute("role");
+  const sections = new Map();
+  for (const tag of api.tags) sections.set(tag.name, createSection(tag.name, tag.description));
+  container.append(...sections.values());
   for (const [path, methods] of Object.entries(api.paths))
     for (const [method, operation] of Object.entries(methods)) {
-      if (operation.tags[0] !== tag) container.append(createElement("h2", {}, (tag = operation.tags[0])));
       const responses = createElement("dl");
-      for (const [status, response] of Object.entries(operation.responses)) {
-        const schema = Object.values(response.content || {})[0]?.schema;
-        responses.append(createElement("dt", {}, `${status} ${response.description}`), createElement("dd", {}, schema ? typeName(schema) : ""));
+      for (const [status, answer] of Object.entries(operation.responses)) {
+        const schema = Object.values(answer.content || {})[0]?.schema;
+        responses.append(createElement("dt", {}, `${status} ${answer.description}`), createElement("dd", {}, schema ? typeName(schema) : ""));
       }
-      container.append(createElement("details", {},
-        createElement("summary", {}, createElement("span", { class: "method" }, method.toUpperCase()), createElement("code", {}, path), ` ${operation.summary}`),
+      sections.get(operation.tags[0]).append(createElement("details", {},
+        createElement("summary", {}, createElement("span", { class: "method" }, method.toUpperCase()), createElement("code", {}, path),
+          " ", createElement("span", { class: "summary" }, operation.summary)),
         createForm(path, method, operation), createElement("p", {}, "Responses:"), responses));
     }
   for (const [name, schema] of Object.entries(api.components.schemas))
     document.getElementById("schemas").append(createElement("details", {},
-      createElement("summary", {}, createElement("code", {}, name), ` ${schema.description || ""}`), createFieldList(schema)));
+      createElement("summary", {}, createElement("code", {}, name), " ", createElement("span", { class: "summary" }, schema.description || "")),
+      createFieldList(schema)));
 }
 
 main();

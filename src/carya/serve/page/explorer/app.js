@@ -1,5 +1,5 @@
 // Page controller. The state is stored in the URL fragment, which is never sent to the server, and all views are
-// rendered from it.
+// rendered from this state.
 
 import { ApiError, cancel, request, saveToken } from "./api.js";
 import { showBeam } from "./beam.js";
@@ -82,7 +82,7 @@ function render() {
 
 // ── Errors ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Run a function and show its errors, or prompt for a token if the server requires one. */
+/** Run a function; show its errors, or prompt for a token if the server requires one. */
 async function showErrors(run) {
   try {
     await run();
@@ -196,7 +196,7 @@ async function renderExplanation(label, text, model, other) {
 
 const isUnknown = (label, side) => rendered.rows.find((row) => row.label === label)?.isKnown[side] === false;
 
-/** Select a label and optionally, on narrow screens, scroll to its explanation. */
+/** Select a label; if `scroll` is true and the screen is narrow, scroll to its explanation. */
 function select(label, scroll = false) {
   navigate({ label }, { replace: true });
   if (scroll && NARROW.matches) $("explanation-panel").scrollIntoView({ behavior: "smooth" });

@@ -20,7 +20,7 @@ export const formatInteger = (number) => INTEGER.format(number);
 /** Format a number with a noun: `1 label`, `2 labels`. */
 export const formatCount = (number, noun) => `${formatInteger(number)} ${noun}${number === 1 ? "" : "s"}`;
 
-/** Format a score as the command line does; very small scores are shown in exponential notation. */
+/** Format a score in the same way as the command line; very small scores are shown in scientific notation. */
 export function formatScore(score) {
   const size = Math.abs(score);
   return size >= 0.001 || size === 0 ? score.toFixed(4) : score.toExponential(1).replace("-", "−");

@@ -85,9 +85,9 @@ function createStep(step, logScale, text, knownSpans) {
   ];
 }
 
-/** Split a text into colored parts. A term's contribution is divided among its spans and, within a span, among the non-space characters. */
+/** Split a text into colored segments. A term's contribution is divided equally among its spans and, within a span, among the non-space characters. */
 function colorText(text, terms, knownSpans, logScale) {
-  const characters = Array.from(text).slice(0, MAX_COLORED); // spans are counted in code points, as in Python
+  const characters = Array.from(text).slice(0, MAX_COLORED); // span offsets are in code points, as in Python
   const contributions = new Float64Array(characters.length);
   const boundaries = new Set([0, characters.length]);
   for (const { contribution, spans } of terms) {
@@ -101,7 +101,7 @@ function colorText(text, terms, knownSpans, logScale) {
   const isKnown = new Uint8Array(characters.length);
   for (const [begin, end] of knownSpans) isKnown.fill(1, begin, end);
   const category = (i) => (characters[i].trim() ? (/[\p{L}\p{N}\p{M}_\u00ad\u200c\u200d]/u.test(characters[i]) ? 2 : 1) : 0);
-  // Scripts without spaces between words are colored by character; combining marks stay with their letters.
+  // In scripts without spaces between words, each character is colored separately, together with its combining marks.
   const isUnspaced = (i) => /[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{scx=Thai}\p{scx=Laoo}\p{scx=Khmr}\p{scx=Mymr}]/u.test(characters[i]);
   const startsUnit = (i) => !/\p{M}/u.test(characters[i]) && (isUnspaced(i) || isUnspaced(i - 1));
   for (let i = 1; i < characters.length; i += 1) if (category(i) !== category(i - 1) || isKnown[i] !== isKnown[i - 1] || startsUnit(i)) boundaries.add(i);

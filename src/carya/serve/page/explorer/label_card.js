@@ -31,7 +31,7 @@ export function showLabelCard(container, title, card, { note, clusterAddress, la
   );
 }
 
-/** Show the most frequent labels, which form the start page of the view. */
+/** Show the most frequent labels as the start page of the label view. */
 export function showFrequentLabels(container, title, labels, total, labelAddress) {
   title.textContent = "Labels";
   const selection = labels.length === total ? "All of them" : labels[0]?.count === null ? "The first ones" : "The most frequent ones";

@@ -1,4 +1,4 @@
-// Notes about model kinds: which tree is shown, and why something is unavailable.
+// Notes about model kinds: which tree is shown, and why some views are unavailable.
 
 const DESCRIPTIONS = {
   NearestNeighbors: "This model ranks labels by nearest neighbors.",
@@ -17,8 +17,8 @@ const treePosition = (model, tree) => `${model.trees.indexOf(tree) + 1} of ${mod
 
 export const treeNames = (model) => model.trees.map((tree) => treePosition(model, tree));
 
-/** Return a note about what is unavailable because a model has no tree. */
-export const noTreeNote = (model, consequence) => `${DESCRIPTIONS[model.kind] ?? `This model's class is ${model.kind}.`} It has no label tree, so ${consequence}.`;
+/** Return a note that a model has no label tree, followed by the consequence. */
+export const noTreeNote = (model, consequence) => `${DESCRIPTIONS[model.kind] ?? `This is a model of class ${model.kind}.`} It has no label tree, so ${consequence}.`;
 
 /** Return a note about why scores cannot be explained, or undefined if they can. */
 export function noExplanationNote(model, tree) {

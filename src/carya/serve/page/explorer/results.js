@@ -16,7 +16,7 @@ export function toRows(trace, comparison) {
   }));
 }
 
-/** Create a description of what the bars show. */
+/** Create the description of the bars. */
 export function legend(model, otherModel) {
   const models = [model, ...(otherModel ? [otherModel] : [])];
   const uncalibrated = models.filter((shown) => !shown.is_calibrated).map((shown) => shown.name);

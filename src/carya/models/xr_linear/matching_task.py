@@ -1,4 +1,4 @@
-"""Task that finds the clusters in the beam of each training row in a block, for matcher negatives."""
+"""Task that retrieves the clusters in the beam for each training row of a block; used for matcher negatives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS_PER_TASK = 20_000
 
 @dataclass(frozen=True)
 class MatchRows:
-    """Task that finds the best clusters for each row of a block.
+    """Task that retrieves the highest-scoring clusters for each row of a block.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class MatchRows:
 
     @property
     def work(self) -> float:
-        """The estimated cost, which is the same for all blocks."""
+        """The estimated amount of work, which is the same for all blocks."""
         return 1.0
 
     @property
@@ -50,7 +50,7 @@ class MatchRows:
         return CheckpointFolder(self.folder).contains("shortlist", self._key)
 
     def run(self, threads: int) -> None:
-        """Find the clusters and store them, unless another run of this task has already done so."""
+        """Retrieve the clusters and store them, unless another run of this task has already done so."""
         if self.is_done():
             return
         features = load_data(self.folder, self.data_key).features

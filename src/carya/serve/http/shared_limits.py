@@ -1,4 +1,4 @@
-"""Limits on resources that all clients share, with a lower limit per client."""
+"""Limits on resources that all clients share, with a smaller limit for each client."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from carya.serve.settings import ServerSettings
 
 @lru_cache(maxsize=4096)
 def client_key(address: str | None) -> str:
-    """Return the key under which the usage of a client is counted.
+    """Return the key under which the resource usage of a client is counted.
 
-    IPv6 clients are counted by their /64 network, because a single host can use all of its addresses.
+    IPv6 clients are counted by their /64 network, because a single host can use all addresses of its network.
 
     >>> client_key("10.0.0.1"), client_key("2001:db8::1:2"), client_key("::ffff:10.0.0.1"), client_key(None)
     ('10.0.0.1', '2001:db8::', '10.0.0.1', '')
     """
     try:
         ip = ipaddress.ip_address((address or "").partition("%")[0])
-    except ValueError:  # such as a Unix socket
+    except ValueError:  # not an IP address, for example if the client is connected to a Unix socket
         return address or ""
     if isinstance(ip, ipaddress.IPv4Address):
         return str(ip)
@@ -29,21 +29,21 @@ def client_key(address: str | None) -> str:
 
 
 class SharedLimit:
-    """Limit on a resource that all clients share, with a lower limit per client.
+    """Limit on a resource that all clients share, with a smaller limit for each client.
 
     Parameters
     ----------
     limit : int
         The limit for all clients together.
     client_share : float
-        The share of the limit that one client can use.
+        The fraction of the limit that a single client can use.
     unit : str
         The unit of the limit in error messages.
 
     Attributes
     ----------
     used : int
-        The amount in use.
+        The amount currently used by all clients.
 
     Examples
     --------
@@ -66,11 +66,11 @@ class SharedLimit:
         self._used_by: dict[str, int] = {}
 
     def used_by(self, client: str) -> int:
-        """Return the amount that a client uses."""
+        """Return the amount used by a client."""
         return self._used_by.get(client, 0)
 
     def problem(self, client: str, amount: int = 1) -> str | None:
-        """Return an error message if a client cannot use an additional amount, or None if it can."""
+        """Return an error message if using an additional amount would exceed a limit; otherwise, return None."""
         if self.used + amount > self.limit:
             return f"The server has reached its limit of {self.limit} {self.unit}."
         if self.used_by(client) + amount > self.client_limit:
@@ -93,8 +93,8 @@ class ServerLimits:
     Attributes
     ----------
     connections, requests, jobs, buffered_bytes : SharedLimit
-        The open connections, the requests in progress, the requests in the thread pool, and the total size of buffered
-        request and response bodies.
+        Limits on the open connections, the requests in progress, the requests in the thread pool, and the total size of
+        buffered request and response bodies.
     """
 
     def __init__(self, settings: ServerSettings) -> None:

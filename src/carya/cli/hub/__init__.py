@@ -1,0 +1,1 @@
+"""Commands for models on the Hugging Face Hub."""

@@ -1,0 +1,1 @@
+"""Upload models with model cards to the Hugging Face Hub, and download them."""

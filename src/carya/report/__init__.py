@@ -1,0 +1,1 @@
+"""Recorded runs, and reports that compare them in tables and charts."""

@@ -1,0 +1,1 @@
+"""Open vocabulary: proposals for labels that are not in the label list."""

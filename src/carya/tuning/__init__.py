@@ -1,0 +1,1 @@
+"""Hyperparameter tuning: search for the settings with the best metric on held-out training rows."""
