@@ -13,7 +13,7 @@ from carya import metrics
 from carya.core import validation
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.layer import WEIGHT_DTYPES
-from carya.trees.layouts import LAYOUTS
+from carya.trees.layout_choice import LAYOUTS
 
 import measure
 

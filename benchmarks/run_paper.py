@@ -26,7 +26,7 @@ from carya.core import validation
 from carya.core.progress import Progress
 from carya.indexing import Indexer
 from carya.trees.beam_search import BeamSearcher
-from carya.trees.layouts import LAYOUTS
+from carya.trees.layout_choice import LAYOUTS
 
 import measure
 from published.experiments import Cell, find_cell

@@ -21,7 +21,7 @@ from carya.errors import ParameterError
 from carya.models.ensemble.combine import predict_combined
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.layer import WEIGHT_DTYPES, Layer, Weights
-from carya.trees.layouts import LAYOUTS
+from carya.trees.layout_choice import LAYOUTS
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 

@@ -188,7 +188,7 @@ def test_invalid_arguments(ranker: carya.TextRanker) -> None:
         carya.label_report(ranker, TEXTS, LABELS, confidence=1.0)
     with pytest.raises(InputError, match="same length"):
         carya.label_report(ranker, TEXTS, LABELS[:-1])
-    with pytest.raises(InputError, match="labels is empty"):
+    with pytest.raises(InputError, match="No row has a label"):
         carya.label_report(ranker, TEXTS[:2], [[], []])
     with pytest.raises(carya.errors.NotFittedError):
         carya.label_report(carya.TextRanker(), TEXTS, LABELS)

@@ -11,7 +11,7 @@ from carya.core.matrices import Csr
 from carya.data import SyntheticData
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.layer import Layer, Weights
-from carya.trees.layouts import LAYOUTS, choose_layout
+from carya.trees.layout_choice import LAYOUTS, choose_layout
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 

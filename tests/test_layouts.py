@@ -17,7 +17,7 @@ from carya.core.matrices import Csr
 from carya.errors import ModelFormatError
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.layer import WEIGHT_DTYPES, Layer, Weights
-from carya.trees.layouts import LAYOUTS
+from carya.trees.layout_choice import LAYOUTS
 from carya.trees.transforms import Transform
 
 

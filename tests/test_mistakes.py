@@ -93,7 +93,7 @@ COMMANDS = {
         'numbers.jsonl, line 1: "labels" must be a list of strings or integers, but contains 1.5.'
     ),
     "train number.jsonl -o m": 'number.jsonl, line 1: "text" must be a string, got 5.',
-    "train unlabeled.jsonl -o m --min-df 1": "labels is empty for every text. At least one label is required.",
+    "train unlabeled.jsonl -o m --min-df 1": "No text has a label. At least one label is required.",
     "train texts.txt --labels short.txt -o m": "short.txt ends after line 1, but texts.txt has more lines.",
     "train data.jsonl -o m --part test": "--part selects a part of a folder, but data.jsonl is not a folder.",
     "train data.jsonl -o m --test": "--test selects a part of a folder, but data.jsonl is not a folder.",
@@ -444,7 +444,7 @@ CALLS: dict[str, tuple[type[CaryaError], str]] = {
     ),
     "carya.TextRanker().fit(TEXTS, [[]] * 120)": (
         InputError,
-        "labels is empty for every text. At least one label is required.",
+        "No text has a label. At least one label is required.",
     ),
     "carya.TextRanker().fit(TEXTS, LABELS, names={'zzz': 'Z'})": (
         InputError,

@@ -13,7 +13,7 @@ import carya
 from carya import metrics
 from carya.errors import InputError
 from carya.models.training_data import TrainingData
-from carya.models.xr_linear.label_rows import add_label_rows, weight_rare_labels
+from carya.models.xr_linear.rare_labels import add_label_rows, weight_rare_labels
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,7 @@ def test_parts_use_the_layout_of_the_complete_model(
 ) -> None:
     from carya.models.routed import split as split_module
     from carya.models.xr_linear import model as model_module
-    from carya.trees.layouts import LayoutChoice
+    from carya.trees.layout_choice import LayoutChoice
 
     for module in (model_module, split_module, routed_module):
         monkeypatch.setattr(module, "choose_layout", lambda *args, **options: LayoutChoice(layout, "", {}))

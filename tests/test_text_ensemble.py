@@ -97,7 +97,7 @@ def test_invalid_training_data_is_rejected() -> None:
         model.fit("a text", LABELS)
     with pytest.raises(InputError, match="must have the same length, got 200 and 199"):
         model.fit(TEXTS, LABELS[1:])
-    with pytest.raises(InputError, match="labels is empty for every text"):
+    with pytest.raises(InputError, match="No text has a label"):
         model.fit(TEXTS, [[] for _ in TEXTS])
     with pytest.raises(InputError, match="requires at least 2 texts, got 1"):
         carya.TextEnsemble([words()], weights="learned").fit(["a"], [["b"]])

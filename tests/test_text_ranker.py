@@ -261,7 +261,7 @@ def test_invalid_input_is_rejected(ranker: carya.TextRanker) -> None:
         ),
         (
             lambda: carya.TextRanker().fit(["ab cd"] * 2, [[], []]),
-            "labels is empty for every text. At least one label is required.",
+            "No text has a label. At least one label is required.",
         ),
         (
             lambda: carya.TextRanker().fit(["ab cd"] * 2, [["\ud800"], []]),
@@ -369,7 +369,7 @@ def test_label_matrices_have_one_column_per_label(labels: list[list[str]]) -> No
 
 def test_label_matrices_without_entries_are_rejected() -> None:
     empty = LabelRows(Csr.of(np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 2), ["a", "b"])
-    with pytest.raises(InputError, match="labels is empty for every text"):
+    with pytest.raises(InputError, match="No text has a label"):
         carya.TextRanker(carya.Tfidf(min_df=1)).fit(["one", "two"], empty)
 
 

@@ -415,7 +415,7 @@ def test_invalid_parameters_are_rejected(bert: Path) -> None:
         ("w1", LABELS, None, "texts must be a list of strings, got a single str"),
         (["w1", 1], [["a"], ["b"]], None, "texts must be a list of strings, but item 1 has type int"),
         (TEXTS, LABELS[1:], None, "texts and labels must have the same length, got 260 and 259"),
-        (["w1", "w2"], [[], []], None, "labels is empty for every text"),
+        (["w1", "w2"], [[], []], None, "No text has a label"),
         (
             TEXTS,
             LABELS,

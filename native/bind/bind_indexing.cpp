@@ -1,7 +1,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "../indexing/label_representations.hpp"
-#include "../indexing/partition.hpp"
+#include "../indexing/recursive_partition.hpp"
 #include "arrays.hpp"
 
 namespace carya::bind {

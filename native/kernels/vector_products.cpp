@@ -75,8 +75,8 @@ float sparse_dot(const std::uint32_t* columns, const float* values, std::int64_t
 }
 
 std::int64_t count_at_least(const float* values, std::int64_t count, float threshold) {
-    // A 32-bit counter has the size of a float, so the compiler can vectorize the loop without conversions. The counter
-    // cannot overflow within a block.
+    // A 32-bit counter is the same size as a float, so the compiler can vectorize the loop without conversions. The
+    // counter cannot overflow within a block.
     constexpr std::int64_t block = 1 << 20;
     std::int64_t total = 0;
     for (std::int64_t first = 0; first < count; first += block) {

@@ -162,8 +162,7 @@ public:
     virtual ~RunSource() = default;
 
     virtual std::vector<float> scales() const = 0;
-    // Calls body(run) for the runs of all features in [first, last). The runs of a feature are in ascending order of
-    // their chunks.
+    // Calls body(run) for the runs of all features in [first, last). The runs of a feature are sorted by chunk.
     virtual void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format,
                               const RunBody& body) const = 0;
 };

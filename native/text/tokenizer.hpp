@@ -57,7 +57,7 @@ struct TermSpan {
     std::uint32_t char_end;
 };
 
-// Returns the character ranges of a text that are written in scripts without spaces, including combining marks.
+// Returns the ranges of a text that are written in scripts without spaces, including combining marks.
 std::vector<std::pair<std::uint32_t, std::uint32_t>> find_unspaced_runs(std::string_view text);
 
 // Returns the number of characters up to the end of the first `n_words` words, where words are separated by whitespace.

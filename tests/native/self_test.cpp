@@ -10,7 +10,7 @@
 
 #include "../../native/core/random.hpp"
 #include "../../native/indexing/label_representations.hpp"
-#include "../../native/indexing/partition.hpp"
+#include "../../native/indexing/recursive_partition.hpp"
 #include "../../native/kernels/kernels.hpp"
 #include "../../native/layouts/packing.hpp"
 #include "../../native/search/beam_search.hpp"

@@ -100,7 +100,7 @@ _FORMAT_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".
     type=RuleType(Choice(*OUTPUT_FORMATS)),
     metavar=f"[{'|'.join(OUTPUT_FORMATS)}]",
     heading="Output",
-    help="Output format; by default, determined by the suffix of --out, or else jsonl.",
+    help="Output format; by default, determined by the suffix of --out (jsonl without --out).",
 )
 @quiet_option
 def predict(

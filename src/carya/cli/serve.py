@@ -75,7 +75,7 @@ def _setting_options() -> list[Option]:
     show_default=True,
     heading="Server",
     metavar="INTEGER",
-    help="Number of worker processes, which share the memory of the models.",
+    help="Number of worker processes, which share one copy of the models in memory.",
 )
 @option(
     "--token-file",

@@ -151,7 +151,7 @@ def label_report(
     if S.shape[0] != Y.shape[0]:
         raise InputError(f"The data and labels must have the same length, got {S.shape[0]} and {Y.shape[0]}.")
     if not Y.nnz:
-        raise InputError("labels is empty for every row. At least one label is required.")
+        raise InputError("No row has a label. At least one label is required.")
     counts, n_training_rows = _training_counts(model, train_labels, len(ids))
     return build_report(
         Y,

@@ -19,7 +19,7 @@ from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr
 from carya.trees.label_tree import LabelTree
 
-#: The minimum gain of an additional leaf, per row of its label; smaller gains do not justify the additional time.
+#: The minimum gain from an additional leaf, per row with its label; smaller gains do not justify the additional time.
 MIN_GAIN = 0.05
 
 _BLOCK = 1 << 20  # number of entries processed at a time

@@ -61,7 +61,7 @@ class ServedVersion:
     def in_use(self) -> Generator[None, None, None]:
         """Context in which the memory-mapped file is used.
 
-        Raises ServiceUnavailableError if the file is overwritten before or during its use.
+        Raises ServiceUnavailableError if the file is overwritten before or while it is used.
         """
         if not self.guard.begin_use():
             raise self._modified_error()
@@ -334,7 +334,7 @@ class ModelRegistry:
             guard = ArrayFileGuard(folder, with_lease=self._with_leases)
             ranker = carya.load(folder)
             if isinstance(ranker, ModelPart):
-                ranker.n_jobs = 1  # the server runs requests in parallel
+                ranker.n_jobs = 1  # the server processes requests in parallel
                 return ServedPart(name=name, version=version, modified=modified, guard=guard, part=ranker)
             if not isinstance(ranker, BaseTextRanker):
                 raise InputError(
@@ -348,7 +348,7 @@ class ModelRegistry:
                 )
             if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced during loading
                 break
-        ranker.use_one_thread()  # the server runs requests in parallel
+        ranker.use_one_thread()  # the server processes requests in parallel
         routed = routed_model(ranker)
         if routed is not None:
             _connect_parts(routed, folder, self._settings)

@@ -168,7 +168,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         if X.rows != Y.rows:
             raise InputError(f"texts and labels must have the same length, got {X.rows} and {Y.rows}.")
         if not ids:
-            raise InputError("labels is empty for every text. At least one label is required.")
+            raise InputError("No text has a label. At least one label is required.")
         if model.needs_label_features and label_set.texts is None and tree is None:
             raise InputError(f"label_texts is missing. {model!r} requires descriptions of the labels.")
         label_features = None

@@ -529,7 +529,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         return metrics.precision(self.label_matrix(labels), S, k=1)
 
     def subset(self, labels: Iterable[str]) -> Self:
-        """Return a smaller model for some of the labels, with the same encoder, vocabulary and calibration.
+        """Return a smaller model restricted to the given labels, with the same encoder, vocabulary and calibration.
 
         The scores of a weighted sum are the same as those of the complete model with ``labels=labels``. A learned
         mixture compares the candidates for a text with one another, so its scores differ.

@@ -166,7 +166,7 @@ def check_labeled_texts(
     if len(checked) != Y.rows:
         raise InputError(f"texts and labels must have the same length, got {len(checked)} and {Y.rows}.")
     if not checked or Y.values.size == 0:
-        raise InputError("labels is empty for every text. At least one label is required.")
+        raise InputError("No text has a label. At least one label is required.")
     return LabeledTexts(checked, Y, check_own_features(features, len(checked), None)), ids
 
 

@@ -36,7 +36,7 @@ class BeamSearcher:
     ----------
     layers : sequence of Layer
     layouts : str or sequence of str
-        The memory layout of the weights (:mod:`carya.trees.layouts`), for all layers or per layer.
+        The memory layout of the weights (:mod:`carya.trees.layout_choice`), for all layers or per layer.
     leaf_labels : ndarray of int32, optional
         The label of each node in the last layer, if clusters overlap.
     above, below : sequence of Transform

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import Layer
-from carya.trees.layouts import TYPICAL_FEATURES
+from carya.trees.layout_choice import TYPICAL_FEATURES
 from carya.trees.transforms import Transform
 
 

@@ -89,7 +89,7 @@ def measure(estimator: Any, n_rows: int, data: HeldOutData, cache: TrialCache, *
 
 
 def _with_trees(model: Any, features: TrialFeatures, cache: TrialCache) -> Any:
-    """Return the model with label trees from the cache, which are shared by trials with the same features."""
+    """Return the model with cached label trees, which are shared by trials with the same features."""
     if isinstance(model, XRLinear):
         return model.clone(tree=cache.tree(model, features))
     if isinstance(model, Ensemble):

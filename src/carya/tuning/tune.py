@@ -173,7 +173,7 @@ def _store(
     if len(rows) != Y.rows:
         raise InputError(f"texts and labels must have the same length, got {len(rows)} and {Y.rows}.")
     if not ids:
-        raise InputError("labels is empty for every text. At least one label is required.")
+        raise InputError("No text has a label. At least one label is required.")
     label_set = LabelSet.of(ids, own_names if names is None else names, label_texts)
     described = label_set.texts or label_set.names or label_set.ids
     return HeldOutData.store(folder, texts=rows, labels=Y, label_texts=described, **options)

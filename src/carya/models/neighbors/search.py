@@ -19,7 +19,7 @@ from carya.matching.nearest_neighbors import NeighborSearcher
 from carya.matching.voting import vote
 from carya.trees.beam_search import BeamSearcher, Rankings, to_matrix
 from carya.trees.layer import Layer, Weights
-from carya.trees.layouts import choose_layout
+from carya.trees.layout_choice import choose_layout
 from carya.trees.transforms import Transform
 
 _BLOCK = 8192  # number of rows whose neighbors and votes are kept in memory at a time

@@ -28,7 +28,7 @@ from carya.models.routed.remote import RemotePart
 from carya.models.routed.serialize import TopTree, unpack_top
 from carya.models.training_data import TrainingData
 from carya.trees.beam_search import BeamSearcher, Rankings
-from carya.trees.layouts import choose_layout
+from carya.trees.layout_choice import choose_layout
 
 _MAX_BLOCK_BYTES = 2 << 20  # target size of the queries per request to a part; a single query can exceed it
 

@@ -15,7 +15,7 @@ from carya.models.xr_linear.serialize import KIND as TREE_KIND
 from carya.models.xr_linear.serialize import pack as pack_tree
 from carya.models.xr_linear.serialize import unpack as unpack_tree
 from carya.trees.layer import WEIGHT_DTYPES, Layer, Weights
-from carya.trees.layouts import LAYOUTS
+from carya.trees.layout_choice import LAYOUTS
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 

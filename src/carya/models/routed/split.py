@@ -20,7 +20,7 @@ from carya.models.routed.serialize import TOP_KIND, SplitInfo, TreePart, pack_pa
 from carya.models.xr_linear.serialize import KIND as TREE_KIND
 from carya.models.xr_linear.serialize import unpack
 from carya.trees.layer import Layer
-from carya.trees.layouts import choose_layout
+from carya.trees.layout_choice import choose_layout
 from carya.trees.trained_tree import TrainedTree
 from carya.upgrade import upgrade
 

@@ -35,7 +35,7 @@ from carya.ranking.tasks.engine import Engine
 from carya.trees.beam_search import BeamSearcher, Rankings
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import WEIGHT_DTYPE
-from carya.trees.layouts import choose_layout
+from carya.trees.layout_choice import choose_layout
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import TRANSFORM_NAMES, Transform
 

@@ -32,8 +32,8 @@ from carya.matching import (
     union_shortlists,
 )
 from carya.models.restriction import concatenate
-from carya.models.xr_linear.label_rows import add_label_rows, weight_rare_labels
 from carya.models.xr_linear.matching_task import ROWS_PER_TASK, MatchRows, store_matcher
+from carya.models.xr_linear.rare_labels import add_label_rows, weight_rare_labels
 from carya.ranking import LayerProblem
 from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, csr_arrays, csr_of_arrays, fingerprint
 from carya.ranking.tasks.solve_part import StoredData, store_data, train_layers

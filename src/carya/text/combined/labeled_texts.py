@@ -50,7 +50,7 @@ class LabeledTextLists:
         if len(all_texts) != matrix.rows:
             raise InputError(f"texts and labels must have the same length, got {len(all_texts)} and {matrix.rows}.")
         if not matrix.indices.size:
-            raise InputError("labels is empty for every text. At least one label is required.")
+            raise InputError("No text has a label. At least one label is required.")
         all_labels = [tuple(ids[label] for label in row) for row in _rows(matrix.indptr, matrix.indices)]
         weights = validation.check_sample_weight(sample_weight, len(all_texts))
         return cls(all_texts, all_labels, names, weights)

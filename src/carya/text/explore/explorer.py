@@ -2,8 +2,8 @@
 
 Results are plain strings and numbers. Expensive results are computed on first use and cached up to a limit.
 
-Any text model can be inspected. If the model has several trees, as ensembles do, one tree is inspected at a time. The
-inspected tree of a transformer model is the label tree of its linear ranker on TF-IDF features. If a model has no tree,
+Any text model can be inspected. If the model has several trees, as ensembles do, one tree is inspected at a time. For a
+transformer model, the inspected tree is the label tree of its linear ranker on TF-IDF features. If a model has no tree,
 only the operations that do not require a tree are available.
 """
 

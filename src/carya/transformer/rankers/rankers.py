@@ -122,7 +122,7 @@ class CombinedRankers:
     def predict(
         self, inputs: RankerInputs, *, top_k: int, beam_width: int | None = None, using: str | None = None, threads: int
     ) -> sp.csr_array:
-        """Return the scores of the best labels for each text; if `using` is given, from this ranker only."""
+        """Return the scores of the best labels for each text; if `using` is given, only that ranker is used."""
         if using is not None:
             self._check_name(using)
             return self._predict_one(using, inputs, top_k, beam_width)

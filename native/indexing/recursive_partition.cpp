@@ -1,4 +1,4 @@
-#include "partition.hpp"
+#include "recursive_partition.hpp"
 
 #include <algorithm>
 
