@@ -81,7 +81,7 @@ def test_an_existing_model_is_replaced_only_with_force(model: Path, jsonl: Path,
 
 
 def test_progress_is_logged_without_a_terminal_unless_quiet(jsonl: Path, model: Path, tmp_path: Path) -> None:
-    code = "from carya.core.progress import ProgressLog; ProgressLog.__init__.__kwdefaults__['interval'] = 0.001"
+    code = "from carya.core.progress import ProgressLog; ProgressLog.__init__.__kwdefaults__['interval'] = 1e-6"
     for arguments in (
         ["train", str(jsonl / "train.jsonl"), "-o", "{out}"],
         ["evaluate", str(model), str(jsonl / "test.jsonl")],
