@@ -29,6 +29,7 @@ LAYERS: list[set[str]] = [
     {"cluster", "hub"},
     {"serve"},
     {"cli"},
+    {"__main__"},
 ]
 LAYER_OF = {package: number for number, packages in enumerate(LAYERS) for package in packages}
 

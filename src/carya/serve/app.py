@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -75,7 +76,7 @@ def create_state(
     settings = ServerSettings() if settings is None else settings
     settings.check_parameters()
     registry = models if isinstance(models, ModelRegistry) else ModelRegistry.open(models, settings)
-    metrics = ServerMetrics(MetricsLayout(ROUTES.metrics_labels)) if metrics is None else metrics
+    metrics = ServerMetrics(MetricsLayout(ROUTES.metrics_labels, registry.names())) if metrics is None else metrics
     logger = JsonLogger(settings.log_level) if logger is None else logger
     limits = ServerLimits(settings)
     return ServerState(
@@ -111,7 +112,16 @@ def application(state: ServerState) -> ASGIApp:
         default=_raise_unknown_path,
         lifespan=lifespan,
     )
-    return RequestMiddleware(router, ROUTES, state.settings, state.limits, state.metrics, state.logger)
+    app: ASGIApp = RequestMiddleware(router, ROUTES, state.settings, state.limits, state.metrics, state.logger)
+    if state.settings.origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=state.settings.origins,
+            allow_methods=sorted({route.method for route in ROUTES}),
+            allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+            expose_headers=["X-Request-Id", "Retry-After"],
+        )
+    return app
 
 
 async def watch_models(state: ServerState) -> None:

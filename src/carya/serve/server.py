@@ -124,7 +124,7 @@ def _run_worker(
     settings = plan.settings
     logger = JsonLogger(settings.log_level, worker)
     redirect_library_logs(logger)
-    layout = MetricsLayout(ROUTES.metrics_labels)
+    layout = MetricsLayout(ROUTES.metrics_labels, list(plan.folders))
     rows = None
     if shared_rows is not None:
         values = memoryview(shared_rows).cast("B").cast("d")
@@ -226,7 +226,8 @@ class Supervisor:
         self._plan = plan
         self._sockets = sockets
         self._logger = logger
-        self._shared_rows = self._context.RawArray("d", MetricsLayout(ROUTES.metrics_labels).size * len(sockets))
+        layout = MetricsLayout(ROUTES.metrics_labels, list(plan.folders))
+        self._shared_rows = self._context.RawArray("d", layout.size * len(sockets))
         self._workers: list[Any] = [None] * len(sockets)
         self._started = [0.0] * len(sockets)
         self._short_lives = [0] * len(sockets)

@@ -9,6 +9,7 @@ from carya.core.parameters import Parameterized, parameter
 from carya.core.rules import Choice, Integer, Real, Rule
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|[0-9a-fA-F:.]*:[0-9a-fA-F.]*:[0-9a-fA-F:.]*|\*")
+_ORIGIN = re.compile(r"\*|https?://[A-Za-z0-9.\[\]:_-]+")
 
 #: Log levels, from the most to the least verbose.
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -41,6 +42,19 @@ class HostNames(Rule):
             return True
         names = value if isinstance(value, tuple) else (value,)
         return len(names) > 0 and all(isinstance(name, str) and _HOST_NAME.fullmatch(name) for name in names)
+
+
+class Origins(Rule):
+    """Origins of web pages, such as "https://example.org", or None."""
+
+    text = "one or more origins such as https://example.org, '*', or None"
+
+    def allows(self, value: object) -> bool:
+        """Return whether the value is valid."""
+        if value is None:
+            return True
+        origins = value if isinstance(value, tuple) else (value,)
+        return len(origins) > 0 and all(isinstance(origin, str) and _ORIGIN.fullmatch(origin) for origin in origins)
 
 
 class PartAddresses(Rule):
@@ -209,6 +223,20 @@ class ServerSettings(Parameterized):
         "None allows all names except on a loopback address, where it allows only the names of this machine",
         group="authentication",
     )
+    cors_origins: str | tuple[str, ...] | None = parameter(
+        None,
+        Origins(),
+        "origins of web pages whose scripts can send requests to the server (CORS), such as https://example.org; '*' "
+        "allows all origins; None allows none",
+        group="authentication",
+    )
+    min_gzip_bytes: int = parameter(
+        4096,
+        Integer(0),
+        "minimum size in bytes of responses that are compressed with gzip if the client accepts it; 0 disables "
+        "compression",
+        group="compression",
+    )
     parts: tuple[str, ...] | None = parameter(
         None,
         PartAddresses(),
@@ -225,6 +253,11 @@ class ServerSettings(Parameterized):
     language: str = parameter(
         "en", LanguageCode(), "language of the texts and label names, as reported by Annif's API", group="annif"
     )
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The allowed origins of web pages."""
+        return (self.cors_origins,) if isinstance(self.cors_origins, str) else self.cors_origins or ()
 
     @property
     def host_names(self) -> frozenset[str] | None:

@@ -34,6 +34,8 @@ _COUNTERS = {
     "reload_failures": "Number of new model versions that could not be loaded.",
     "rejected_connections": "Number of connections rejected because of the connection limit.",
 }
+# The values of a model: texts, the sum of the durations, requests by status, and requests by duration.
+_MODEL_SIZE = 2 + (len(_STATUSES) + 1) + (len(_DURATIONS) + 1)
 
 
 class MetricsLayout:
@@ -43,6 +45,8 @@ class MetricsLayout:
     ----------
     routes : sequence of str
         The values of the `route` label. The set is fixed so that clients cannot create new time series.
+    models : sequence of str
+        The values of the `model` label.
 
     Attributes
     ----------
@@ -50,7 +54,7 @@ class MetricsLayout:
         The number of values per row.
     """
 
-    def __init__(self, routes: Sequence[str]) -> None:
+    def __init__(self, routes: Sequence[str], models: Sequence[str] = ()) -> None:
         self.routes = {route: position for position, route in enumerate((*routes, UNKNOWN_ROUTE))}
         self.statuses = {status: position for position, status in enumerate(_STATUSES)}
         self.duration_begin = len(self.routes) * (len(_STATUSES) + 1)
@@ -60,7 +64,9 @@ class MetricsLayout:
         self.gauges = {name: gauge_begin + position for position, name in enumerate(gauges)}
         counter_begin = gauge_begin + len(gauges)
         self.counters = {name: counter_begin + position for position, name in enumerate(_COUNTERS)}
-        self.size = counter_begin + len(_COUNTERS)
+        model_begin = counter_begin + len(_COUNTERS)
+        self.models = {model: model_begin + position * _MODEL_SIZE for position, model in enumerate(models)}
+        self.size = model_begin + len(models) * _MODEL_SIZE
 
 
 class ServerMetrics:
@@ -92,6 +98,21 @@ class ServerMetrics:
         row[layout.duration_begin + position * (len(_DURATIONS) + 1) + bisect.bisect_left(_DURATIONS, seconds)] += 1
         row[layout.sum_begin + position] += seconds
 
+    def observe_model(self, model: str, status: int, seconds: float) -> None:
+        """Record a completed request for a model."""
+        row, begin = self._row, self._layout.models.get(model)
+        if begin is None:
+            return
+        row[begin + 1] += seconds
+        row[begin + 2 + self._layout.statuses.get(status, len(_STATUSES))] += 1
+        row[begin + 3 + len(_STATUSES) + bisect.bisect_left(_DURATIONS, seconds)] += 1
+
+    def count_model_texts(self, model: str, count: int) -> None:
+        """Record the number of texts in a request for a model."""
+        begin = self._layout.models.get(model)
+        if begin is not None:
+            self._row[begin] += count
+
     def set_gauge(self, name: str, value: float) -> None:
         """Set the current value of a gauge."""
         self._row[self._gauges[name]] = value
@@ -110,7 +131,8 @@ class ServerMetrics:
         """
         self.set_gauge("resident_bytes", resident_bytes())
         total = [sum(column) for column in zip(*self._rows, strict=True)]
-        return "\n".join([*self._requests(total), *self._durations(total), *self._scalars(total, models)]) + "\n"
+        lines = [*self._requests(total), *self._durations(total), *self._models(total), *self._scalars(total, models)]
+        return "\n".join(lines) + "\n"
 
     def _requests(self, total: list[float]) -> Iterator[str]:
         yield from _header("carya_requests_total", "counter", "Number of requests by route and status.")
@@ -124,13 +146,24 @@ class ServerMetrics:
         yield from _header(name, "histogram", "Time from the request head to the end of the response, in seconds.")
         for route, position in self._layout.routes.items():
             begin = self._layout.duration_begin + position * (len(_DURATIONS) + 1)
-            counts = list(itertools.accumulate(total[begin : begin + len(_DURATIONS) + 1]))
-            if not counts[-1]:
-                continue
-            for bound, count in zip((*map(str, _DURATIONS), "+Inf"), counts, strict=True):
-                yield f'{name}_bucket{{route="{route}",le="{bound}"}} {_format(count)}'
-            yield f'{name}_sum{{route="{route}"}} {_format(total[self._layout.sum_begin + position])}'
-            yield f'{name}_count{{route="{route}"}} {_format(counts[-1])}'
+            counts = total[begin : begin + len(_DURATIONS) + 1]
+            yield from _histogram(name, f'route="{route}"', counts, total[self._layout.sum_begin + position])
+
+    def _models(self, total: list[float]) -> Iterator[str]:
+        models = self._layout.models
+        yield from _header("carya_model_texts_total", "counter", "Number of texts ranked or explained by model.")
+        for model, begin in models.items():
+            yield f'carya_model_texts_total{{model="{model}"}} {_format(total[begin])}'
+        yield from _header("carya_model_requests_total", "counter", "Number of requests by model and status.")
+        for model, begin in models.items():
+            for offset, status in enumerate((*_STATUSES, "other"), begin + 2):
+                if count := total[offset]:
+                    yield f'carya_model_requests_total{{model="{model}",status="{status}"}} {_format(count)}'
+        name = "carya_model_request_duration_seconds"
+        yield from _header(name, "histogram", "Time from the request head to the end of the response by model.")
+        for model, begin in models.items():
+            counts = total[begin + 3 + len(_STATUSES) : begin + _MODEL_SIZE]
+            yield from _histogram(name, f'model="{model}"', counts, total[begin + 1])
 
     def _scalars(self, total: list[float], models: Sequence[tuple[str, str]]) -> Iterator[str]:
         for name, description in _GAUGES.items():
@@ -152,6 +185,17 @@ class ServerMetrics:
 
 def _header(name: str, kind: str, description: str) -> list[str]:
     return [f"# HELP {name} {description}", f"# TYPE {name} {kind}"]
+
+
+def _histogram(name: str, label: str, counts: Sequence[float], seconds: float) -> Iterator[str]:
+    """Return the lines of a histogram, or none if all counts are 0."""
+    if not any(counts):
+        return
+    cumulative = list(itertools.accumulate(counts))
+    for bound, count in zip((*map(str, _DURATIONS), "+Inf"), cumulative, strict=True):
+        yield f'{name}_bucket{{{label},le="{bound}"}} {_format(count)}'
+    yield f"{name}_sum{{{label}}} {_format(seconds)}"
+    yield f"{name}_count{{{label}}} {_format(cumulative[-1])}"
 
 
 def _format(value: float) -> str:

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from carya.errors import PartUnavailableError
+from carya.serve.http.compression import accepts_gzip, compress, is_compressible
 from carya.serve.http.errors import (
     BadRequestError,
     ContentTooLargeError,
@@ -61,6 +62,10 @@ class RequestContext:
         The key under which the resource usage of the client is counted.
     log_fields : dict
         Fields that handlers add to the request's log line.
+    model : str or None
+        The name of the model that ranks the texts, if any.
+    accepts_gzip : bool
+        Whether the response can be compressed.
     status : int
         The status of the response; 0 before it is sent.
     received_bytes, sent_bytes : int
@@ -71,6 +76,8 @@ class RequestContext:
         address = scope.get("client")
         self.client = client_key(address[0] if address else None)
         self.log_fields: dict[str, Any] = {}
+        self.model: str | None = None
+        self.accepts_gzip = False
         self.status = 0
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -95,7 +102,8 @@ class RequestContext:
     def record_texts(self, texts: list[str], model: str) -> None:
         """Record the number of texts in the metrics and the log, and the texts themselves if `log_texts` is set."""
         self._middleware.metrics.increment("texts", len(texts))
-        self.log_fields["model"] = model
+        self._middleware.metrics.count_model_texts(model, len(texts))
+        self.model = self.log_fields["model"] = model
         self.log_fields["n_texts"] = len(texts)
         if self._middleware.settings.log_texts:
             self.log_fields["texts"] = texts
@@ -168,6 +176,12 @@ class RequestContext:
             if len(body) > _CHUNK_BYTES or self._reserved_bytes:
                 self._resize_reservation(len(body))
             start, self._start = self._start, None
+            minimum = self._middleware.settings.min_gzip_bytes
+            if minimum and len(body) >= minimum and not message.get("more_body") and is_compressible(start):
+                self.add_header(b"vary", b"accept-encoding")
+                if self.accepts_gzip:
+                    start, body = await compress(start, body)
+                    message = {**message, "body": body}
             self.status = start["status"]
             await self._send({**start, "headers": [*start.get("headers", ()), *self._headers]})
         self.sent_bytes += len(body)
@@ -284,6 +298,7 @@ class RequestMiddleware:
         context.log_fields["id"] = request_id.decode()
         context.add_header(b"x-request-id", request_id)
         context.add_header(b"x-content-type-options", b"nosniff")
+        context.accepts_gzip = accepts_gzip(headers.get(b"accept-encoding", b""))
         try:
             # HTTP/1.0 clients, such as the health checks of some load balancers, may omit the header.
             check_host(scope["headers"], self._host_names, is_required=scope.get("http_version") != "1.0")
@@ -353,6 +368,8 @@ class RequestMiddleware:
         label = UNKNOWN_ROUTE if route is None else route.metrics_label or route.path
         status = context.status or 500
         self.metrics.observe_request(label, status, seconds)
+        if context.model is not None:
+            self.metrics.observe_model(context.model, status, seconds)
         self.metrics.set_gauge("thread_pool_requests", self.limits.jobs.used)
         self.metrics.set_gauge("buffered_bytes", self.limits.buffered_bytes.used)
         level = "error" if status == 500 else "info"

@@ -69,7 +69,7 @@ def _explorer_file(request: Request, name: str) -> Response:
     content = (EXPLORER_FOLDER / name).read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = _EXPLORER_HEADERS | {"ETag": tag}
-    if request.headers.get("if-none-match") == tag:
+    if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
         return Response(status_code=304, headers=headers)
     return Response(content, headers=headers, media_type=_media_type(name))
 
