@@ -271,7 +271,7 @@ CLUSTER_SIZES = {
 
 
 def damage(layer: Layer, rng: np.random.Generator) -> Layer:
-    """Return a copy of a layer in which some bytes of its blocks, or the kind of a block, are changed."""
+    """Return a copy of a layer with some bytes of its blocks, or the kind of a block, changed."""
     data, starts = layer.weights.data.copy(), layer.weights.starts.copy()
     while np.array_equal(data, layer.weights.data) and np.array_equal(starts, layer.weights.starts):
         match rng.choice(["anywhere", "heads", "weights", "kind"]):

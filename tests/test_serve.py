@@ -407,7 +407,7 @@ def test_invalid_allowed_hosts(allowed: Any) -> None:
 
 
 def test_long_responses_are_encoded_in_threads(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Responses encoded in threads are identical to those encoded in the event loop."""
+    """Responses encoded in worker threads are identical to those encoded in the event loop."""
     texts = [f"{TEXT} {word}" for word in ("harbor", "flour", "nothing known: zzz", "rook")] * 8
     message = {"texts": texts, "top_k": 7}
     batch = {"documents": [{"text": text, "document_id": f"[] {number}"} for number, text in enumerate(texts)]}

@@ -32,9 +32,9 @@ struct AggregationLimits {
     // Keep the largest entries that account for this fraction of the squared norm. Magnitudes are rounded, so slightly
     // more entries may be kept.
     double energy = 0.0;
-    // Keep at most this number of entries, largest first; ties are broken in favor of the lower feature index.
+    // Keep at most this many entries, largest first; ties are broken in favor of the lower feature index.
     std::int64_t max_features = 0;
-    // Use at most this number of positives, evenly spaced.
+    // Use at most this many positives, evenly spaced.
     std::int64_t max_rows = 0;
 };
 

@@ -135,13 +135,4 @@ std::unique_ptr<BlockReader> BlockReader::create(const PackedView& packed, const
     return reader;
 }
 
-float decode_weight(WeightDtype dtype, const std::uint8_t* bytes) {
-    switch (dtype) {
-        case WeightDtype::float32: return load<float>(bytes);
-        case WeightDtype::float16: return load<Half>(bytes);
-        case WeightDtype::int8: break;
-    }
-    return load<SignedSqrt>(bytes);
-}
-
 }  // namespace carya

@@ -66,7 +66,7 @@ private:
     std::vector<std::uint8_t> chunk_included_;  // per chunk
 };
 
-// Receives each weight as sink(column, chunk, bytes), where `chunk` is the weight's original chunk.
+// Called as sink(column, chunk, bytes) for each weight, where `chunk` is the weight's original chunk.
 using WeightSink = std::function<void(std::int32_t, std::int32_t, const std::uint8_t*)>;
 
 // Reads the blocks of features and passes each weight at a selected position to a sink. In wide blocks, chunks without
@@ -81,8 +81,5 @@ public:
     // Throws std::invalid_argument if the block is invalid.
     virtual void read(std::int64_t feature) = 0;
 };
-
-// Returns the value of a weight, without its scale.
-float decode_weight(WeightDtype dtype, const std::uint8_t* bytes);
 
 }  // namespace carya

@@ -1,13 +1,8 @@
 #include "chunk_weights.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <stdexcept>
-
-#include "../kernels/kernels.hpp"
-#include "half_float.hpp"
 
 namespace carya {
 
@@ -30,11 +25,6 @@ void copy_indices(std::span<const Value> from, int bytes, RawVector<std::uint8_t
         copy_indices<std::uint16_t>(from, to);
     else
         copy_indices<std::uint32_t>(from, to);
-}
-
-// Returns the scale for which the largest magnitude is encoded as 127, which represents 127 * 127 * scale.
-float int8_scale(float largest) {
-    return largest > 0.0F ? std::max(largest / (127.0F * 127.0F), std::numeric_limits<float>::min()) : 1.0F;
 }
 
 template <class Index>
@@ -106,27 +96,7 @@ ChunkWeights ChunkWeightsBuilder::finish(std::int64_t chunk_size, WeightDtype dt
         begins_[run] = (run + 1 < begins_.size() ? begins_[run + 1] : children_.size()) - begins_[run] - 1;
     copy_indices(std::span<const std::size_t>(begins_), out.index_bytes, out.counts);
     copy_indices(std::span<const std::uint32_t>(children_), out.index_bytes, out.children);
-    float largest = 0.0F;
-    bool finite = true;
-    for (const float value : values_) {
-        largest = std::max(largest, std::fabs(value));
-        finite &= std::isfinite(value);
-    }
-    if (!finite) throw std::invalid_argument("A weight is NaN or infinite.");
-    const std::size_t count = values_.size();
-    out.values.resize(count * static_cast<std::size_t>(weight_bytes(dtype)));
-    if (dtype == WeightDtype::int8) {
-        out.scale = scale > 0.0F ? scale : int8_scale(largest);
-        kernels().encode_signed_roots(values_.data(), static_cast<std::int64_t>(count), out.scale,
-                                      reinterpret_cast<std::int8_t*>(out.values.data()));
-    } else if (dtype == WeightDtype::float16) {
-        for (std::size_t e = 0; e < count; ++e) {
-            const std::uint16_t half = to_half(values_[e]);
-            std::memcpy(out.values.data() + 2 * e, &half, 2);
-        }
-    } else if (count > 0) {
-        std::memcpy(out.values.data(), values_.data(), count * sizeof(float));
-    }
+    out.scale = encode_weights(values_, dtype, scale, out.values);
     features_.clear();
     begins_.clear();
     children_.clear();

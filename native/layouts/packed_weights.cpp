@@ -18,10 +18,6 @@ constexpr std::int64_t kMaxMergedNodes = 512;
 
 }  // namespace
 
-int weight_bytes(WeightDtype dtype) {
-    return dtype == WeightDtype::float32 ? 4 : dtype == WeightDtype::float16 ? 2 : 1;
-}
-
 PackedFormat PackedFormat::of(std::span<const std::int64_t> chunks, WeightDtype dtype) {
     PackedFormat format;
     format.dtype = dtype;

@@ -40,12 +40,9 @@
 #include <vector>
 
 #include "../core/matrix.hpp"
+#include "quantization.hpp"
 
 namespace carya {
-
-enum class WeightDtype : int { float32, float16, int8 };
-
-int weight_bytes(WeightDtype dtype);
 
 // Sizes of the components of a block, which depend on the tree and the data type.
 struct PackedFormat {

@@ -7,18 +7,9 @@
 #include <utility>
 
 #include "../core/matrix.hpp"
+#include "ranking_order.hpp"
 
 namespace carya {
-
-struct ScoredNode {
-    std::int32_t node;
-    float score;
-};
-
-// Ties are broken in favor of the lower node index.
-inline bool ranks_before(const ScoredNode& a, const ScoredNode& b) {
-    return a.score != b.score ? a.score > b.score : a.node < b.node;
-}
 
 class RankedRows {
 public:

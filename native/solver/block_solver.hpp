@@ -39,8 +39,8 @@ struct LabelBlock {
     std::span<const std::int32_t> labels;      // at most 16
     std::span<const std::uint32_t> positions;  // positions of these labels in the layer
     std::int64_t first_position = 0;           // position of the parent's first child
-    // For each row, 1 if the row is included only because it is a positive example for some labels, otherwise 0. Other
-    // labels are not trained on rows with a 1. May be empty.
+    // For each row, 1 if the row is included only because it is a positive example for some labels, otherwise 0. Rows
+    // marked 1 are not used to train the other labels. May be empty.
     std::span<const std::uint8_t> positive_only;
     std::uint64_t seed = 0;
     // Together with the seed, determines the order of the rows. All blocks of a parent have the same stream.

@@ -45,7 +45,7 @@ XRLinearModel::XRLinearModel(const ModelFolder& folder, const Json& parameters) 
     if (transforms.size() != dtypes.size()) fail_inconsistent("the numbers of transforms and weight data types differ");
     const ArrayReader arrays(folder);
     std::vector<SearchLayer> layers;
-    levels_.reserve(transforms.size());  // prevents reallocation, because layers reference the elements
+    levels_.reserve(transforms.size());  // layers reference the elements, so they must not be moved
     std::int64_t parents = 1;
     for (std::size_t t = 0; t < transforms.size(); ++t) {
         const std::string level = std::to_string(t + 1);

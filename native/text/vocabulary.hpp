@@ -11,7 +11,7 @@
 
 namespace carya {
 
-// Returns a hash of `size` bytes. Memory must be readable up to 8 bytes beyond the end. The hash h starts as `size`;
+// Returns a hash of `size` bytes. The memory must be readable up to 8 bytes past the end. The hash h starts as `size`;
 // for each 8-byte word w, zero-padded at the end, h = fold(h ^ w), where fold(x) is the bitwise XOR of the two halves
 // of the 128-bit product x * kMultiplier.
 inline std::uint64_t hash_term(const char* bytes, std::size_t size) {

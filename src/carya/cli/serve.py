@@ -57,7 +57,7 @@ def _setting_options() -> list[Option]:
     show_default=True,
     heading="Server",
     metavar="ADDRESS",
-    help="Address to listen on; 0.0.0.0 means all addresses of this machine.",
+    help="Address to listen on; use 0.0.0.0 to listen on all network interfaces.",
 )
 @option(
     "--port",

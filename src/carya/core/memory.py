@@ -62,8 +62,8 @@ def limit_memory(limit: str | None) -> Iterator[None]:
         _core.set_memory_limit(parse_size(limit), folder)
     except RuntimeError as error:
         raise ParameterError(
-            f"memory={limit!r} requires a temporary folder on a disk: {error} Set the environment variable TMPDIR to "
-            "such a folder."
+            f"memory={limit!r} requires a temporary folder on disk: {error} Set the environment variable TMPDIR to a "
+            "folder on disk."
         ) from None
     try:
         yield

@@ -168,7 +168,7 @@ class ProgressLog(Progress):
 
     @contextmanager
     def stage(self, name: str) -> Iterator[ProgressCallback]:
-        """Log a stage until it ends."""
+        """Return a context manager that logs the progress of a stage."""
         stage = _Stage(name, self._clock)
         with self._lock:
             self._stages.append(stage)

@@ -109,6 +109,7 @@ def check_shortlist(shortlist: LabelsLike | None, labels: Csr, negatives: str | 
     matrix = validation.check_labels(shortlist, "shortlist")
     if (matrix.rows, matrix.cols) != (labels.rows, labels.cols):
         raise InputError(
-            f"shortlist must have the shape of Y, ({labels.rows}, {labels.cols}), got ({matrix.rows}, {matrix.cols})."
+            f"shortlist must have the same shape as Y, ({labels.rows}, {labels.cols}), got "
+            f"({matrix.rows}, {matrix.cols})."
         )
     return matrix

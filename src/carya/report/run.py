@@ -25,9 +25,9 @@ class Run:
     name : str
         The name of the run's folder.
     training : dict or None
-        The measurements of `carya train --record`; None if the training was not recorded.
+        The measurements recorded by `carya train --record`; None if the training was not recorded.
     evaluation : dict
-        The measurements of `carya evaluate --record`.
+        The measurements recorded by `carya evaluate --record`.
     """
 
     name: str

@@ -227,7 +227,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
         The result is a list of suggestions per text or, if `as_frame` is true, a pandas DataFrame with the columns row,
         rank, label, score and, for calibrated models, probability. If `open_vocabulary` is true, phrases from the text
-        are proposed as new labels, whose attribute `is_new` is true, and ranked alongside known labels.
+        are suggested as new labels and ranked alongside known labels; their `is_new` attribute is True.
         """
         if transform is not None:
             return self.with_transform(transform).suggest_all(

@@ -215,7 +215,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         labels : list of str, optional
             Restrict the ranking to these labels, given by id or name.
         open_vocabulary : bool
-            Also propose phrases from the text as new labels, whose attribute `is_new` is true.
+            Also suggest phrases from the text as new labels; their `is_new` attribute is True.
         """
         if open_vocabulary or transform is not None:
             return super().suggest(

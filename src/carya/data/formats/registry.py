@@ -245,7 +245,7 @@ FORMATS: dict[str, Format] = {
         write_options=_SEPARATOR | _PART,
     ),
     "x-transformer": Format(
-        "the raw texts of X-Transformer, AttentionXML and PECOS",
+        "the raw-text format of X-Transformer, AttentionXML and PECOS",
         "texts",
         "matrices.pecos",
         "read_raw_texts",

@@ -81,7 +81,7 @@ class TopicModel:
         self._calibrate(min(_PILOT_ROWS, n_train), labels_per_row, features_per_row)
 
     def n_rows(self, part: str) -> int:
-        """Return the number of rows in ``"train"`` or ``"test"``."""
+        """Return the number of rows in a split, ``"train"`` or ``"test"``."""
         return self._n_rows[part]
 
     def blocks(self, part: str) -> Iterator[tuple[sp.csr_array, sp.csr_array]]:

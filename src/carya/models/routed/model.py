@@ -177,7 +177,9 @@ class RoutedModel(BaseModel[_RoutedState], Parameterized):
         raise InputError("The transform of a split model cannot be changed. Use the unsplit model.")
 
     def _copy_with_labels(self, state: _RoutedState, labels: NDArray[np.int32]) -> Self:
-        raise InputError("A split model does not support subset. Use the unsplit model, or pass labels to predict.")
+        raise InputError(
+            "A split model does not support the subset method. Use the unsplit model, or pass labels to predict."
+        )
 
     def _check_connected(self) -> _RoutedState:
         state = self._check_fitted()

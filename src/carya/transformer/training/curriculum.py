@@ -38,8 +38,8 @@ def plan_stages(
     levels : sequence of int
         Tree levels, from coarse to fine.
     epochs : int or sequence of int
-        One number of epochs for all levels, or one for each of the last levels; the levels above these use the first
-        number.
+        The number of epochs for all levels, or a sequence with one number for each of the last levels; earlier
+        levels use the first number.
     max_length : int
     progressive_length : bool
         Whether to halve the maximum text length at each level above the last, down to 32 tokens.
