@@ -20,6 +20,7 @@ from carya.serve.http.metrics import MetricsLayout, ServerMetrics, resident_byte
 from carya.serve.http.middleware import RequestMiddleware
 from carya.serve.http.shared_limits import ServerLimits
 from carya.serve.http.thread_pool import ThreadPool
+from carya.serve.http.tracing import trace_requests
 from carya.serve.registry import ModelRegistry
 from carya.serve.reloading import ModelReloader
 from carya.serve.routes.openapi import openapi_document
@@ -121,6 +122,8 @@ def application(state: ServerState) -> ASGIApp:
             allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
             expose_headers=["X-Request-Id", "Retry-After"],
         )
+    if state.settings.trace_endpoint is not None:
+        app = trace_requests(app, ROUTES, state.settings.trace_endpoint)
     return app
 
 

@@ -10,6 +10,7 @@ from carya.core.rules import Choice, Integer, Real, Rule
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|[0-9a-fA-F:.]*:[0-9a-fA-F.]*:[0-9a-fA-F:.]*|\*")
 _ORIGIN = re.compile(r"\*|https?://[A-Za-z0-9.\[\]:_-]+")
+_URL = re.compile(r"https?://[A-Za-z0-9.\[\]:_-]+(?:/[!-~]*)?")
 
 #: Log levels, from the most to the least verbose.
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -55,6 +56,16 @@ class Origins(Rule):
             return True
         origins = value if isinstance(value, tuple) else (value,)
         return len(origins) > 0 and all(isinstance(origin, str) and _ORIGIN.fullmatch(origin) for origin in origins)
+
+
+class CollectorUrl(Rule):
+    """The URL of an OpenTelemetry collector, or None."""
+
+    text = "a URL such as http://localhost:4318/v1/traces, or None"
+
+    def allows(self, value: object) -> bool:
+        """Return whether the value is valid."""
+        return value is None or (isinstance(value, str) and _URL.fullmatch(value) is not None)
 
 
 class PartAddresses(Rule):
@@ -212,6 +223,14 @@ class ServerSettings(Parameterized):
         "info", Choice(*LOG_LEVELS), "minimum level of logged events; info includes every request", group="logging"
     )
     log_texts: bool = parameter(False, Choice(True, False), "log the request texts", group="logging")
+
+    trace_endpoint: str | None = parameter(
+        None,
+        CollectorUrl(),
+        "URL of an OpenTelemetry collector that accepts OTLP over HTTP, to which one span per request is sent; None "
+        "disables tracing",
+        group="logging",
+    )
 
     tokens: tuple[str, ...] | None = parameter(
         None, BearerTokens(), "accepted bearer tokens; None disables authentication", group="authentication"

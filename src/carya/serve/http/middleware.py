@@ -46,7 +46,7 @@ _CLIENT_DISCONNECTED = 499
 _CONTEXT_KEY = "carya.context"
 
 
-def _relative_path(scope: Scope) -> str:
+def relative_path(scope: Scope) -> str:
     """Return the path relative to the mount point if the application is mounted in another application."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
@@ -98,6 +98,11 @@ class RequestContext:
         """Return the context of a request."""
         context: RequestContext = request.scope[_CONTEXT_KEY]
         return context
+
+    @classmethod
+    def of_scope(cls, scope: Scope) -> RequestContext | None:
+        """Return the context of an ASGI scope, or None if no request has been processed in it."""
+        return scope.get(_CONTEXT_KEY)
 
     def record_texts(self, texts: list[str], model: str) -> None:
         """Record the number of texts in the metrics and the log, and the texts themselves if `log_texts` is set."""
@@ -281,7 +286,7 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        route = self._routes.find(_relative_path(scope))
+        route = self._routes.find(relative_path(scope))
         context = RequestContext(self, scope, receive, send)
         scope[_CONTEXT_KEY] = context
         try:
