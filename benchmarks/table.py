@@ -1,4 +1,4 @@
-"""Generate the tables in README.md and docs/benchmarks.md from benchmarks/results.
+"""Generate the tables of results in README.md and docs/ from benchmarks/results.
 
     python benchmarks/table.py            # print all tables
     python benchmarks/table.py --write    # replace the tables in the pages
@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import framework
+from carya.data.synthetic.published_sizes import PUBLISHED_SIZES
 
 import scale_tables
+import transformer_tables
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/benchmarks.md", "docs/scale.md")
 DATA = ("debian-deps", "tibkat-en", "yso-min3")
 #: Display names of the systems, in the order in which the tables list them.
 SYSTEMS = {
@@ -29,6 +30,12 @@ SYSTEMS = {
     "libpecos": "libpecos",
     "omikuji": "omikuji",
     "napkinxc": "napkinXC",
+}
+#: Display names of the servers in serve.json.
+SERVERS = {
+    "carya": "Carya",
+    "libpecos": "FastAPI with libpecos",
+    "annif": "Annif with omikuji (three trees, batches of 32)",
 }
 
 
@@ -43,7 +50,11 @@ def precision(values: dict[str, float]) -> str:
 
 def markdown(headings: list[str], rows: list[list[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("|" + "|".join(f" {cell} " if cell != "---" else cell for cell in line) + "|" for line in lines)
+
+    def padded(cell: str) -> str:
+        return cell if cell == "---" else f" {cell} " if cell else " "
+
+    return "\n".join("|" + "|".join(map(padded, line)) + "|" for line in lines)
 
 
 def training_ratios(data: str) -> dict[str, float]:
@@ -223,6 +234,61 @@ def ensemble_cost() -> str:
     )
 
 
+def serving() -> str:
+    """Return the table of throughput, latency and memory use of the servers."""
+    measured = load("serve")
+    rows = []
+    for server, name in SERVERS.items():
+        values = measured[server]
+        one, batch, half = (values[load] for load in ("one", "batch", "half"))
+        cpu_us = (f"{load['server_cpu_us_per_text']:,.0f}" for load in (batch, one))
+        rows.append(
+            [
+                name,
+                f"{batch['texts_per_second']:,.0f}",
+                f"{one['per_second']:,.0f}",
+                f"{half['p99_ms']:.{1 if half['p99_ms'] < 10 else 0}f}",
+                ", ".join(cpu_us),
+                f"{values['memory_mb']:,.0f}",
+            ]
+        )
+    headings = [measured["data"], "texts/s, batches of 64", "requests/s, one text", "p99 at half load, ms"]
+    return markdown([*headings, "server CPU time per text, µs (batch, single)", "memory, MB"], rows)
+
+
+def published_sizes() -> str:
+    """Return the table of the sizes of the published data sets."""
+    rows = [
+        [
+            size.name,
+            f"{size.n_train:,} / {size.n_test:,}",
+            f"{size.n_features:,}",
+            f"{size.features_per_row:g}",
+            f"{size.n_labels:,}",
+            f"{size.labels_per_row:.2f}",
+        ]
+        for size in PUBLISHED_SIZES.values()
+    ]
+    headings = ["`--like`", "train / test", "features", "features per row (approximate)", "labels", "labels per row"]
+    return markdown(headings, rows)
+
+
+def transformers() -> dict[str, str]:
+    """Return the tables of precision and throughput of transformers."""
+    names = [f"{data}-{model}" for data in ("debian-deps", "tibkat-en") for model in transformer_tables.MODELS]
+    runs = {name: load(f"transformers-{name}") for name in names}
+    return {
+        "transformer precision": markdown(*transformer_tables.precision(runs)),
+        "transformer propensity-scored precision": markdown(*transformer_tables.propensity_scored(runs)),
+        "transformer throughput": markdown(*transformer_tables.throughput(load("transformers-speed"))),
+    }
+
+
+def recorded() -> dict[str, str]:
+    """Return the tables whose cells were recorded by hand."""
+    return {name: markdown(table["headings"], table["rows"]) for name, table in load("experiments")["tables"].items()}
+
+
 def all_tables() -> dict[str, str]:
     """Return all tables by name."""
     return {
@@ -239,7 +305,17 @@ def all_tables() -> dict[str, str]:
         "scale": markdown(*scale_tables.costs(load("scale"))),
         "scale plans": markdown(*scale_tables.plans(load("scale"))),
         "cluster simulation": markdown(*scale_tables.simulation(load("cluster-simulation"))),
+        "serve": serving(),
+        "published sizes": published_sizes(),
+        **transformers(),
+        **recorded(),
     }
+
+
+def pages() -> list[Path]:
+    """Return the paths of all pages that contain generated tables."""
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in paths if "<!-- table " in path.read_text(encoding="utf-8")]
 
 
 def fill(page: str, tables: dict[str, str]) -> str:
@@ -260,8 +336,7 @@ def main() -> None:
         for name, table in tables.items():
             print(f"## {name}\n\n{table}\n")
         return
-    for name in PAGES:
-        path = ROOT / name
+    for path in pages():
         path.write_text(fill(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 
