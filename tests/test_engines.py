@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +16,7 @@ import carya
 from carya.cli.app import app
 from carya.core.progress import Report
 from carya.errors import InputError, ParameterError
+from carya.models.xr_linear import representation_task
 from carya.ranking import NeuralRanker
 from carya.ranking.tasks import parts, solve_part
 from carya.ranking.tasks.engine import Task
@@ -40,6 +42,7 @@ class LocalEngine:
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide training into many small tasks."""
     monkeypatch.setattr(solve_part, "divide", functools.partial(parts.divide, max_work=3e5))
+    monkeypatch.setattr(representation_task, "MAX_WORK", 2e3)
 
 
 def test_rerankers_of_features(tmp_path: Path) -> None:
@@ -48,7 +51,28 @@ def test_rerankers_of_features(tmp_path: Path) -> None:
     models[0].fit(X[:400], Y[:400], engine=engine).save(tmp_path / "a")
     models[1].fit(X[:400], Y[:400]).save(tmp_path / "b")
     assert content(tmp_path / "a") == content(tmp_path / "b")
-    assert set(engine.names) == {"MatchRows", "SolvePart"}
+    assert set(engine.names) == {"AggregateLabels", "MatchRows", "SolvePart"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"representation": "pifa", "index_features": 5},
+        {"representation": "pifa", "index_features": 0.9},
+        {"representation": "pifa-concat-graph"},
+        {"representation": "pifa", "clustering": "spherical"},
+    ],
+)
+def test_label_representations(options: dict[str, Any], tmp_path: Path) -> None:
+    """The tree is the same if tasks compute the representations of ranges of labels."""
+    dense = np.random.default_rng(0).normal(size=(X.shape[0], 3)).astype(np.float32)
+    features, weights, engine = (X, dense), np.arange(X.shape[0]) % 3 + 1, LocalEngine()
+    tree(checkpoint_dir=str(tmp_path), **options).fit(features, Y, sample_weight=weights, engine=engine).save(
+        tmp_path / "a"
+    )
+    tree(**options).fit(features, Y, sample_weight=weights).save(tmp_path / "b")
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert engine.names.count("AggregateLabels") > 3
 
 
 def test_the_accurate_preset(tmp_path: Path) -> None:

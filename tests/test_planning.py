@@ -20,8 +20,9 @@ from carya.data.synthetic.files import write_matrices
 from carya.errors import InputError, ParameterError
 from carya.planning import cost_model
 from carya.planning.plan import Plan
+from carya.planning.sampling import DataSample
 from carya.planning.schedule import makespan
-from carya.planning.sizes import DataSample, DataSizes
+from carya.planning.sizes import DataSizes
 
 from command_line import run
 from topics import corpus
@@ -125,9 +126,9 @@ def test_texts_are_sampled_by_label() -> None:
 
 
 def test_a_sample_has_all_texts_of_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    from carya.planning import sizes
+    from carya.planning import sampling
 
-    monkeypatch.setattr(sizes, "MAX_TEXTS", 100)
+    monkeypatch.setattr(sampling, "MAX_TEXTS", 100)
     examples = [carya.data.Example(f"word{row % 7} text", (str(row % 60), str(row % 61))) for row in range(2000)]
     sample = DataSample.of_corpus(carya.data.Corpus.of(examples), carya.Tfidf())
     assert 0 < sample.Y.shape[0] <= 100

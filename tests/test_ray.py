@@ -20,7 +20,7 @@ from carya.cluster.rank_rows import Rankings, RankRows, SharedModel, concatenate
 from carya.cluster.row_sources import FeatureFiles, Shard, TextFiles, divide_rows
 from carya.data.io.matrix_files import read_matrix
 from carya.errors import InputError, ParameterError
-from carya.models.xr_linear import matching_task
+from carya.models.xr_linear import matching_task, representation_task
 from carya.ranking import NeuralRanker
 from carya.ranking.tasks import parts, solve_part
 
@@ -41,6 +41,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data")  
 def cluster() -> Iterator[Any]:
     """A cluster with two nodes, whose workers import this copy of the package and the tests."""
     os.environ["RAY_DISABLE_IMPORT_WARNING"] = "1"
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.getenv("PYTHONPATH")]))
     cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": MEMORY})
     cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
     yield cluster
@@ -52,6 +53,7 @@ def cluster() -> Iterator[Any]:
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide training into many small tasks."""
     monkeypatch.setattr(solve_part, "divide", functools.partial(parts.divide, max_work=3e5))
+    monkeypatch.setattr(representation_task, "MAX_WORK", 2e3)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,8 @@ def test_the_result_is_the_same_on_a_cluster(cluster: Any, local: list[bytes], t
     tree(checkpoint_dir=str(tmp_path / "checkpoints")).fit(X, Y, engine=engine).save(tmp_path / "model")
     assert content(tmp_path / "model") == local
     names = {path.name.split("-")[0] for path in (tmp_path / "checkpoints").iterdir()}
-    assert names == {"features", "label", "layer", "matcher", "problem", "shortlist"}
+    assert names == {"features", "label", "layer", "matcher", "positives", "problem", "shortlist"}
+    assert len(list((tmp_path / "checkpoints").glob("label-vectors-*"))) > 3
     assert len(list((tmp_path / "checkpoints").glob("layer-3-*"))) > 3
 
 
@@ -195,7 +198,7 @@ def test_command_line(cluster: Any, tmp_path: Path) -> None:
     assert content(tmp_path / "a") == content(tmp_path / "b")
     for wrong, message in (
         (["--ray", "auto"], "--ray requires --checkpoint, a folder that all machines share."),
-        (["--ray", "auto", "--model", "xr-transformer"], "--ray requires a model with label trees"),
+        (["--ray", "auto", "--preset", "annexml"], "--ray requires a model with label trees"),
     ):
         result = run("train", "data.csv", "-o", "c", *wrong, cwd=tmp_path)
         assert result.returncode == 2

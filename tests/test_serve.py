@@ -31,7 +31,7 @@ from carya.serve.http.metrics import MetricsLayout, ServerMetrics
 from carya.serve.http.shared_limits import SharedLimit
 from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.registry import ModelRegistry, ReloadFailure
-from carya.serve.routes import messages
+from carya.serve.routes import json_io
 from carya.serve.settings import ServerSettings
 
 from serving import Client, new_metrics, save_model
@@ -423,14 +423,14 @@ def test_long_responses_are_encoded_in_threads(client: Client, monkeypatch: pyte
 
     short = send_all()
     threads: list[str] = []
-    call_and_encode = messages.call_and_encode
+    call_and_encode = json_io.call_and_encode
 
     def record_thread(*args: Any) -> bytes:
         threads.append(threading.current_thread().name)
         return call_and_encode(*args)
 
     monkeypatch.setattr(service, "is_short", lambda *_: False)
-    monkeypatch.setattr(messages, "call_and_encode", record_thread)
+    monkeypatch.setattr(json_io, "call_and_encode", record_thread)
     long = send_all()
     assert [response.content for response in long] == [response.content for response in short]
     assert all(response.status_code == 200 for response in long)

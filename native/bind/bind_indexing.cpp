@@ -34,20 +34,22 @@ void register_indexing(nb::module_& m) {
     m.def(
         "aggregate_positives",
         [](const CheckedFeatures& features, const CheckedCsr& positives, double energy, std::int64_t max_features,
-           int threads, nb::object report) {
+           std::int64_t max_rows, bool sort, int threads, nb::object report) {
             PythonMonitor monitor(std::move(report));
             LabelVectors vectors;
             Csr sparse;
             {
                 const ReleasedGil released;
-                vectors = aggregate(features, positives, {energy, max_features, 0}, threads, monitor);
-                sparse = to_csr(vectors, threads);
+                vectors = aggregate(features, positives, {energy, max_features, max_rows}, threads, monitor);
+                sparse = to_csr(vectors, sort ? EntryOrder::by_column : EntryOrder::unchanged, threads);
             }
             return nb::make_tuple(to_numpy(std::move(sparse)),
                                   to_numpy(std::move(*vectors.dense), vectors.size(), features.view.dense.cols));
         },
-        "features"_a, "positives"_a, "energy"_a, "max_features"_a, "threads"_a, "report"_a.none(),
-        "Return the normalized sum of each label's positive rows as ((indptr, indices, values), dense).");
+        "features"_a, "positives"_a, "energy"_a, "max_features"_a, "max_rows"_a, "sort"_a, "threads"_a,
+        "report"_a.none(),
+        "Return the normalized sum of each label's positive rows as ((indptr, indices, values), dense). Use at most "
+        "max_rows positives per label. If sort is false, the columns are in the order that LabelGroup preserves.");
 
     m.def(
         "group_positives",

@@ -267,7 +267,7 @@ LabelVectors aggregate_positives(const Features& features, const CsrView& positi
     return out;
 }
 
-Csr to_csr(const LabelVectors& vectors, int threads) {
+Csr to_csr(const LabelVectors& vectors, EntryOrder order, int threads) {
     Csr out;
     out.cols = vectors.cols;
     out.indptr.reserve(vectors.size() + 1);
@@ -278,7 +278,7 @@ Csr to_csr(const LabelVectors& vectors, int threads) {
         const LabelVectors::Row row = vectors.rows[label];
         std::vector<std::pair<std::uint32_t, float>> entries;
         for (std::int64_t e = row.begin; e < row.end; ++e) entries.emplace_back(vectors.columns[e], vectors.values[e]);
-        std::sort(entries.begin(), entries.end());
+        if (order == EntryOrder::by_column) std::sort(entries.begin(), entries.end());
         std::int64_t slot = out.indptr[label];
         for (const auto& [column, value] : entries) {
             out.indices[slot] = static_cast<std::int32_t>(column);

@@ -43,7 +43,10 @@ struct AggregationLimits {
 LabelVectors aggregate_positives(const Features& features, const CsrView& positives, const AggregationLimits& limits,
                                  int threads, Monitor& monitor);
 
-// Returns the sparse vectors as a matrix with sorted columns.
-Csr to_csr(const LabelVectors& vectors, int threads);
+// Order of the entries of a row: by ascending column, or as in the label vectors.
+enum class EntryOrder { by_column, unchanged };
+
+// Returns the sparse vectors as a matrix.
+Csr to_csr(const LabelVectors& vectors, EntryOrder order, int threads);
 
 }  // namespace carya

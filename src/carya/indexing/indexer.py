@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +22,14 @@ from carya.trees.label_tree import LabelTree
 RepresentationCache = dict[object, _core.LabelGroup]
 #: The names of the label representations.
 REPRESENTATIONS = ("pifa", "pii", "pifa+lf", "pifa-concat-lf", "lf", "graph", "pifa-concat-graph", "spectral")
+
+
+class Aggregator(Protocol):
+    """Function that computes the PIFA representation in several processes, with the same results as a single one."""
+
+    def __call__(self, labels: Csr, *, keep: float | None, for_group: bool, report: Report) -> Features:
+        """Return one row per label; for the parameters, see :func:`representations.aggregate`."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +59,7 @@ class Indexer:
         threads: int,
         progress: Progress,
         cache: RepresentationCache | None = None,
+        aggregator: Aggregator | None = None,
     ) -> LabelTree:
         """Build a label tree from the training data.
 
@@ -67,6 +77,8 @@ class Indexer:
             repeating the row that many times.
         cache : dict, optional
             Label representations of the same data, shared by trees with the same representation settings.
+        aggregator : Aggregator, optional
+            The function that computes the PIFA representation; by default, it is computed by `threads` threads.
         """
         own_features = self._check_label_features(label_features, labels.cols)
         edges = self._check_label_graph(label_graph, labels, sample_weight)
@@ -84,7 +96,7 @@ class Indexer:
         key = self._representation_key()
         group = None if cache is None else cache.get(key)
         if group is None:
-            group = self._group(features, labels, own_features, edges, threads, progress)
+            group = self._group(features, labels, own_features, edges, threads, progress, aggregator)
             if cache is not None:
                 cache[key] = group
         with progress.stage("build label tree") as report:
@@ -120,12 +132,16 @@ class Indexer:
         edges: Csr | None,
         threads: int,
         progress: Progress,
+        aggregator: Aggregator | None,
     ) -> _core.LabelGroup:
         with progress.stage("represent labels") as report:
             if self.representation == "pifa":  # compute the vectors in the form used by the clustering
                 keep = self.index_features
-                return representations.pifa_group(features, labels, keep=keep, threads=threads, report=report)
-            representation = self._represent(features, labels, own_features, edges, threads, report)
+                if aggregator is None:
+                    return representations.pifa_group(features, labels, keep=keep, threads=threads, report=report)
+                vectors = aggregator(labels, keep=keep, for_group=True, report=report)
+                return _core.LabelGroup(vectors.native, threads)
+            representation = self._represent(features, labels, own_features, edges, threads, report, aggregator)
             return _core.LabelGroup(representation.native, threads)
 
     def represent(
@@ -157,6 +173,7 @@ class Indexer:
         edges: Csr | None,
         threads: int,
         report: Report,
+        aggregator: Aggregator | None = None,
     ) -> Features:
         if self.representation == "lf" and own_features is not None:
             representation = own_features
@@ -169,7 +186,10 @@ class Indexer:
             representation = self._embed(edges)
         else:
             keep = self.index_features
-            representation = representations.pifa(features, labels, keep=keep, threads=threads, report=report)
+            if aggregator is None:
+                representation = representations.pifa(features, labels, keep=keep, threads=threads, report=report)
+            else:
+                representation = aggregator(labels, keep=keep, for_group=False, report=report)
             if self.representation == "pifa+lf" and own_features is not None:
                 representation = representations.pifa_with_features(representation, own_features, self.alpha)
             elif self.representation == "pifa-concat-lf" and own_features is not None:

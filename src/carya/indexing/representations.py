@@ -51,11 +51,40 @@ def pifa(
         occurs in thousands of rows contains most features of the data set; the small entries contribute little to
         clustering but account for most of the computation.
     """
-    positives = _positives(features, labels, threads)
+    return aggregate(features, _positives(features, labels, threads), keep=keep, threads=threads, report=report)
+
+
+def aggregate(
+    features: Features,
+    positives: Csr,
+    *,
+    keep: float | None,
+    for_group: bool = False,
+    threads: int = 1,
+    report: Report = None,
+) -> Features:
+    """Return the sum of the rows of each label, scaled to unit norm, for a range of labels.
+
+    Parameters
+    ----------
+    features : Features
+    positives : Csr of shape (labels in the range, rows)
+    keep : int or float, optional
+        See :func:`pifa`.
+    for_group : bool
+        Whether to return the vectors that :func:`pifa_group` computes, with unsorted columns. The rounding of the
+        similarities depends on the order of the columns.
+    """
+    max_rows = _MAX_ROWS if for_group else 0
     sparse, dense = _core.aggregate_positives(
-        features.native, positives.native, *_limits(keep), max(threads, 1), report
+        features.native, positives.native, *_limits(keep), max_rows, not for_group, max(threads, 1), report
     )
     return Features.of(Csr.of_triple(sparse, features.sparse.cols), dense, "The label representation")
+
+
+def sampled_rows(positives: Csr) -> NDArray[np.int64]:
+    """Return the number of rows that :func:`pifa_group` uses for each label."""
+    return np.minimum(np.diff(positives.indptr), _MAX_ROWS)
 
 
 def pifa_group(

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr, Features
 from carya.indexing import clustering, representations
-from carya.planning.sizes import DataSample, DataSizes
+from carya.planning.sampling import DataSample
+from carya.planning.sizes import DataSizes
 from carya.ranking import LayerProblem
 from carya.trees.beam_search import BeamSearcher
 from carya.trees.layer import Layer

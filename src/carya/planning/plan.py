@@ -17,8 +17,9 @@ from carya.models.xr_linear.model import XRLinear
 from carya.planning import cost_model
 from carya.planning.cost_model import Level, StageCost
 from carya.planning.pilot import Rates, measure_rates
+from carya.planning.sampling import DataSample
 from carya.planning.schedule import makespan
-from carya.planning.sizes import DataSample, DataSizes
+from carya.planning.sizes import DataSizes
 from carya.ranking.tasks.parts import MAX_WORK
 from carya.text.default_vectorizer import default_vectorizer
 

@@ -18,10 +18,11 @@ from carya.core import validation
 from carya.core.matrices import Csr, Features
 from carya.core.memory import check_required, limit_memory
 from carya.core.parameters import read_settings
-from carya.core.progress import Progress, show_progress
+from carya.core.progress import Progress, Report, show_progress
 from carya.core.rules import expand_per_layer, to_python_scalar
 from carya.errors import InputError, ParameterError
 from carya.indexing import Indexer, RepresentationCache
+from carya.indexing.representations import aggregate
 from carya.matching import (
     Negatives,
     RelevanceCosts,
@@ -34,6 +35,7 @@ from carya.matching import (
 from carya.models.restriction import concatenate
 from carya.models.xr_linear.matching_task import ROWS_PER_TASK, MatchRows, store_matcher
 from carya.models.xr_linear.rare_labels import add_label_rows, weight_rare_labels
+from carya.models.xr_linear.representation_task import concatenate_vectors, divide_labels
 from carya.ranking import LayerProblem
 from carya.ranking.tasks.checkpoint_folder import CheckpointFolder, csr_arrays, csr_of_arrays, fingerprint
 from carya.ranking.tasks.solve_part import StoredData, store_data, train_layers
@@ -209,7 +211,23 @@ class _TreeTraining:
             threads=self._threads,
             progress=self._progress,
             cache=cache,
+            aggregator=None if data.engine is None else self._aggregate_by_engine,
         )
+
+    def _aggregate_by_engine(self, labels: Csr, *, keep: float | None, for_group: bool, report: Report) -> Features:
+        """Compute the PIFA representation; each task aggregates the rows of a range of labels."""
+        data, checkpoints = self._data, self._checkpoints
+        assert checkpoints is not None  # checked in train_trees
+        assert data.engine is not None
+        positives = labels.transpose(self._threads)
+        tasks = divide_labels(data.features, positives, checkpoints, self._data_key, keep=keep, for_group=for_group)
+        if len(tasks) == 1:
+            return aggregate(
+                data.features, positives, keep=keep, for_group=for_group, threads=self._threads, report=report
+            )
+        store_data(checkpoints, self._data_key, StoredData(data.features, data.sample_weight))
+        data.engine.run([task for task in tasks if not task.is_done()], report)
+        return concatenate_vectors([task.result() for task in tasks], data.features.sparse.cols)
 
     def _train_layers(
         self, tree: LabelTree, labels: Csr, shortlist: Csr | None, *, assigned: Csr | None = None, depth: int

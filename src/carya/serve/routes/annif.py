@@ -13,7 +13,7 @@ from starlette.responses import Response
 from carya.serve.http.errors import BadRequestError, ContentTooLargeError, ForbiddenError, NotFoundError
 from carya.serve.registry import ServedModel
 from carya.serve.routes.api import suggest_response
-from carya.serve.routes.messages import check_content_type, json_response, read_json
+from carya.serve.routes.json_io import check_content_type, json_response, read_json
 from carya.serve.routes.parameters import FractionParameter, IntegerParameter, LanguageParameter, Parameter
 from carya.serve.routes.schemas import (
     AnnifBackend,

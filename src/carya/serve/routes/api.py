@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from carya.serve import service
 from carya.serve.http.middleware import RequestContext
 from carya.serve.registry import ServedModel
-from carya.serve.routes.messages import json_response, json_response_from_thread, read_json
+from carya.serve.routes.json_io import json_response, json_response_from_thread, read_json
 from carya.serve.routes.parameters import MODEL, IntegerParameter, Parameter
 from carya.serve.routes.schemas import ExplainRequest, HealthStatus, SuggestRequest, SuggestResponse
 from carya.serve.state import ServerState

@@ -14,7 +14,7 @@ from carya.serve import service
 from carya.serve.http.errors import BadRequestError
 from carya.serve.http.middleware import RequestContext
 from carya.serve.registry import ServedModel
-from carya.serve.routes.messages import json_response, json_response_from_thread, read_json
+from carya.serve.routes.json_io import json_response, json_response_from_thread, read_json
 from carya.serve.routes.parameters import MODEL, IntegerParameter, Parameter
 from carya.serve.routes.schemas import (
     ExploreLabelRequest,

@@ -16,7 +16,7 @@ from carya.models.routed.part import ModelPart
 from carya.models.routed.remote import MEDIA_TYPE
 from carya.serve.http.errors import BadRequestError, ConflictError
 from carya.serve.registry import ServedPart
-from carya.serve.routes.messages import check_content_type, json_response
+from carya.serve.routes.json_io import check_content_type, json_response
 from carya.serve.routes.parameters import Parameter
 from carya.serve.routes.schemas import PartInfo
 from carya.serve.state import ServerState
