@@ -100,12 +100,11 @@ Csr transpose(const CsrView& matrix, int threads) {
 
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 4096;
-
 // Builds a matrix row by row in parallel: fill(row, indices, values) writes the entries of a row and returns their
 // number, which is at most limits[row + 1] - limits[row].
 template <class Fill>
 Csr build_rows(std::int64_t cols, std::span<const std::int64_t> limits, int threads, const Fill& fill) {
+    constexpr std::int64_t kRowsPerTask = 4096;
     Csr out;
     out.cols = cols;
     const std::int64_t rows = std::ssize(limits) - 1;

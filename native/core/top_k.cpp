@@ -9,7 +9,7 @@ namespace carya {
 
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 1024;
+constexpr std::int64_t kTopKRowsPerTask = 1024;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ TopK row_topk(const CsrView& matrix, std::int64_t k, int threads) {
     TopK out;
     out.columns.assign(matrix.rows() * k, -1);
     out.values.assign(matrix.rows() * k, 0.0F);
-    parallel_each(matrix.rows(), kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
+    parallel_each(matrix.rows(), kTopKRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
         std::vector<std::int64_t> entries(matrix.length(row));
         for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = matrix.begin(row) + static_cast<std::int64_t>(i);
         const auto ranks_before = [&](std::int64_t a, std::int64_t b) {
@@ -43,7 +43,7 @@ std::vector<std::uint8_t> contains(const CsrView& matrix, std::span<const std::i
     if (static_cast<std::int64_t>(columns.size()) != matrix.rows() * k)
         throw std::invalid_argument("columns must have k entries per row.");
     std::vector<std::uint8_t> out(columns.size(), 0);
-    parallel_each(matrix.rows(), kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
+    parallel_each(matrix.rows(), kTopKRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
         const auto begin = matrix.indices.begin() + matrix.begin(row);
         const auto end = matrix.indices.begin() + matrix.end(row);
         for (std::int64_t i = row * k; i < (row + 1) * k; ++i) out[i] = std::binary_search(begin, end, columns[i]);

@@ -18,7 +18,7 @@ constexpr std::int64_t kMinEntriesPerFeature = 16;
 // A group copies its entries only if it has at most 1/kMinShrinkage of the labels that the shared entries cover, so
 // repeated bisection copies entries at every second level.
 constexpr std::int64_t kMinShrinkage = 3;
-constexpr std::int64_t kRowsPerTask = 512;
+constexpr std::int64_t kGroupRowsPerTask = 512;
 
 // Renumbers the features of a row and stores its entries starting at `new_begin`. new_ids[f] is the new id of feature f
 // plus 1, or 0 if the feature is dropped. The old and new arrays may be the same.
@@ -103,7 +103,7 @@ LabelGroup make_root_group(LabelVectors&& vectors, int threads) {
     std::vector<std::uint32_t> ids = count_columns(out.rows, columns, vectors.cols, threads);
     entries->width = number_by_frequency(ids);
     entries->labels = out.size();
-    parallel_each(out.size(), kRowsPerTask, threads, nullptr, [&](int, std::int64_t r) {
+    parallel_each(out.size(), kGroupRowsPerTask, threads, nullptr, [&](int, std::int64_t r) {
         renumber_row(out.rows[r], out.rows[r].begin, columns, values, ids.data(), columns, values);
     });
     out.entries = std::move(entries);

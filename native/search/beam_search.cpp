@@ -10,7 +10,6 @@ namespace carya {
 
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 32;
 constexpr std::int64_t kLineFloats = 16;      // floats per cache line and per vector
 constexpr std::size_t kTwoByteIds = 0x10000;  // number of chunks that a damaged two-byte id can refer to
 constexpr std::int64_t kMaxSums = 1LL << 31;  // maximum number of floats in the score buffer
@@ -106,7 +105,7 @@ template <class Body>
 void for_each_row(std::int64_t rows, int threads, Monitor* monitor, const Body& body) {
     if (monitor) monitor->total = static_cast<std::uint64_t>(rows);
     std::vector<BeamSearch::Workspace> workspaces(threads);
-    parallel_each(rows, kRowsPerTask, threads, monitor,
+    parallel_each(rows, kSearchRowsPerTask, threads, monitor,
                   [&](int worker, std::int64_t row) { body(row, workspaces[worker]); });
 }
 

@@ -18,6 +18,9 @@
 
 namespace carya {
 
+// The number of rows per task of a parallel search.
+inline constexpr std::int64_t kSearchRowsPerTask = 32;
+
 struct SearchLayer {
     PackedView weights;                    // weights of the sparse features
     DenseView dense;                       // positions x dense features

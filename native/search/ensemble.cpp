@@ -9,7 +9,6 @@ namespace carya {
 
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 32;
 constexpr std::int64_t kMaxRowsPerMember = 1024;
 constexpr std::int64_t kMaxBufferedLabels = 1 << 20;  // per thread
 
@@ -111,7 +110,7 @@ Csr combine(std::span<const CsrView> rankings, CombineMethod method, std::span<c
         std::vector<ScoredNode> ranking;
     };
     std::vector<Workspace> workspaces(static_cast<std::size_t>(threads), Workspace{Combiner(method, weights), {}});
-    parallel_each(rows, kRowsPerTask, threads, nullptr, [&](int w, std::int64_t row) {
+    parallel_each(rows, kSearchRowsPerTask, threads, nullptr, [&](int w, std::int64_t row) {
         Workspace& workspace = workspaces[w];
         workspace.combiner.clear();
         for (std::size_t m = 0; m < rankings.size(); ++m) {

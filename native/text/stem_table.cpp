@@ -12,7 +12,6 @@ namespace carya {
 
 std::vector<std::string> StemTable::missing(std::span<const std::string_view> texts, const AnalyzerOptions& options,
                                             int threads) const {
-    constexpr std::int64_t kTextsPerTask = 64;
     AnalyzerOptions words = options;
     words.unit = TokenUnit::word;
     words.stems = nullptr;

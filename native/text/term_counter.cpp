@@ -11,8 +11,7 @@ namespace carya {
 
 namespace {
 
-constexpr std::int64_t kTextsPerTask = 64;
-constexpr std::int64_t kRowsPerTask = 256;
+constexpr std::int64_t kCountedRowsPerTask = 256;
 constexpr std::size_t kPrefetchDistance = 16;
 constexpr std::size_t kMaxReserved = std::size_t{1} << 24;
 
@@ -260,7 +259,7 @@ TermCounter::FeatureIds TermCounter::select_features(std::size_t analyzer, const
     }
     std::vector<HashedTerm> sorted(keys.size());
     fitted.document_frequencies.resize(static_cast<std::size_t>(first) + keys.size());
-    parallel_each(std::ssize(keys), kRowsPerTask, threads_, nullptr, [&](int, std::int64_t i) {
+    parallel_each(std::ssize(keys), kCountedRowsPerTask, threads_, nullptr, [&](int, std::int64_t i) {
         MergedTerm& term = *keys[i].term;
         term.feature = static_cast<std::int32_t>(first + i);
         sorted[i] = {term.record->text(), term.record->hash};
@@ -289,7 +288,7 @@ void TermCounter::build_rows(const std::vector<FeatureIds>& features, std::int64
         for (std::size_t i = location.begin; i < location.end; ++i)
             if (feature[items[i].term] >= 0) body(feature[items[i].term], items[i]);
     };
-    parallel_each(n_texts_, kRowsPerTask, threads_, nullptr, [&](int, std::int64_t row) {
+    parallel_each(n_texts_, kCountedRowsPerTask, threads_, nullptr, [&](int, std::int64_t row) {
         for (std::size_t analyzer = 0; analyzer < analyzers_.size(); ++analyzer)
             for_each_count(row, analyzer, [&](std::int32_t, const TermCount&) { ++out.indptr[row + 1]; });
     });
@@ -298,7 +297,7 @@ void TermCounter::build_rows(const std::vector<FeatureIds>& features, std::int64
     out.values.resize(out.indices.size());
     if (lead_words_ > 0) fitted.lead_counts.resize(out.indices.size());
     std::vector<std::vector<std::uint64_t>> scratch(static_cast<std::size_t>(threads_));
-    parallel_each(n_texts_, kRowsPerTask, threads_, nullptr, [&](int w, std::int64_t row) {
+    parallel_each(n_texts_, kCountedRowsPerTask, threads_, nullptr, [&](int w, std::int64_t row) {
         std::vector<std::uint64_t>& entries = scratch[w];
         entries.clear();
         for (std::size_t analyzer = 0; analyzer < analyzers_.size(); ++analyzer)

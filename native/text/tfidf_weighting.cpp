@@ -9,8 +9,6 @@ namespace carya {
 
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 256;
-
 double term_frequency(double count, const Weighting& weighting) {
     if (weighting.binary) return 1.0;
     return weighting.sublinear ? 1.0 + std::log(count) : count;
@@ -65,7 +63,7 @@ std::vector<float> inverse_document_frequency(std::span<const std::int64_t> docu
 void weight_rows(Csr& counts, std::span<const std::uint8_t> lead_counts, std::span<const float> idf,
                  const Weighting& weighting, int threads) {
     const auto rows = static_cast<std::int64_t>(counts.indptr.size()) - 1;
-    parallel_each(rows, kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
+    parallel_each(rows, kTextRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
         const auto begin = static_cast<std::size_t>(counts.indptr[row]);
         const auto size = static_cast<std::size_t>(counts.indptr[row + 1]) - begin;
         weight_row({counts.indices.data() + begin, size}, {counts.values.data() + begin, size},

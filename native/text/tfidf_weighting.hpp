@@ -9,6 +9,9 @@
 
 namespace carya {
 
+// The number of matrix rows per task of a parallel loop.
+inline constexpr std::int64_t kTextRowsPerTask = 256;
+
 enum class Norm : int { none, l1, l2 };
 
 // Options for computing the weight of a term from its count.

@@ -12,6 +12,9 @@
 
 namespace carya {
 
+// The number of texts per task of a parallel loop.
+inline constexpr std::int64_t kTextsPerTask = 64;
+
 enum class TokenUnit : int { word, character, character_in_word };
 enum class Accents : int { keep, unicode, ascii };
 

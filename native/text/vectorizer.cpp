@@ -6,13 +6,6 @@
 
 namespace carya {
 
-namespace {
-
-constexpr std::int64_t kTextsPerTask = 64;
-constexpr std::int64_t kRowsPerTask = 256;
-
-}  // namespace
-
 Vectorizer::Vectorizer(std::vector<FittedAnalyzer> analyzers, std::span<const float> idf, Weighting weighting)
     : analyzers_(std::move(analyzers)), idf_(idf), weighting_(weighting) {
     for (const FittedAnalyzer& fitted : analyzers_) n_features_ += fitted.n_features();
@@ -109,7 +102,7 @@ Csr Vectorizer::transform(std::span<const std::string_view> texts, int threads, 
     }
     out.indices.resize(static_cast<std::size_t>(out.indptr.back()));
     out.values.resize(out.indices.size());
-    parallel_each(count, kRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
+    parallel_each(count, kTextRowsPerTask, threads, nullptr, [&](int, std::int64_t row) {
         const Worker& worker = workers[locations[row].worker];
         const std::int64_t size = out.indptr[row + 1] - out.indptr[row];
         std::copy_n(worker.indices.data() + locations[row].begin, size, out.indices.data() + out.indptr[row]);
