@@ -45,6 +45,14 @@ namespace {
 // updates would let b lag behind.
 constexpr std::int64_t kBiasInterval = 16;
 
+// The active rows are listed in advance, so that skipping the others causes no mispredicted branches.
+constexpr std::int64_t kRowsPerList = 1024;  // a multiple of kBiasInterval
+
+// Prefetch distance, in rows. The weights of the next row are prefetched from the addresses in its entries, which must
+// already be in the cache.
+constexpr std::int64_t kEntriesDistance = 3;
+constexpr std::int64_t kEntriesPerLine = 16;
+
 constexpr int kMaxNewtonSteps = 40;  // per row with the logistic loss; rows of norm 1 take three or four steps
 
 constexpr bool bias_is_feature(Loss loss) { return loss == Loss::hinge; }
@@ -130,6 +138,28 @@ inline void set_costs(RowState<N>& row, const DualProblem& p, std::uint32_t r, t
     }
 }
 
+// Prefetches the data of the rows after listed[visited[v]], because rows are visited in random order. GCC removes calls
+// of functions that only prefetch, unless they are inlined.
+template <int N>
+[[gnu::always_inline]] inline void prefetch_rows(const DualProblem& p, const std::uint32_t* listed,
+                                                 const std::uint32_t* visited, std::int64_t v, std::int64_t n_visited) {
+    if (v + kEntriesDistance < n_visited) {
+        const std::uint32_t row = listed[visited[v + kEntriesDistance]];
+        const std::int64_t last_entry = p.offsets[row + 1];
+        for (std::int64_t e = p.offsets[row]; e < last_entry; e += kEntriesPerLine) {
+            __builtin_prefetch(p.columns + e);
+            __builtin_prefetch(p.values + e);
+        }
+    }
+    if (v + 1 < n_visited) {
+        const std::uint32_t next = listed[visited[v + 1]];
+        __builtin_prefetch(p.alpha + std::int64_t{next} * N, 1, 3);
+        if (p.prefetch_weights)
+            for (std::int64_t e = p.offsets[next]; e < p.offsets[next + 1]; ++e)
+                __builtin_prefetch(p.weights + std::int64_t{p.columns[e]} * N, 1, 2);
+    }
+}
+
 template <int N, Loss loss, bool per_row_costs>
 void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* order, std::int64_t begin,
               std::int64_t end, std::int64_t rows) {
@@ -152,89 +182,81 @@ void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* ord
     const Float zero = L::broadcast(0.0F);
     const float bias_penalty = p.bias_feature > 0.0F ? 1.0F / (p.bias_feature * p.bias_feature) : 0.0F;
 
-    const auto next_active = [&](std::int64_t k) {
-        while (k < end && !(p.active[order[k]] & unconverged_lanes)) ++k;
-        return k;
-    };
     std::int64_t bias_updated_at = -1;
-    std::int64_t next_k = 0;
-    for (std::int64_t k = next_active(begin); k < end; k = next_k) {
-        // The bias is updated at fixed positions in the row order, regardless of which rows other lanes visit.
-        const std::int64_t block_start = k - k % kBiasInterval;
-        if (!bias_is_feature(loss) && block_start > bias_updated_at && p.bias_feature > 0.0F) {
-            bias_updated_at = block_start;
-            const float remaining = 1.0F - static_cast<float>(block_start) / static_cast<float>(rows);
-            const Float newton = (signed_alpha_sum + bias_over_q_sum + remaining * previous_bias_over_q) /
-                                 (bias_penalty + inverse_q_sum + remaining * previous_inverse_q);
-            bias = L::select(unconverged, newton, bias);
+    std::uint32_t visited[kRowsPerList];
+    for (std::int64_t list_begin = begin; list_begin < end; list_begin += kRowsPerList) {
+        const std::uint32_t* const listed = order + list_begin;
+        const std::int64_t n_listed = end - list_begin < kRowsPerList ? end - list_begin : kRowsPerList;
+        std::int64_t n_visited = 0;
+        for (std::int64_t i = 0; i < n_listed; ++i) {
+            visited[n_visited] = static_cast<std::uint32_t>(i);  // overwritten if the row is not active
+            n_visited += (p.active[listed[i]] & unconverged_lanes) != 0;
         }
-        const std::uint32_t r = order[k];
-        next_k = next_active(k + 1);
-        if (next_k < end) {  // prefetch, because rows are visited in random order
-            const std::uint32_t next = order[next_k];
-            __builtin_prefetch(p.alpha + std::int64_t{next} * N, 1, 3);
-            if (p.prefetch_weights)
-                for (std::int64_t e = p.offsets[next]; e < p.offsets[next + 1]; ++e)
-                    __builtin_prefetch(p.weights + std::int64_t{p.columns[e]} * N, 1, 2);
-            if (next_k + 1 < end) {
-                const std::int64_t after_next = p.offsets[order[next_k + 1]];
-                __builtin_prefetch(p.columns + after_next);
-                __builtin_prefetch(p.columns + after_next + 16);
-                __builtin_prefetch(p.values + after_next);
-                __builtin_prefetch(p.values + after_next + 16);
+        for (std::int64_t v = 0; v < n_visited; ++v) {
+            // The bias is updated at fixed positions in the row order, regardless of which rows other lanes visit.
+            const std::int64_t block_start = (list_begin + visited[v]) / kBiasInterval * kBiasInterval;
+            if (!bias_is_feature(loss) && block_start > bias_updated_at && p.bias_feature > 0.0F) {
+                bias_updated_at = block_start;
+                const float remaining = 1.0F - static_cast<float>(block_start) / static_cast<float>(rows);
+                const Float newton = (signed_alpha_sum + bias_over_q_sum + remaining * previous_bias_over_q) /
+                                     (bias_penalty + inverse_q_sum + remaining * previous_inverse_q);
+                bias = L::select(unconverged, newton, bias);
             }
-        }
-        const std::int64_t first = p.offsets[r];
-        const std::int64_t last = p.offsets[r + 1];
-        const float* x = p.dense + std::int64_t{p.dense_cols > 0 ? p.row_ids[r] : 0} * p.dense_cols;
+            prefetch_rows<N>(p, listed, visited, v, n_visited);
+            const std::uint32_t r = listed[visited[v]];
+            const std::int64_t first = p.offsets[r];
+            const std::int64_t last = p.offsets[r + 1];
+            const float* x = p.dense + std::int64_t{p.dense_cols > 0 ? p.row_ids[r] : 0} * p.dense_cols;
 
-        Float a0 = bias, a1 = zero, a2 = zero, a3 = zero;
-        std::int64_t e = first;
-        for (; e + 4 <= last; e += 4) {
-            a0 += L::ref(p.weights + std::int64_t{p.columns[e]} * N) * p.values[e];
-            a1 += L::ref(p.weights + std::int64_t{p.columns[e + 1]} * N) * p.values[e + 1];
-            a2 += L::ref(p.weights + std::int64_t{p.columns[e + 2]} * N) * p.values[e + 2];
-            a3 += L::ref(p.weights + std::int64_t{p.columns[e + 3]} * N) * p.values[e + 3];
-        }
-        for (; e < last; ++e) a0 += L::ref(p.weights + std::int64_t{p.columns[e]} * N) * p.values[e];
-        std::int64_t j = 0;
-        for (; j + 4 <= p.dense_cols; j += 4) {
-            a0 += L::ref(p.dense_weights + j * N) * x[j];
-            a1 += L::ref(p.dense_weights + (j + 1) * N) * x[j + 1];
-            a2 += L::ref(p.dense_weights + (j + 2) * N) * x[j + 2];
-            a3 += L::ref(p.dense_weights + (j + 3) * N) * x[j + 3];
-        }
-        for (; j < p.dense_cols; ++j) a0 += L::ref(p.dense_weights + j * N) * x[j];
-        const Float score = (a0 + a1) + (a2 + a3);
+            Float a0 = bias, a1 = zero, a2 = zero, a3 = zero;
+            std::int64_t e = first;
+            for (; e + 4 <= last; e += 4) {
+                a0 += L::ref(p.weights + std::int64_t{p.columns[e]} * N) * p.values[e];
+                a1 += L::ref(p.weights + std::int64_t{p.columns[e + 1]} * N) * p.values[e + 1];
+                a2 += L::ref(p.weights + std::int64_t{p.columns[e + 2]} * N) * p.values[e + 2];
+                a3 += L::ref(p.weights + std::int64_t{p.columns[e + 3]} * N) * p.values[e + 3];
+            }
+            for (; e < last; ++e) a0 += L::ref(p.weights + std::int64_t{p.columns[e]} * N) * p.values[e];
+            std::int64_t j = 0;
+            for (; j + 4 <= p.dense_cols; j += 4) {
+                a0 += L::ref(p.dense_weights + j * N) * x[j];
+                a1 += L::ref(p.dense_weights + (j + 1) * N) * x[j + 1];
+                a2 += L::ref(p.dense_weights + (j + 2) * N) * x[j + 2];
+                a3 += L::ref(p.dense_weights + (j + 3) * N) * x[j + 3];
+            }
+            for (; j < p.dense_cols; ++j) a0 += L::ref(p.dense_weights + j * N) * x[j];
+            const Float score = (a0 + a1) + (a2 + a3);
 
-        const Mask positive = L::mask_from_bits(p.positives[r]);
-        const std::uint32_t active = p.active[r] & unconverged_lanes;
-        const Mask visits = L::mask_from_bits(p.included ? active & p.included[r] : active);
-        const Float y = L::select(positive, one, -one);
-        RowState<N> row;
-        row.margin = y * score;
-        row.alpha = L::ref(p.alpha + std::int64_t{r} * N);
-        row.squared_norm = p.squared_norms[r] + (bias_is_feature(loss) ? p.bias_feature * p.bias_feature : 0.0F);
-        row.single_norm = p.single_norms[r];
-        set_costs<N, loss, per_row_costs>(row, p, r, positive);
-        const DualStep<N> step = best_alpha<N, loss>(row);
-        const Float free_inverse_q = L::select(visits, step.free_inverse_q, zero);
-        inverse_q_sum += free_inverse_q;
-        bias_over_q_sum += free_inverse_q * bias;
-        const Float delta = L::select(visits, step.alpha - row.alpha, zero);
-        const Float gains = step.q * delta * delta * 0.5F;
-        const Mask stays_active = gains >= shrink_below;
-        p.active[r] = static_cast<std::uint16_t>(active & L::bits_from_mask(stays_active));
-        shrunk_inverse_q += L::select(stays_active, zero, free_inverse_q);
-        shrunk_bias_over_q += L::select(stays_active, zero, free_inverse_q * bias);
-        if (!L::any(delta != zero)) continue;
-        gain += gains;
-        L::ref(p.alpha + std::int64_t{r} * N) = row.alpha + delta;
-        const Float signed_delta = y * delta;
-        signed_alpha_sum += signed_delta;
-        if constexpr (bias_is_feature(loss)) bias += signed_delta * (p.bias_feature * p.bias_feature);
-        for (e = first; e < last; ++e) L::ref(p.weights + std::int64_t{p.columns[e]} * N) += signed_delta * p.values[e];
-        for (j = 0; j < p.dense_cols; ++j) L::ref(p.dense_weights + j * N) += signed_delta * x[j];
+            const Mask positive = L::mask_from_bits(p.positives[r]);
+            const std::uint32_t active = p.active[r] & unconverged_lanes;
+            const Mask visits = L::mask_from_bits(p.included ? active & p.included[r] : active);
+            const Float y = L::select(positive, one, -one);
+            RowState<N> row;
+            row.margin = y * score;
+            row.alpha = L::ref(p.alpha + std::int64_t{r} * N);
+            row.squared_norm = p.squared_norms[r] + (bias_is_feature(loss) ? p.bias_feature * p.bias_feature : 0.0F);
+            row.single_norm = p.single_norms[r];
+            set_costs<N, loss, per_row_costs>(row, p, r, positive);
+            const DualStep<N> step = best_alpha<N, loss>(row);
+            const Float free_inverse_q = L::select(visits, step.free_inverse_q, zero);
+            inverse_q_sum += free_inverse_q;
+            bias_over_q_sum += free_inverse_q * bias;
+            const Float delta = L::select(visits, step.alpha - row.alpha, zero);
+            const Float gains = step.q * delta * delta * 0.5F;
+            const Mask stays_active = gains >= shrink_below;
+            p.active[r] = static_cast<std::uint16_t>(active & L::bits_from_mask(stays_active));
+            shrunk_inverse_q += L::select(stays_active, zero, free_inverse_q);
+            shrunk_bias_over_q += L::select(stays_active, zero, free_inverse_q * bias);
+            if (!L::any(delta != zero)) continue;
+            gain += gains;
+            L::ref(p.alpha + std::int64_t{r} * N) = row.alpha + delta;
+            const Float signed_delta = y * delta;
+            signed_alpha_sum += signed_delta;
+            if constexpr (bias_is_feature(loss)) bias += signed_delta * (p.bias_feature * p.bias_feature);
+            for (e = first; e < last; ++e)
+                L::ref(p.weights + std::int64_t{p.columns[e]} * N) += signed_delta * p.values[e];
+            for (j = 0; j < p.dense_cols; ++j) L::ref(p.dense_weights + j * N) += signed_delta * x[j];
+        }
     }
     L::ref(state.bias) = bias;
     L::ref(state.signed_alpha_sum) = signed_alpha_sum;

@@ -42,38 +42,6 @@ float dot(const float* a, const float* b, std::int64_t count) {
     return total;
 }
 
-float sparse_dot(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x) {
-    std::int64_t i = 0;
-    float total = 0.0F;
-#if defined(__AVX512F__)
-    // Use masked intrinsics, because the unmasked ones cause warnings about uninitialized variables.
-    const __m512 zero = _mm512_setzero_ps();
-    __m512 sums = zero;
-    for (; i + 16 <= count; i += 16)
-        sums = _mm512_fmadd_ps(_mm512_mask_i32gather_ps(zero, 0xFFFF, _mm512_loadu_si512(columns + i), x, 4),
-                               _mm512_loadu_ps(values + i), sums);
-    float lanes[16];
-    _mm512_storeu_ps(lanes, sums);
-    for (const float lane : lanes) total += lane;
-#elif defined(__AVX2__)
-    __m256 sums = _mm256_setzero_ps();
-    for (; i + 8 <= count; i += 8)
-        sums = _mm256_fmadd_ps(
-            _mm256_i32gather_ps(x, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(columns + i)), 4),
-            _mm256_loadu_ps(values + i), sums);
-    float lanes[8];
-    _mm256_storeu_ps(lanes, sums);
-    for (const float lane : lanes) total += lane;
-#endif
-    float odd = 0.0F;
-    for (; i + 2 <= count; i += 2) {
-        total += x[columns[i]] * values[i];
-        odd += x[columns[i + 1]] * values[i + 1];
-    }
-    if (i < count) total += x[columns[i]] * values[i];
-    return total + odd;
-}
-
 std::int64_t count_at_least(const float* values, std::int64_t count, float threshold) {
     // A 32-bit counter is the same size as a float, so the compiler can vectorize the loop without conversions. The
     // counter cannot overflow within a block.
