@@ -81,6 +81,14 @@ EXPECTED = [
 ]
 #: The routes for parts of split models, which are tested in test_routed_serving.py.
 PART_ROUTES = [("GET", "/v1/part"), ("POST", "/v1/part/rank")]
+#: The routes that store data, which are tested in test_serve_jobs.py.
+STORED_ROUTES = [
+    ("POST", "/v1/jobs"),
+    ("GET", "/v1/jobs/{job_id}"),
+    ("GET", "/v1/jobs/{job_id}/results"),
+    ("POST", "/v1/jobs/{job_id}/delete"),
+    ("POST", "/v1/feedback"),
+]
 IDS = [f"{route.method} {route.path}" for route in EXPECTED]
 every_route = pytest.mark.parametrize("route", EXPECTED, ids=IDS)
 
@@ -112,7 +120,7 @@ def protected(folder: Path) -> Iterator[Client]:
 def test_every_declared_route_is_expected() -> None:
     """Every new route must be added to EXPECTED, so that all tests in this file cover it."""
     assert sorted((route.method, route.path) for route in ROUTES) == sorted(
-        [*((route.method, route.path) for route in EXPECTED), *PART_ROUTES]
+        [*((route.method, route.path) for route in EXPECTED), *PART_ROUTES, *STORED_ROUTES]
     )
 
 

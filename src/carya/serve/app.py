@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from carya.serve.feedback import FeedbackStore
 from carya.serve.http.errors import UnknownPathError
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import MetricsLayout, ServerMetrics, resident_bytes
@@ -21,6 +23,8 @@ from carya.serve.http.middleware import RequestMiddleware
 from carya.serve.http.shared_limits import ServerLimits
 from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.http.tracing import trace_requests
+from carya.serve.jobs.folder import JobFolder
+from carya.serve.jobs.runner import JobRunner
 from carya.serve.registry import ModelRegistry
 from carya.serve.reloading import ModelReloader
 from carya.serve.routes.openapi import openapi_document
@@ -89,7 +93,28 @@ def create_state(
         pool=ThreadPool(settings, limits.jobs),
         reloader=ModelReloader(registry, settings, metrics, logger),
         openapi=msgspec.json.encode(openapi_document(ROUTES, settings)),
+        jobs=_job_runner(registry, settings, logger),
+        feedback=feedback_store(settings),
     )
+
+
+def job_folder(settings: ServerSettings) -> JobFolder | None:
+    """Return the folder for batch jobs, which is created, or None; raise InputError if it cannot be used."""
+    if settings.jobs_folder is None:
+        return None
+    return JobFolder(Path(settings.jobs_folder), settings.max_jobs, settings.max_jobs_bytes)
+
+
+def _job_runner(registry: ModelRegistry, settings: ServerSettings, logger: JsonLogger) -> JobRunner | None:
+    folder = job_folder(settings)
+    return None if folder is None else JobRunner(folder, registry, settings, logger)
+
+
+def feedback_store(settings: ServerSettings) -> FeedbackStore | None:
+    """Return the database for feedback, which is created, or None; raise InputError if it cannot be used."""
+    if settings.feedback_file is None:
+        return None
+    return FeedbackStore(Path(settings.feedback_file), max_rows=settings.max_feedback)
 
 
 def application(state: ServerState) -> ASGIApp:
@@ -98,6 +123,8 @@ def application(state: ServerState) -> ASGIApp:
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         watcher = asyncio.create_task(watch_models(state))
+        if state.jobs is not None:
+            state.jobs.start()
         try:
             yield
         finally:
@@ -105,6 +132,8 @@ def application(state: ServerState) -> ASGIApp:
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
             await state.reloader.close()
+            if state.jobs is not None:
+                await state.jobs.close()
             state.pool.close()
 
     router = Router(

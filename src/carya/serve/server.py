@@ -24,7 +24,7 @@ import uvicorn
 import uvloop
 
 from carya.errors import InputError
-from carya.serve.app import application, create_state
+from carya.serve.app import application, create_state, feedback_store, job_folder
 from carya.serve.http.connections import connection_class
 from carya.serve.http.hosts import LOOPBACK_HOSTS
 from carya.serve.http.logging import JsonLogger, redirect_library_logs
@@ -84,6 +84,8 @@ def serve(
     registry = ModelRegistry.open(
         folders, settings, with_leases=workers == 1
     )  # before any worker starts, so that errors are raised in this process
+    job_folder(settings)
+    feedback_store(settings)
     sockets = listen(host, port, workers)
     _raise_file_limit(settings)
     address = sockets[0].getsockname()

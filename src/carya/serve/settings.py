@@ -90,6 +90,16 @@ class PartToken(Rule):
         return value is None or _is_token(value)
 
 
+class FilePath(Rule):
+    """A nonempty path, or None."""
+
+    text = "a nonempty path, or None"
+
+    def allows(self, value: object) -> bool:
+        """Return whether the value is valid."""
+        return value is None or (isinstance(value, str) and value.strip() != "" and "\0" not in value)
+
+
 class LanguageCode(Rule):
     """An ISO 639 language code, such as "en"."""
 
@@ -268,6 +278,39 @@ class ServerSettings(Parameterized):
         PartToken(),
         "bearer token for the servers that serve the parts; None means no authentication",
         group="parts",
+    )
+    jobs_folder: str | None = parameter(
+        None,
+        FilePath(),
+        "folder for the files of batch jobs (/v1/jobs); None disables batch jobs",
+        group="batch jobs",
+    )
+    max_job_bytes: int = parameter(
+        256 << 20,
+        Integer(1, 1 << 60),
+        "maximum size of the file of a job in bytes (413 if exceeded)",
+        group="batch jobs",
+    )
+    max_jobs: int = parameter(
+        100, Integer(1), "maximum number of jobs, including completed ones (429 if exceeded)", group="batch jobs"
+    )
+    max_jobs_bytes: int = parameter(
+        4 << 30,
+        Integer(1, 1 << 60),
+        "maximum total size of the files and results of all jobs in bytes (429 if exceeded)",
+        group="batch jobs",
+    )
+    job_retention: float = parameter(
+        86_400.0, Real(0), "seconds after which finished jobs and their results are deleted", group="batch jobs"
+    )
+    feedback_file: str | None = parameter(
+        None,
+        FilePath(),
+        "SQLite database for accepted and rejected labels (/v1/feedback); None disables feedback",
+        group="feedback",
+    )
+    max_feedback: int = parameter(
+        1_000_000, Integer(1), "maximum number of texts in the feedback database (503 if exceeded)", group="feedback"
     )
     language: str = parameter(
         "en", LanguageCode(), "language of the texts and label names, as reported by Annif's API", group="annif"

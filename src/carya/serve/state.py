@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from carya.serve.feedback import FeedbackStore
 from carya.serve.http.logging import JsonLogger
 from carya.serve.http.metrics import ServerMetrics
 from carya.serve.http.shared_limits import ServerLimits
 from carya.serve.http.thread_pool import ThreadPool
+from carya.serve.jobs.runner import JobRunner
 from carya.serve.registry import ModelRegistry
 from carya.serve.reloading import ModelReloader
 from carya.serve.settings import ServerSettings
@@ -29,6 +31,10 @@ class ServerState:
     reloader : ModelReloader
     openapi : bytes
         The OpenAPI document as JSON.
+    jobs : JobRunner or None
+        The thread that processes batch jobs; None if they are disabled.
+    feedback : FeedbackStore or None
+        The database for feedback; None if it is disabled.
     """
 
     registry: ModelRegistry
@@ -39,3 +45,5 @@ class ServerState:
     pool: ThreadPool
     reloader: ModelReloader
     openapi: bytes
+    jobs: JobRunner | None = None
+    feedback: FeedbackStore | None = None

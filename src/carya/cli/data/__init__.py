@@ -10,6 +10,7 @@ data = LazyGroup(
         "debian": "carya.cli.data.debian:debian",
         "synth": "carya.cli.data.synth:synth",
         "convert": "carya.cli.data.convert:convert",
+        "feedback": "carya.cli.data.feedback:feedback",
     },
     help="Create and convert data sets.",
 )

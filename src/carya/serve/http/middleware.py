@@ -42,6 +42,8 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _CHUNK_BYTES = 64 << 10
 # Maximum time for receiving the rest of a rejected body. Many clients read the response only after sending the body.
 _DRAIN_SECONDS = 1.0
+# Uploads may take `body_timeout` plus the time at this rate in bytes per second.
+_MIN_UPLOAD_RATE = 64 << 10
 _CLIENT_DISCONNECTED = 499
 _CONTEXT_KEY = "carya.context"
 
@@ -72,7 +74,15 @@ class RequestContext:
         The numbers of body bytes received and sent so far.
     """
 
-    def __init__(self, middleware: RequestMiddleware, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self,
+        middleware: RequestMiddleware,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        is_upload: bool = False,
+    ) -> None:
         address = scope.get("client")
         self.client = client_key(address[0] if address else None)
         self.log_fields: dict[str, Any] = {}
@@ -86,6 +96,7 @@ class RequestContext:
         self._receive = receive
         self._send = send
         self._is_counted = False
+        self._is_upload = is_upload
         self._buffered_bytes = 0  # bytes received, or reserved for the response; count toward max_buffered_bytes
         self._reserved_bytes = 0  # the part of the buffered bytes that is reserved for the response
         self._is_body_complete = False
@@ -145,8 +156,9 @@ class RequestContext:
             return await self._receive()
         if self._body_deadline is None:
             self._body_deadline = asyncio.get_running_loop().time() + settings.body_timeout
+        deadline = self._body_deadline + (self.received_bytes / _MIN_UPLOAD_RATE if self._is_upload else 0.0)
         try:
-            async with asyncio.timeout_at(self._body_deadline):
+            async with asyncio.timeout_at(deadline):
                 message = await self._receive()
         except TimeoutError:
             raise RequestTimeoutError(
@@ -157,8 +169,11 @@ class RequestContext:
         size = len(message.get("body", b""))
         self._is_body_complete = not message.get("more_body", False)
         self.received_bytes += size
-        if self.received_bytes > settings.max_body_bytes:
-            raise _body_too_large(settings)
+        limit = self._middleware.max_body_bytes(is_upload=self._is_upload)
+        if self.received_bytes > limit:
+            raise _body_too_large(limit)
+        if self._is_upload:  # the previous chunk has been written to a file
+            self._add_buffered(-self._buffered_bytes)
         problem = self._middleware.limits.buffered_bytes.problem(self.client, size)
         if problem is not None:
             raise TooManyRequestsError(problem)
@@ -287,7 +302,7 @@ class RequestMiddleware:
             return
         started = time.perf_counter()
         route = self._routes.find(relative_path(scope))
-        context = RequestContext(self, scope, receive, send)
+        context = RequestContext(self, scope, receive, send, is_upload=route is not None and route.is_upload)
         scope[_CONTEXT_KEY] = context
         try:
             await self._process(scope, context, route)
@@ -343,7 +358,6 @@ class RequestMiddleware:
 
     def _check(self, headers: dict[bytes, bytes], route: ApiRoute | None) -> None:
         """Raise HttpError if the request must be rejected before its body is read."""
-        settings = self.settings
         if self._tokens and not (route is not None and route.is_public):
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
             # Compare the token with every accepted token, so that the time taken does not reveal which one matches.
@@ -354,8 +368,13 @@ class RequestMiddleware:
         if length is not None:
             if not length.isdigit():
                 raise BadRequestError(f"Content-Length must be an integer, got {length[:20].decode('latin-1')!r}.")
-            if len(length) > 18 or int(length) > settings.max_body_bytes:
-                raise _body_too_large(settings)
+            limit = self.max_body_bytes(is_upload=route is not None and route.is_upload)
+            if len(length) > 18 or int(length) > limit:
+                raise _body_too_large(limit)
+
+    def max_body_bytes(self, *, is_upload: bool) -> int:
+        """Return the maximum size of a request body."""
+        return self.settings.max_job_bytes if is_upload else self.settings.max_body_bytes
 
     def check_requests(self, client: str) -> None:
         """Raise TooManyRequestsError if a client cannot start another request."""
@@ -402,5 +421,5 @@ def _convert_router_error(error: HTTPException, scope: Scope) -> HttpError:
     return MethodNotAllowedError(f"Method {scope['method']} is not allowed. Use {allowed}.", {"Allow": allowed})
 
 
-def _body_too_large(settings: ServerSettings) -> ContentTooLargeError:
-    return ContentTooLargeError(f"The request body exceeds the limit of {settings.max_body_bytes} bytes.")
+def _body_too_large(limit: int) -> ContentTooLargeError:
+    return ContentTooLargeError(f"The request body exceeds the limit of {limit} bytes.")

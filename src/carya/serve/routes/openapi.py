@@ -26,6 +26,7 @@ _LIMITED_FIELDS = (
     ("ExploreTextRequest", "top_k", "maximum", "max_top_k"),
     ("ExploreTextRequest", "beam_width", "maximum", "max_beam_width"),
     ("ExploreLabelRequest", "text", "maxLength", "max_text_length"),
+    ("FeedbackRequest", "text", "maxLength", "max_text_length"),
     ("AnnifForm", "text", "maxLength", "max_text_length"),
     ("AnnifForm", "limit", "maximum", "max_top_k"),
     ("AnnifDocument", "text", "maxLength", "max_text_length"),

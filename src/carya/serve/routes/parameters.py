@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -97,6 +98,28 @@ class FractionParameter(Parameter):
             value = -1.0
         if not 0.0 <= value <= 1.0:
             raise BadRequestError(f"{self.name} must be a number between 0 and 1, got {text[:_MAX_ECHO]!r}.")
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberParameter(Parameter):
+    """A finite number, or None if it is omitted."""
+
+    def schema(self, settings: ServerSettings) -> dict[str, Any]:
+        """Return the JSON schema for the values."""
+        return {"type": "number"}
+
+    def parse(self, values: Mapping[str, str]) -> float | None:
+        """Return the value in a query or a form; raise BadRequestError if it is invalid."""
+        text = values.get(self.name)
+        if text is None:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise BadRequestError(f"{self.name} must be a finite number, got {text[:_MAX_ECHO]!r}.")
         return value
 
 

@@ -20,6 +20,7 @@ Handler = Callable[["ServerState", Request], Awaitable[Response]]
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
+NDJSON = "application/x-ndjson"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class ApiRoute:
         Whether the route is accessible without a token.
     is_always_answered : bool
         Whether requests are answered even if the server has reached `max_requests`.
+    is_upload : bool
+        Whether the body is written to a file while it is received, so that `max_job_bytes` limits its size.
     is_documented : bool
         Whether the OpenAPI document includes the route; web page files are not included.
     """
@@ -74,6 +77,7 @@ class ApiRoute:
     metrics_label: str | None = None
     is_public: bool = False
     is_always_answered: bool = False
+    is_upload: bool = False
     is_documented: bool = True
 
     @property

@@ -165,6 +165,24 @@ class LabelsResponse(Struct):
     total: Annotated[int, Meta(description="Total number of matching labels, including labels that are not returned.")]
 
 
+class FeedbackRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The labels of a text that a user has accepted or rejected."""
+
+    text: Text
+    accepted: Annotated[list[str], Meta(description="Correct labels, by id or name; new labels are allowed.")] = []
+    rejected: Annotated[list[str], Meta(description="Incorrect labels, by id or name.")] = []
+    model: ModelName | None = None
+
+
+class FeedbackResponse(Struct):
+    """Confirmation that feedback has been stored."""
+
+    model: str
+    version: str
+    n_accepted: int
+    n_rejected: int
+
+
 class HealthStatus(Struct):
     """The status of the server."""
 

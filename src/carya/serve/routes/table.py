@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from carya.models.routed.remote import DESCRIBE_PATH, MEDIA_TYPE, RANK_PATH
+from carya.serve.jobs.job import JobInfo
 from carya.serve.routes import annif, api, explorer, pages, parts
 from carya.serve.routes.parameters import MODEL
-from carya.serve.routes.route import FORM, ApiRoute, RouteTable
+from carya.serve.routes.route import FORM, NDJSON, ApiRoute, RouteTable
 from carya.serve.routes.schemas import (
     AnnifBatch,
     AnnifBatchResults,
@@ -26,6 +27,8 @@ from carya.serve.routes.schemas import (
     ExplainResponse,
     ExploreLabelRequest,
     ExploreTextRequest,
+    FeedbackRequest,
+    FeedbackResponse,
     HealthStatus,
     LabelsResponse,
     ModelInfo,
@@ -34,6 +37,7 @@ from carya.serve.routes.schemas import (
     SuggestRequest,
     SuggestResponse,
 )
+from carya.serve.routes.stored import feedback, jobs
 from carya.text.explore.views import (
     ClusterPage,
     ComparedLabel,
@@ -44,6 +48,8 @@ from carya.text.explore.views import (
 )
 
 _RANKING = "Ranking"
+_JOBS = "Batch jobs"
+_FEEDBACK = "Feedback"
 _EXPLORER = "Explorer"
 _ANNIF = "Annif"
 _PARTS = "Parts of split models"
@@ -112,6 +118,65 @@ ROUTES = RouteTable(
             parameters=(api.LABEL_PREFIX, api.LABEL_LIMIT, MODEL),
             response=LabelsResponse,
             errors=(400, 404),
+        ),
+        ApiRoute(
+            "POST",
+            "/v1/jobs",
+            jobs.create_job,
+            "Rank labels for the texts in a file, in the background",
+            _JOBS,
+            "create_job",
+            parameters=(MODEL, jobs.TOP_K, jobs.MIN_SCORE, jobs.BEAM_WIDTH),
+            request=bytes,
+            request_media_type=NDJSON,
+            response=JobInfo,
+            errors=(403, 404),
+            is_upload=True,
+        ),
+        ApiRoute(
+            "GET",
+            "/v1/jobs/{job_id}",
+            jobs.show_job,
+            "Show the state and the progress of a job",
+            _JOBS,
+            "show_job",
+            parameters=(jobs.JOB,),
+            response=JobInfo,
+            errors=(403, 404),
+        ),
+        ApiRoute(
+            "GET",
+            "/v1/jobs/{job_id}/results",
+            jobs.job_results,
+            "Download the results of a job",
+            _JOBS,
+            "download_job_results",
+            parameters=(jobs.JOB,),
+            response=bytes,
+            response_media_type=NDJSON,
+            errors=(403, 404, 409),
+        ),
+        ApiRoute(
+            "POST",
+            "/v1/jobs/{job_id}/delete",
+            jobs.delete_job,
+            "Cancel a job and delete its files",
+            _JOBS,
+            "delete_job",
+            parameters=(jobs.JOB,),
+            response=JobInfo,
+            errors=(403, 404),
+        ),
+        ApiRoute(
+            "POST",
+            "/v1/feedback",
+            feedback.add_feedback,
+            "Store the accepted and rejected labels of a text",
+            _FEEDBACK,
+            "add_feedback",
+            request=FeedbackRequest,
+            response=FeedbackResponse,
+            errors=(403, 404),
         ),
         ApiRoute(
             "GET",
@@ -341,6 +406,8 @@ ROUTES = RouteTable(
     ],
     tags={
         _RANKING: "Rank labels for texts, explain rankings, and look up models and labels.",
+        _JOBS: "Rank labels for the texts in a file, in the background. Disabled by default.",
+        _FEEDBACK: "Store accepted and rejected labels. Disabled by default.",
         _EXPLORER: "The data shown by the explorer page: searches, explanations, clusters and labels.",
         _ANNIF: "Annif's REST API. Models appear as projects and labels as subjects.",
         _PARTS: "Internal routes of servers that serve parts of a split model.",

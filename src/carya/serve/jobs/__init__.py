@@ -1,0 +1,1 @@
+"""Batch jobs: files of texts that are ranked in the background."""

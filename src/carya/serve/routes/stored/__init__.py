@@ -1,0 +1,1 @@
+"""Handlers for the routes that store data: batch jobs and feedback."""
