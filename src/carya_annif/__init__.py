@@ -1,0 +1,23 @@
+"""Carya as a backend of Annif (https://annif.org).
+
+``python -m carya_annif`` runs the ``annif`` command with the backend ``carya``. Programs that use Annif as a library
+call :func:`register`.
+"""
+
+from __future__ import annotations
+
+BACKEND_ID = "carya"
+
+
+def register() -> None:
+    """Add the backend ``carya`` to Annif's table of backends."""
+    import annif.backend
+
+    annif.backend._backend_fns.setdefault(BACKEND_ID, get_backend)  # Annif has no public interface for this
+
+
+def get_backend() -> type:
+    """Return the class of the backend."""
+    from carya_annif.backend import CaryaBackend
+
+    return CaryaBackend
