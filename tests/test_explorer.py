@@ -637,7 +637,7 @@ def test_texts_are_never_interpreted_as_markup(page: Any) -> None:
     enter_text(page, text)
     assert page.locator(".marked").inner_text() == text
     assert page.locator(".marked img, .marked b, .marked script").count() == 0
-    assert page.title() == "Carya Explorer"
+    assert page.title() == "Text – Carya Explorer"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

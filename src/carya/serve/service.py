@@ -265,8 +265,9 @@ def describe_model(registry: ModelRegistry, model: ServedModel, settings: Server
     )
 
 
-def search_labels(model: ServedModel, prefix: str, limit: int) -> LabelsResponse:
-    """Return the labels whose names or ids start with a prefix, ignoring case."""
-    matches = model.ranker.label_set_.index.search(prefix)
+def search_labels(model: ServedModel, query: str, limit: int, *, by_words: bool = False) -> LabelsResponse:
+    """Return the labels whose names or ids start with the query or contain its words, ignoring case."""
+    index = model.ranker.label_set_.index
+    matches = index.search_words(query) if by_words else index.search(query)
     labels = [LabelInfo(*model.label(number)) for number in matches[:limit].tolist()]
     return LabelsResponse(model.name, model.version, labels, int(matches.size))

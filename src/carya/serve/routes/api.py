@@ -13,11 +13,19 @@ from carya.serve import service
 from carya.serve.http.middleware import RequestContext
 from carya.serve.registry import ServedModel
 from carya.serve.routes.json_io import json_response, json_response_from_thread, read_json
-from carya.serve.routes.parameters import MODEL, IntegerParameter, Parameter
+from carya.serve.routes.parameters import MODEL, ChoiceParameter, IntegerParameter, Parameter
 from carya.serve.routes.schemas import ExplainRequest, HealthStatus, SuggestRequest, SuggestResponse
 from carya.serve.state import ServerState
 
-LABEL_PREFIX = Parameter(name="q", description="Prefix of the label name or id; case is ignored.")
+LABEL_PREFIX = Parameter(
+    name="q", description="Prefix of the label name or id, or words that it contains; case is ignored."
+)
+LABEL_MATCH = ChoiceParameter(
+    name="match",
+    description="prefix: labels that start with q; words: also labels that contain all words of q, of which at most "
+    "1,000 are counted.",
+    choices=("prefix", "words"),
+)
 LABEL_LIMIT = IntegerParameter(
     name="limit", description="Maximum number of labels.", default=20, minimum=1, maximum=1000
 )
@@ -50,14 +58,16 @@ async def describe_model(state: ServerState, request: Request) -> Response:
 
 
 async def search_labels(state: ServerState, request: Request) -> Response:
-    """Search labels by prefix."""
+    """Search labels by prefix or by words."""
     query = request.query_params
     model = state.registry.get(query.get(MODEL.name))
     limit = LABEL_LIMIT.parse(query, state.settings)
+    by_words = LABEL_MATCH.parse(query) == "words"
+    text = query.get(LABEL_PREFIX.name, "")
 
     def run() -> Any:
         with model.in_use():
-            return service.search_labels(model, query.get(LABEL_PREFIX.name, ""), limit)
+            return service.search_labels(model, text, limit, by_words=by_words)
 
     return await json_response_from_thread(state.pool, request, run)
 

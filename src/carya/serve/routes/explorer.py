@@ -44,7 +44,7 @@ LABEL = Parameter(name="label", description="Label id or name.", required=True)
 async def list_models(state: ServerState, request: Request) -> Response:
     """List the models and their trees."""
     models = [_summarize(state.registry.get(name)) for name in state.registry.names()]
-    return json_response(ModelsResponse(state.registry.default, models))
+    return json_response(ModelsResponse(state.registry.default, models, state.feedback is not None))
 
 
 async def search(state: ServerState, request: Request) -> Response:

@@ -102,6 +102,29 @@ class FractionParameter(Parameter):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChoiceParameter(Parameter):
+    """One of several strings; the first by default.
+
+    Attributes
+    ----------
+    choices : tuple of str
+    """
+
+    choices: tuple[str, ...]
+
+    def schema(self, settings: ServerSettings) -> dict[str, Any]:
+        """Return the JSON schema for the values."""
+        return {"type": "string", "enum": list(self.choices), "default": self.choices[0]}
+
+    def parse(self, values: Mapping[str, str]) -> str:
+        """Return the value in a query; raise BadRequestError if it is invalid."""
+        value = values.get(self.name, self.choices[0])
+        if value not in self.choices:
+            raise BadRequestError(f"{self.name} must be one of {', '.join(self.choices)}, got {value[:_MAX_ECHO]!r}.")
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
 class NumberParameter(Parameter):
     """A finite number, or None if it is omitted."""
 

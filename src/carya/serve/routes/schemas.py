@@ -239,6 +239,7 @@ class ModelsResponse(Struct):
 
     default: Annotated[str, Meta(description="Name of the default model.")]
     models: list[ModelSummary]
+    accepts_feedback: Annotated[bool, Meta(description="Whether /v1/feedback stores feedback.")] = False
 
 
 class AnnifInfo(Struct):

@@ -81,9 +81,11 @@ class Explorer:
         numbers, scores = self.ranker.rank(text, top_k=top_k, beam_width=beam_width)
         labels = self._scored_labels(numbers, scores)
         if not self._trees:
-            return SearchTrace(labels, _known_spans(self.ranker.vectorizers_, text))
+            vectorizers = self.ranker.vectorizers_
+            return SearchTrace(labels, _known_spans(vectorizers, text), _known_word_spans(vectorizers, text))
         view = self.tree(tree)
-        known_spans = _known_spans([view.text_tree.vectorizer], text)
+        vectorizers = (view.text_tree.vectorizer,)
+        spans = _known_spans(vectorizers, text), _known_word_spans(vectorizers, text)
         width = view.model.beam_width if beam_width is None else beam_width
         features, values = view.text_tree.row(text)
         if view.model is not self.ranker.single_tree_:
@@ -91,7 +93,7 @@ class Explorer:
         levels = view.beam(features, values, width)
         last_beam = levels[-1] if levels else ()
         reached = view.reached_labels(features, values, numbers.tolist(), scores.tolist(), last_beam)
-        return SearchTrace(labels, known_spans, levels, reached, width)
+        return SearchTrace(labels, *spans, levels, reached, width)
 
     def rank(self, text: str, *, top_k: int = 10) -> tuple[ScoredLabel, ...]:
         """Return the best labels for a text."""
@@ -201,6 +203,15 @@ def _known_spans(vectorizers: Sequence[Tfidf], text: str) -> tuple[tuple[int, in
     """Return the character ranges of a text that are covered by the vectorizers' terms."""
     terms = itertools.chain.from_iterable(vectorizer.terms_in(text) for vectorizer in vectorizers)
     return _merge_spans(sorted((term.begin, term.end) for term in terms))
+
+
+def _known_word_spans(vectorizers: Sequence[Tfidf], text: str) -> tuple[tuple[int, int], ...]:
+    """Return the ranges covered by words; n-grams of characters count only for vectorizers without words."""
+    spans = []
+    for vectorizer in vectorizers:
+        words = vectorizer.word_features_
+        spans += [(term.begin, term.end) for term in vectorizer.terms_in(text) if not words or term.feature in words]
+    return _merge_spans(sorted(spans))
 
 
 def _merge_spans(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

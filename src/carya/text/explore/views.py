@@ -117,6 +117,8 @@ class SearchTrace:
         The best labels, with the same scores as in :meth:`carya.TextRanker.suggest`.
     known_spans : tuple of (int, int)
         The character ranges of the text that are covered by known terms.
+    known_word_spans : tuple of (int, int)
+        The character ranges that are covered by known words, excluding n-grams of characters.
     levels : tuple of tuple of BeamNode
         The beam at each cluster level, from the root down, best cluster first; empty if the model has no tree.
     reached : tuple of ReachedLabel
@@ -127,6 +129,7 @@ class SearchTrace:
 
     labels: tuple[ScoredLabel, ...]
     known_spans: tuple[tuple[int, int], ...]
+    known_word_spans: tuple[tuple[int, int], ...] = ()
     levels: tuple[tuple[BeamNode, ...], ...] = ()
     reached: tuple[ReachedLabel, ...] = ()
     beam_width: int | None = None

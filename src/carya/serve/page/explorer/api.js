@@ -12,6 +12,7 @@ export class ApiError extends Error {
 }
 
 export const saveToken = (token) => sessionStorage.setItem(TOKEN_KEY, token);
+export const hasToken = () => sessionStorage.getItem(TOKEN_KEY) !== null;
 
 /** Return the response, or undefined if a newer request on the same channel canceled this one. Throws ApiError. */
 export async function request(channel, path, { query = {}, body } = {}) {

@@ -1,24 +1,30 @@
 // Page controller. The state is stored in the URL fragment, which is never sent to the server, and all views are
 // rendered from this state.
 
-import { ApiError, cancel, request, saveToken } from "./api.js";
+import { ApiError, cancel, hasToken, request, saveToken } from "./api.js";
 import { showBeam } from "./beam.js";
-import { el, formatCount, formatInteger, handleArrowKeys } from "./dom.js";
+import { clusterName, el, formatCount, formatInteger, formatScore, handleArrowKeys } from "./dom.js";
 import { createExplanation } from "./explanation.js";
 import { setUpSearch, showFrequentLabels, showLabelCard } from "./label_card.js";
 import { noExplanationNote, noTreeNote, selectTree, treeNames, treeNote } from "./model_kinds.js";
 import { legend, selectedOption, selectOption, showResults, toRows } from "./results.js";
 import { showClusterPage } from "./tree.js";
+import { copyText, createExport, downloadText, FILE_NAMES } from "./export.js";
 
 const TYPING_DELAY = 140; // milliseconds from the last key press until the text is sent
 const MAX_ADDRESS_TEXT = 4000; // characters; longer texts are stored only in the history state
 const NARROW = matchMedia("(max-width: 62rem)");
+const RETRY_DELAY = 5000; // milliseconds until a request is repeated if the server is not available
+const BUSY = "Ranking labels…";
+const DEFAULT_COUNT = 12;
 const VIEWS = ["text", "tree", "label"];
 const $ = (id) => document.getElementById(id);
 
 let models = [];
+let acceptsFeedback = false;
 let state = {};
 let rendered = {}; // the content that the views currently show
+let retryTimer;
 let isRendered = false; // whether any view has been rendered
 
 const findModel = (name) => models.find((model) => model.name === name) ?? models[0];
@@ -40,7 +46,7 @@ function readAddress() {
 
 function address(values) {
   const parameters = new URLSearchParams();
-  for (const name of ["view", "model", "tree", "compare", "level", "node", "label", "text"]) {
+  for (const name of ["view", "model", "tree", "compare", "level", "node", "label", "count", "threshold", "text"]) {
     const value = values[name];
     if (value === undefined || value === "") continue;
     if (name === "view" && value === "text") continue;
@@ -65,7 +71,8 @@ function render() {
   const view = VIEWS.includes(state.view) ? state.view : "text";
   for (const name of VIEWS) $(`view-${name}`).hidden = name !== view;
   for (const link of document.querySelectorAll("nav a[data-view]")) {
-    link.setAttribute("href", address({ ...state, view: link.dataset.view }));
+    // The tabs lead to the start of their views, so that a card or a cluster can be left.
+    link.setAttribute("href", address({ ...state, view: link.dataset.view, ...(link.dataset.view === "text" ? {} : { label: undefined, level: undefined, node: undefined }) }));
     if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -77,6 +84,7 @@ function render() {
   $("tree-number").value = currentTreeNumber();
   $("compare").value = comparedModel()?.name ?? "";
   $("compare-choice").hidden = models.length < 2 || view !== "text";
+  document.title = { text: "Text", tree: "Label tree", label: "Labels" }[view] + " – Carya Explorer";
   showErrors({ text: renderTextView, tree: renderTreeView, label: renderLabelView }[view]);
 }
 
@@ -86,15 +94,38 @@ function render() {
 async function showErrors(run) {
   try {
     await run();
+    clearTimeout(retryTimer);
     $("error").hidden = true;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     rendered = {};
+    for (const id of ["results", "explanation"]) $(id).removeAttribute("aria-busy");
+    if ($("status").textContent === BUSY) $("status").textContent = "";
     $("token-form").hidden = error.status !== 401;
+    $("token-error").textContent = error.status === 401 && hasToken() ? "The server did not accept this token." : "";
     $("error").hidden = error.status === 401;
-    $("error").textContent = error.message;
+    $("error-text").textContent = error.message;
+    $("retry").textContent = isWrongAddress() ? "Show the start of this view" : "Try again";
+    clearTimeout(retryTimer);
+    if (error.status === 0 || error.status >= 500) retryTimer = setTimeout(retry, RETRY_DELAY);
   }
 }
+
+const isWrongAddress = () => (state.view === "tree" && (state.level ?? state.node) !== undefined) || (state.view === "label" && state.label !== undefined);
+
+/** Send the failed request again. */
+function retry() {
+  clearTimeout(retryTimer);
+  if ($("error").hidden) return;
+  if (models.length) render();
+  else start();
+}
+
+$("retry").addEventListener("click", () => {
+  // An address that does not exist would fail again, so it is replaced by the start of the view.
+  if (isWrongAddress()) navigate({ level: undefined, node: undefined, label: undefined }, { replace: true });
+  else retry();
+});
 
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -111,39 +142,102 @@ async function renderTextView() {
   if ($("text").value !== text) $("text").value = text;
   const model = currentModel();
   const other = comparedModel();
-  const key = JSON.stringify([text, model.name, currentTreeNumber(), other?.name]);
+  const count = Math.min(50, Math.max(1, Number(state.count) || DEFAULT_COUNT));
+  const key = JSON.stringify([text, model.name, currentTreeNumber(), other?.name, count]);
+  $("count").value = count;
+  $("count-value").textContent = count;
+  $("threshold").value = Math.min(100, Math.max(0, Number(state.threshold) || 0));
   if (rendered.text !== key) {
     if (!text.trim()) {
-      for (const channel of ["search", "compare", "explanation", "other-explanation"]) cancel(channel);
+      for (const channel of ["search", "compare", "other-search", "explanation", "other-explanation"]) cancel(channel);
       rendered.text = key;
       clearResults(`This model has ${formatCount(model.n_labels, "label")}${model.n_texts === null ? "" : ` and was trained on ${formatCount(model.n_texts, "text")}`}.`);
+      await showExamples(model);
       return;
     }
     $("results").setAttribute("aria-busy", "true");
-    if (!rendered.trace) $("status").textContent = "Ranking labels…";
-    const [trace, comparison] = await Promise.all([
-      request("search", "v1/explore/text", { query: { model: model.name, tree: currentTreeNumber() }, body: { text } }),
-      other && request("compare", "v1/explore/compare", { query: { model: model.name, other: other.name }, body: { text } }),
+    if (!rendered.trace) $("status").textContent = BUSY;
+    $("examples").replaceChildren();
+    const begin = performance.now();
+    const body = { text, top_k: count };
+    const [trace, comparison, otherTrace] = await Promise.all([
+      request("search", "v1/explore/text", { query: { model: model.name, tree: currentTreeNumber() }, body }),
+      other && request("compare", "v1/explore/compare", { query: { model: model.name, other: other.name }, body }),
+      other && request("other-search", "v1/explore/text", { query: { model: other.name }, body }),
     ]);
-    if (trace === undefined || (other && comparison === undefined)) return; // canceled by a newer request
+    if (trace === undefined || (other && (comparison === undefined || otherTrace === undefined))) return; // canceled by a newer request
+    const milliseconds = Math.max(1, Math.round(performance.now() - begin));
     const rows = toRows(trace, comparison);
-    rendered = { ...rendered, text: key, trace, rows, explanation: undefined, selectInBeam: undefined };
+    rendered = { ...rendered, text: key, trace, otherTrace, rows, explanation: undefined, selectInBeam: undefined };
     $("results").removeAttribute("aria-busy");
     if (!rows.length) {
       clearResults("The text contains no terms from the model's vocabulary.");
       return;
     }
-    $("status").textContent = `Showing ${formatCount(rows.length, "label")}. Best match: ${rows[0].name}.`;
+    $("status").textContent = `Showing ${formatCount(rows.length, "label")}. Best match: ${rows[0].name}. Response time: ${milliseconds} ms.`;
+    showUnknownWarning(text, trace.known_word_spans, model);
     $("legend").replaceChildren(legend(model, other));
-    for (const id of ["results-title", "results"]) $(id).hidden = false;
+    for (const id of ["results-title", "results", "filters", "actions"]) $(id).hidden = false;
     showResults($("results"), rows, other ? [model, other] : [model], select);
-    renderBeam(model, trace);
+    renderBeam(model, trace, other, otherTrace);
   }
+  applyThreshold(model);
   const label = state.label ?? selectedOption($("results"))?.dataset.label ?? rendered.trace?.labels[0]?.label.label;
   if (label && rendered.trace?.labels.length) await renderExplanation(label, text, model, other);
 }
 
-function renderBeam(model, trace) {
+/** Hide the labels below the threshold: a probability, or a percentage of the best score. */
+function applyThreshold(model) {
+  const threshold = Number($("threshold").value);
+  $("threshold-name").textContent = model.is_calibrated ? "Minimum probability" : "Minimum score";
+  const best = Math.max(...(rendered.rows ?? []).map((row) => row.scores[0]?.score ?? -Infinity));
+  const minimum = model.is_calibrated ? threshold / 100 : (best * threshold) / 100;
+  $("threshold-value").textContent = model.is_calibrated ? `${threshold} %` : threshold ? formatScore(minimum) : "0";
+  if (!rendered.trace) return;
+  const isShown = (row) => !threshold || row.scores.some((scored) => scored && (model.is_calibrated ? scored.probability ?? scored.score : scored.score) >= minimum);
+  rendered.shown = rendered.rows.filter(isShown);
+  const labels = new Set(rendered.shown.map((row) => row.label));
+  for (const option of resultOptions()) option.hidden = !labels.has(option.dataset.label);
+}
+
+/** Warn if most words of the text are unknown, for example because it is in another language. */
+function showUnknownWarning(text, spans, model) {
+  const characters = Array.from(text);
+  const isKnown = new Uint8Array(characters.length);
+  for (const [begin, end] of spans) isKnown.fill(1, begin, end);
+  let [total, unknown, begin] = [0, 0, -1];
+  for (let i = 0; i <= characters.length; i += 1) {
+    const isWord = i < characters.length && /[\p{L}\p{N}]/u.test(characters[i]);
+    if (isWord && begin < 0) begin = i;
+    if (!isWord && begin >= 0) {
+      total += 1;
+      if (!isKnown.subarray(begin, i).some(Boolean)) unknown += 1;
+      begin = -1;
+    }
+  }
+  $("unknown-warning").hidden = total < 3 || unknown <= total / 2;
+  $("unknown-warning").textContent = `${unknown} of ${formatCount(total, "word")} are unknown to ${model.name}, so the labels may be unreliable. The text may be in another language or about another subject.`;
+}
+
+/** Show buttons that enter the names of frequent labels as an example text. */
+async function showExamples(model) {
+  const labels = await request("examples", "v1/explore/labels", { query: { model: model.name } });
+  if (labels === undefined || (state.text ?? "").trim()) return;
+  const names = labels.map((label) => label.name).slice(0, 9);
+  const texts = [0, 3, 6].map((begin) => names.slice(begin, begin + 3).join(", ")).filter(Boolean);
+  $("examples").replaceChildren(...(texts.length ? [el("span", { class: "note" }, "Examples:")] : []), ...texts.map((text) => el("button", { type: "button", class: "quiet", onclick: () => navigate({ text, label: undefined }) }, text)));
+}
+
+function renderBeam(model, trace, other, otherTrace) {
+  $("other-beam").replaceChildren();
+  if (otherTrace?.levels.length) {
+    const diagram = el("div");
+    $("other-beam").append(el("h3", {}, other.name), diagram);
+    showBeam(diagram, otherTrace, {
+      onLabel: (label) => select(label, true),
+      onCluster: (cluster) => navigate({ view: "tree", model: other.name, tree: undefined, level: String(cluster.level), node: String(cluster.node) }),
+    });
+  }
   const tree = currentTree();
   $("beam-panel").hidden = !tree;
   if (!tree) return;
@@ -162,8 +256,9 @@ function clearResults(message) {
   rendered.trace = undefined;
   $("status").textContent = message;
   for (const id of ["legend", "results", "beam"]) $(id).replaceChildren();
-  for (const id of ["results-title", "results", "beam-panel"]) $(id).hidden = true;
+  for (const id of ["results-title", "results", "beam-panel", "filters", "actions", "unknown-warning"]) $(id).hidden = true;
   $("explanation-title").textContent = "Explanation";
+  $("feedback").hidden = true;
   $("explanation").replaceChildren(el("p", { class: "note" }, "Select a label to see how much each term in the text contributes to its score."));
 }
 
@@ -191,7 +286,18 @@ async function renderExplanation(label, text, model, other) {
   rendered.explanation = key;
   const name = explanations.find((explanation) => explanation?.name)?.name ?? rendered.rows.find((row) => row.label === label)?.name ?? label;
   $("explanation-title").replaceChildren("Explanation for ", el("a", { href: address({ ...state, view: "label", label }), title: "Show label details" }, name));
-  $("explanation").replaceChildren(...sources.map((source, side) => createExplanation(explanations[side], text, rendered.trace.known_spans, other && source.name)));
+  $("feedback").hidden = !acceptsFeedback;
+  $("feedback-done").textContent = "";
+  $("explanation").replaceChildren(...sources.map((source, side) => createExplanation(explanations[side], text, (side ? rendered.otherTrace : rendered.trace).known_spans, other && source.name)));
+}
+
+for (const [button, field] of [["accept", "accepted"], ["reject", "rejected"]]) {
+  $(button).addEventListener("click", () => showErrors(async () => {
+    const label = selectedOption($("results"))?.dataset.label;
+    if (!label) return;
+    const stored = await request("feedback", "v1/feedback", { body: { text: state.text, model: currentModel().name, [field]: [label] } });
+    if (stored) $("feedback-done").textContent = `Stored as ${field}.`;
+  }));
 }
 
 const isUnknown = (label, side) => rendered.rows.find((row) => row.label === label)?.isKnown[side] === false;
@@ -209,6 +315,24 @@ $("text").addEventListener("input", () => {
 });
 
 const resultOptions = () => [...$("results").querySelectorAll("[role=option]")];
+const shownOptions = () => resultOptions().filter((option) => !option.hidden);
+
+$("count").addEventListener("input", () => {
+  $("count-value").textContent = $("count").value;
+  clearTimeout(typingTimer);
+  typingTimer = setTimeout(() => navigate({ count: $("count").value }, { replace: true }), TYPING_DELAY);
+});
+$("threshold").addEventListener("input", () => navigate({ threshold: $("threshold").value }, { replace: true }));
+
+const exported = () => createExport($("format").value, { text: state.text, model: currentModel().name, rows: rendered.shown ?? rendered.rows });
+
+function confirmAction(message) {
+  $("done").textContent = message;
+  setTimeout(() => { $("done").textContent = ""; }, 4000);
+}
+$("copy").addEventListener("click", async () => confirmAction(await copyText(exported()) ? "Copied." : "The browser does not allow copying. Use Download."));
+$("download").addEventListener("click", () => downloadText(FILE_NAMES[$("format").value], exported()));
+$("share").addEventListener("click", async () => confirmAction(await copyText(location.href) ? "The link contains the text." : "Copy the link from the address bar."));
 
 $("text").addEventListener("keydown", (event) => {
   const isAtEnd = event.target.selectionStart === event.target.value.length;
@@ -222,7 +346,7 @@ $("text").addEventListener("keydown", (event) => {
 });
 
 $("results").addEventListener("keydown", (event) => {
-  if (handleArrowKeys(event, resultOptions(), (option) => { option.focus(); select(option.dataset.label); })) return;
+  if (handleArrowKeys(event, shownOptions(), (option) => { option.focus(); select(option.dataset.label); })) return;
   if (event.key === "Enter" || event.key === " ") {
     event.preventDefault();
     $("explanation-panel").focus({ preventScroll: !NARROW.matches });
@@ -233,10 +357,10 @@ document.addEventListener("keydown", (event) => {
   const isTyping = event.target.matches("input, textarea, select");
   if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
-    navigate({ view: "text" });
+    if ($("view-text").hidden) navigate({ view: "text" });
     $("text").focus();
   } else if (event.key === "Escape" && !event.defaultPrevented) {
-    if ($("view-text").hidden) history.back();
+    if ($("view-text").hidden) navigate({ view: "text" }); // history.back() could leave the page
     else if ($("explanation-panel").contains(event.target) || $("beam-panel").contains(event.target)) (selectedOption($("results")) ?? $("text")).focus();
     else $("text").focus();
   }
@@ -261,6 +385,7 @@ async function renderTreeView() {
   const page = await load(0);
   if (page === undefined) return;
   rendered.tree = key;
+  document.title = `${page.cluster.level ? clusterName(page.cluster, 2) : "Label tree"} – Carya Explorer`;
   showClusterPage($("tree"), $("tree-title"), page, { loadMore: load, isOverlapping: tree.is_overlapping, clusterAddress, labelAddress });
   focusTitle($("tree-title"));
 }
@@ -289,12 +414,13 @@ async function renderLabelView() {
   if (card === undefined) return;
   rendered.card = key;
   const note = model.trees.length ? treeNote(model, currentTree()) : noTreeNote(model, "there are no terms or similar labels to show");
+  document.title = `${card.label.name} – Carya Explorer`;
   showLabelCard($("card"), $("card-title"), card, { note, clusterAddress, labelAddress });
   focusTitle($("card-title"));
 }
 
 setUpSearch($("search"), $("matches"), {
-  search: (q) => request("labels", "v1/labels", { query: { model: currentModel().name, q, limit: 12 } }),
+  search: (q) => request("labels", "v1/labels", { query: { model: currentModel().name, q, limit: 12, match: "words" } }),
   onSelect: (label) => navigate({ view: "label", label }),
   onError: (error) => showErrors(() => { throw error; }),
 });
@@ -334,6 +460,7 @@ async function start() {
   await showErrors(async () => {
     const response = await request("models", "v1/explore/models");
     if (response === undefined) return;
+    acceptsFeedback = response.accepts_feedback;
     models = response.models.sort((a, b) => (b.name === response.default) - (a.name === response.default));
     const createOptions = () => models.map((model) => el("option", { value: model.name }, model.name));
     $("model").replaceChildren(...createOptions());

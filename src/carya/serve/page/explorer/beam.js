@@ -29,11 +29,13 @@ export function showBeam(container, trace, { onLabel, onCluster }) {
   let selected = null;
   columns.forEach((column, depth) => {
     const isLast = depth === columns.length - 1;
-    const largest = Math.max(...column.map((node) => node.score), 1e-300);
+    const scores = column.map((node) => node.score);
+    const smallest = Math.min(0, ...scores);
+    const range = Math.max(Math.max(...scores) - smallest, 1e-300); // the scores of some transforms are negative
     grid.append(el("section", { class: "level" },
       el("h3", {}, isLast ? "Labels" : `Level ${depth + 1}`),
       el("ol", {}, column.map((node) => {
-        const button = el("button", { type: "button", title: node.hint, onclick: node.onClick, vars: { length: `${Math.max(0, Math.min(100, (100 * node.score) / largest))}%` } },
+        const button = el("button", { type: "button", title: node.hint, onclick: node.onClick, vars: { length: `${(100 * (node.score - smallest)) / range}%` } },
           el("span", { class: "name" }, node.title),
           el("span", { class: "score" }, formatScore(node.score)),
           node.terms && el("span", { class: "cluster-terms" }, node.terms));

@@ -48,7 +48,17 @@ export function clusterName(cluster, limit = 3) {
   return names.join(", ") + (cluster.n_labels > names.length ? ", …" : "");
 }
 
-export const clusterTerms = (cluster, limit = 6) => cluster.terms.slice(0, limit).join(" · ");
+/** Return the name of a term without the prefix that models with several analyzers add; character n-grams are quoted. */
+export function termName(term) {
+  const [, analyzer, content] = /^(word|char|char_wb):([^]*)$/.exec(term) ?? [];
+  if (analyzer === undefined) return term;
+  return analyzer === "word" ? content : `“${content}”`;
+}
+
+export const clusterTerms = (cluster, limit = 6) => cluster.terms.slice(0, limit).map(termName).join(" · ");
+
+/** Return the last part of a label id if it is a URI, and the id itself otherwise. */
+export const shortId = (id) => (/^https?:/.test(id) ? id.replace(/[/#]+$/, "").replace(/^.*[/#]/, "") : id);
 
 export const countText = (label) => (label.count === null ? "" : formatCount(label.count, "text"));
 

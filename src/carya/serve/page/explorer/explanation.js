@@ -1,6 +1,6 @@
 // Explanation of a label's score: the text with each term colored by its contribution, for each level of the tree.
 
-import { clusterName, el, formatContribution, formatCount, formatPercent, formatScore } from "./dom.js";
+import { clusterName, el, formatContribution, formatCount, formatPercent, formatScore, termName } from "./dom.js";
 
 const INITIAL_TERMS = 14;
 const MAX_COLORED = 20000; // characters
@@ -57,7 +57,7 @@ function createStep(step, logScale, text, knownSpans) {
     return el(
       "tr",
       { onmouseenter: () => highlight(term.spans), onmouseleave: () => highlight([]) },
-      el("th", { scope: "row" }, term.term),
+      el("th", { scope: "row", dir: "auto" }, termName(term.term)),
       el("td", { class: `contribution ${direction}`, vars: { length: `${50 * Math.abs(term.contribution) / largest}%` } }, el("span", { class: "hidden" }, direction)),
       el("td", { class: "number" }, formatContribution(term.contribution, logScale)),
     );
@@ -71,7 +71,7 @@ function createStep(step, logScale, text, knownSpans) {
   }, `Show ${formatCount(rest.length, "more term")} (${formatContribution(total, logScale)})`);
   const unit = logScale ? "Factor" : "Contribution";
   return [
-    el("p", { class: "marked" }, marks, text.length > MAX_COLORED && " …"),
+    el("p", { class: "marked", dir: "auto", tabindex: "0", role: "group", "aria-label": "Text with colored terms" }, marks, text.length > MAX_COLORED && " …"),
     el("p", { class: "note key" },
       el("mark", { class: "positive", vars: { weight: "60%" } }, "positive"), " ",
       el("mark", { class: "negative", vars: { weight: "60%" } }, "negative"), " ",

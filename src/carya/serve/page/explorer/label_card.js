@@ -1,6 +1,6 @@
 // Label card and label search box.
 
-import { clusterName, countText, el, formatCount, formatInteger, formatPercent } from "./dom.js";
+import { clusterName, countText, el, formatCount, formatInteger, formatPercent, termName } from "./dom.js";
 import { createLabelItem } from "./tree.js";
 
 const SEARCH_DELAY = 100; // milliseconds after the last key press
@@ -15,7 +15,7 @@ export function showLabelCard(container, title, card, { note, clusterAddress, la
   const hasSeveral = card.positions.length > 1;
   container.replaceChildren(
     el("dl", { class: "facts" },
-      id !== name && [el("dt", {}, "ID"), el("dd", {}, id)],
+      id !== name && [el("dt", {}, "ID"), el("dd", {}, /^https?:/.test(id) ? el("a", { href: id, rel: "noreferrer", target: "_blank" }, id) : id)],
       el("dt", {}, "Training texts"), el("dd", {}, count === null ? "unknown" : `${formatInteger(count)}${fraction}`),
       card.positions.length === 1 && [el("dt", {}, "Position in the label tree"), el("dd", {}, createTrail(card.positions[0].ancestors))],
       hasSeveral && [el("dt", {}, "Position in the label tree"), el("dd", {}, `${card.positions.length} clusters, each with separate weights`)]),
@@ -53,11 +53,11 @@ function createTerms(title, sign, terms) {
   const largest = Math.max(...terms.map(([, weight]) => Math.abs(weight)), 1e-12);
   const format = (weight) => weight.toFixed(2).replace("-", "−");
   return el("section", {}, el("h2", {}, title), terms.length
-    ? el("ul", { class: `weights ${sign}` }, terms.map(([term, weight]) => el("li", { vars: { length: `${(100 * Math.abs(weight)) / largest}%` } }, el("span", {}, term), el("span", { class: "number" }, format(weight)))))
+    ? el("ul", { class: `weights ${sign}` }, terms.map(([term, weight]) => el("li", { vars: { length: `${(100 * Math.abs(weight)) / largest}%` } }, el("span", {}, termName(term)), el("span", { class: "number" }, format(weight)))))
     : el("p", { class: "note" }, "None."));
 }
 
-/** Set up a combobox that lists labels with the entered prefix. */
+/** Set up a combobox that lists labels that contain the entered words. */
 export function setUpSearch(input, list, { search, onSelect, onError }) {
   let active = -1;
   let timer;
@@ -86,7 +86,7 @@ export function setUpSearch(input, list, { search, onSelect, onError }) {
     if (!input.value.trim()) return close();
     const matches = await search(input.value).catch(onError);
     if (!matches) return undefined;
-    list.replaceChildren(...matches.labels.map((label, position) => el("div", { role: "option", id: `match-${position}`, "aria-selected": "false", onmousedown: (event) => event.preventDefault(), onclick: () => select(label.label) }, label.name)));
+    list.replaceChildren(...matches.labels.map((label, position) => el("div", { role: "option", id: `match-${position}`, "aria-selected": "false", onmousedown: (event) => event.preventDefault(), onclick: () => select(label.label), dir: "auto" }, label.name)));
     if (!matches.labels.length) list.append(el("div", { role: "option", "aria-disabled": "true", class: "note" }, "No matching labels"));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");

@@ -1,6 +1,6 @@
 // Ranked labels for a text, from one or two models.
 
-import { el, formatPercent, formatScore } from "./dom.js";
+import { el, formatPercent, formatScore, shortId } from "./dom.js";
 
 /** Convert a response to rows, each with a label and its score in each model. */
 export function toRows(trace, comparison) {
@@ -21,9 +21,10 @@ export function legend(model, otherModel) {
   const models = [model, ...(otherModel ? [otherModel] : [])];
   const uncalibrated = models.filter((shown) => !shown.is_calibrated).map((shown) => shown.name);
   const parts = [];
-  if (uncalibrated.length < models.length) parts.push("Bars show probabilities estimated from held-out texts.");
-  if (uncalibrated.length) {
-    parts.push(otherModel ? `Bars for ${uncalibrated.join(" and ")} show scores relative to the best score.` : "Bars show scores relative to the best score.");
+  if (!uncalibrated.length) parts.push("Bars show probabilities estimated from held-out texts.");
+  else {
+    parts.push("Bars show scores relative to the best score.");
+    if (uncalibrated.length < models.length) parts.push(`Probabilities are available only for ${models.find((shown) => shown.is_calibrated).name}.`);
     parts.push("Scores are not probabilities. Run", el("code", {}, "carya calibrate"), "to convert them to probabilities.");
   }
   return el("span", {}, ...parts.flatMap((part) => [part, " "]));
@@ -31,29 +32,30 @@ export function legend(model, otherModel) {
 
 /** Show the rows in the list. */
 export function showResults(container, rows, models, onSelect) {
+  const showsProbabilities = models.every((model) => model.is_calibrated); // otherwise, the bars could not be compared
   const ranges = models.map((_, side) => {
     const scores = rows.map((row) => row.scores[side]?.score).filter((score) => score !== undefined);
     return [Math.min(0, ...scores), Math.max(...scores)];
   });
-  container.replaceChildren(...rows.map((row) => createOption(row, models, ranges, onSelect)));
+  container.replaceChildren(...rows.map((row) => createOption(row, models, ranges, showsProbabilities, onSelect)));
   container.classList.toggle("two", models.length > 1);
 }
 
-function createOption(row, models, ranges, onSelect) {
+function createOption(row, models, ranges, showsProbabilities, onSelect) {
   return el(
     "div",
     {
-      role: "option", tabindex: "-1", "aria-selected": "false", "data-label": row.label, class: "result",
+      role: "option", tabindex: "-1", dir: "auto", "aria-selected": "false", "data-label": row.label, class: "result",
       onclick: (event) => { event.currentTarget.focus({ preventScroll: true }); onSelect(row.label, true); },
     },
-    el("span", { class: "name" }, row.name, row.name !== row.label && el("span", { class: "id" }, ` ${row.label}`)),
-    ...models.map((model, side) => createSide(row.scores[side], row.isKnown[side], model, ranges[side], models.length > 1)),
+    el("span", { class: "name" }, row.name, row.name !== row.label && el("span", { class: "id", title: row.label }, ` ${shortId(row.label)}`)),
+    ...models.map((model, side) => createSide(row.scores[side], row.isKnown[side], model, ranges[side], showsProbabilities, models.length > 1)),
   );
 }
 
-function createSide(scored, isKnown, model, [minimum, maximum], showModel) {
+function createSide(scored, isKnown, model, [minimum, maximum], showsProbabilities, showModel) {
   if (!scored) return el("span", { class: "side" }, el("span", { class: "model" }, el("b", {}, "–"), ` ${model.name}`), el("span", { class: "note" }, isKnown ? "not in the top results" : "not in this model"));
-  const length = scored.probability ?? (maximum > minimum ? (scored.score - minimum) / (maximum - minimum) : 1);
+  const length = showsProbabilities ? scored.probability : (maximum > minimum ? (scored.score - minimum) / (maximum - minimum) : 1);
   const isRanked = scored.rank !== null;
   return el(
     "span",

@@ -40,4 +40,4 @@ const createClusterItem = (cluster, address) => el("li", {}, el("a", { href: add
   el("span", { class: "cluster-terms" }, clusterTerms(cluster)),
   el("span", { class: "note" }, formatCount(cluster.n_labels, "label"))));
 
-export const createLabelItem = (label, address) => el("li", {}, el("a", { href: address(label) }, el("span", { class: "name" }, label.name), el("span", { class: "note" }, countText(label))));
+export const createLabelItem = (label, address) => el("li", {}, el("a", { dir: "auto", href: address(label) }, el("span", { class: "name" }, label.name), el("span", { class: "note" }, countText(label))));
