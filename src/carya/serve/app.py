@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.http.tracing import trace_requests
 from carya.serve.jobs.folder import JobFolder
 from carya.serve.jobs.runner import JobRunner
+from carya.serve.projects import Project, read_projects
 from carya.serve.registry import ModelRegistry
 from carya.serve.reloading import ModelReloader
 from carya.serve.routes.openapi import openapi_document
@@ -93,6 +94,7 @@ def create_state(
         pool=ThreadPool(settings, limits.jobs),
         reloader=ModelReloader(registry, settings, metrics, logger),
         openapi=msgspec.json.encode(openapi_document(ROUTES, settings)),
+        projects=annif_projects(registry.names(), settings),
         jobs=_job_runner(registry, settings, logger),
         feedback=feedback_store(settings),
     )
@@ -103,6 +105,12 @@ def job_folder(settings: ServerSettings) -> JobFolder | None:
     if settings.jobs_folder is None:
         return None
     return JobFolder(Path(settings.jobs_folder), settings.max_jobs, settings.max_jobs_bytes)
+
+
+def annif_projects(models: Collection[str], settings: ServerSettings) -> dict[str, Project]:
+    """Return the Annif project of each model; raise InputError if the projects file is invalid."""
+    path = None if settings.projects_file is None else Path(settings.projects_file)
+    return read_projects(path, models, settings.language)
 
 
 def _job_runner(registry: ModelRegistry, settings: ServerSettings, logger: JsonLogger) -> JobRunner | None:

@@ -24,7 +24,7 @@ import uvicorn
 import uvloop
 
 from carya.errors import InputError
-from carya.serve.app import application, create_state, feedback_store, job_folder
+from carya.serve.app import annif_projects, application, create_state, feedback_store, job_folder
 from carya.serve.http.connections import connection_class
 from carya.serve.http.hosts import LOOPBACK_HOSTS
 from carya.serve.http.logging import JsonLogger, redirect_library_logs
@@ -86,6 +86,7 @@ def serve(
     )  # before any worker starts, so that errors are raised in this process
     job_folder(settings)
     feedback_store(settings)
+    annif_projects(registry.names(), settings)
     sockets = listen(host, port, workers)
     _raise_file_limit(settings)
     address = sockets[0].getsockname()

@@ -312,6 +312,13 @@ class ServerSettings(Parameterized):
     max_feedback: int = parameter(
         1_000_000, Integer(1), "maximum number of texts in the feedback database (503 if exceeded)", group="feedback"
     )
+    projects_file: str | None = parameter(
+        None,
+        FilePath(),
+        "file in the format of Annif's projects.cfg with the names, languages and vocabularies of the projects in "
+        "Annif's API; None uses the names of the models",
+        group="annif",
+    )
     language: str = parameter(
         "en", LanguageCode(), "language of the texts and label names, as reported by Annif's API", group="annif"
     )

@@ -10,6 +10,7 @@ from carya.serve.http.metrics import ServerMetrics
 from carya.serve.http.shared_limits import ServerLimits
 from carya.serve.http.thread_pool import ThreadPool
 from carya.serve.jobs.runner import JobRunner
+from carya.serve.projects import Project
 from carya.serve.registry import ModelRegistry
 from carya.serve.reloading import ModelReloader
 from carya.serve.settings import ServerSettings
@@ -33,6 +34,8 @@ class ServerState:
         The OpenAPI document as JSON.
     jobs : JobRunner or None
         The thread that processes batch jobs; None if they are disabled.
+    projects : dict of str to Project
+        The Annif project of each model.
     feedback : FeedbackStore or None
         The database for feedback; None if it is disabled.
     """
@@ -45,5 +48,6 @@ class ServerState:
     pool: ThreadPool
     reloader: ModelReloader
     openapi: bytes
+    projects: dict[str, Project]
     jobs: JobRunner | None = None
     feedback: FeedbackStore | None = None

@@ -68,6 +68,49 @@ def read_vocabulary(path: PathLike, *, language: str = "en") -> Vocabulary:
     return _collect(path, entries)
 
 
+def read_languages(path: PathLike, *, language: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Return the names of all labels in all languages of a vocabulary file, and their notations.
+
+    Parameters
+    ----------
+    path : path
+        A SKOS or CSV file, as in :func:`read_vocabulary`, or a file with names in one language.
+    language : str
+        The language of the names in files with names in one language.
+
+    Returns
+    -------
+    tuple of two dicts
+        The names by language and id, and the notations by id.
+    """
+    suffix = Path(uncompressed_name(path)).suffix
+    names: dict[str, dict[str, str]] = {}
+    notations: dict[str, str] = {}
+    if suffix in _RDF_FORMATS:
+        rdflib, graph = _parse_skos(path, _RDF_FORMATS[suffix])
+        skos = rdflib.namespace.SKOS
+        for concept, name in sorted(graph.subject_objects(skos.prefLabel), reverse=True):
+            names.setdefault(getattr(name, "language", None) or language, {})[str(concept)] = str(name)
+        for concept, notation in sorted(graph.subject_objects(skos.notation), reverse=True):
+            notations[str(concept)] = str(notation)
+    elif suffix == ".csv":
+        rows = csv_rows(path)
+        line, header = next(rows, (1, []))
+        id_index = find_column(header, "uri", f"{display_name(path)}, line {line}")
+        columns = {match[1]: place for place, name in enumerate(header) if (match := _NAME_COLUMN.fullmatch(name))}
+        for number, row in rows:
+            check_n_fields(row, header, f"{display_name(path)}, line {number}")
+            for column_language, place in columns.items():
+                if row[place]:
+                    names.setdefault(column_language, {})[row[id_index]] = row[place]
+            if "notation" in header and row[header.index("notation")]:
+                notations[row[id_index]] = row[header.index("notation")]
+    else:
+        vocabulary = read_vocabulary(path, language=language)
+        names[language] = dict(zip(vocabulary.ids, vocabulary.names, strict=True))
+    return names, notations
+
+
 def write_vocabulary(path: PathLike, vocabulary: Vocabulary, *, brackets: bool = True) -> None:
     """Write a vocabulary: one label per line in ``.txt`` files, otherwise ``<id><TAB>name`` lines, as in Annif.
 
@@ -153,7 +196,8 @@ def _read_csv(path: PathLike, language: str) -> Iterator[_Entry]:
         yield row[id_index], row[name_index] or row[id_index], number
 
 
-def _read_skos(path: PathLike, rdf_format: str, language: str) -> Vocabulary:
+def _parse_skos(path: PathLike, rdf_format: str) -> tuple[Any, Any]:
+    """Return the module rdflib and the graph in a file."""
     rdflib = require("rdflib", extra="skos", purpose=display_name(path))
     graph = rdflib.Graph()
     content = read_bytes(path)
@@ -167,6 +211,11 @@ def _read_skos(path: PathLike, rdf_format: str, language: str) -> Vocabulary:
         raise InputError(
             f"{display_name(path)}{_error_line(error)}: Invalid {rdf_format}: {_error_message(error)}."
         ) from None
+    return rdflib, graph
+
+
+def _read_skos(path: PathLike, rdf_format: str, language: str) -> Vocabulary:
+    rdflib, graph = _parse_skos(path, rdf_format)
     skos, owl = rdflib.namespace.SKOS, rdflib.namespace.OWL
     names: dict[str, str] = {}
     languages = set()

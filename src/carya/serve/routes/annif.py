@@ -10,16 +10,29 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from carya.serve.http.errors import BadRequestError, ContentTooLargeError, ForbiddenError, NotFoundError
+from carya.core.extras import require
+from carya.errors import MissingExtraError
+from carya.serve.http.errors import (
+    BadRequestError,
+    ContentTooLargeError,
+    ForbiddenError,
+    NotFoundError,
+    ServiceUnavailableError,
+)
+from carya.serve.projects import Project
 from carya.serve.registry import ServedModel
 from carya.serve.routes.api import suggest_response
-from carya.serve.routes.json_io import check_content_type, json_response, read_json
+from carya.serve.routes.json_io import check_content_type, json_response, json_response_from_thread, read_json
 from carya.serve.routes.parameters import FractionParameter, IntegerParameter, LanguageParameter, Parameter
 from carya.serve.routes.schemas import (
     AnnifBackend,
     AnnifBatch,
     AnnifBatchResults,
+    AnnifIndexedDocument,
     AnnifInfo,
+    AnnifLanguageRequest,
+    AnnifLanguages,
+    AnnifLanguageScore,
     AnnifProject,
     AnnifProjects,
     AnnifResults,
@@ -30,7 +43,8 @@ from carya.serve.routes.schemas import (
     SuggestRequest,
     SuggestResponse,
 )
-from carya.serve.settings import ServerSettings
+from carya.serve.routes.stored.feedback import label_ids, store_feedback
+from carya.serve.service import check_text_lengths
 from carya.serve.state import ServerState
 from carya.version import __version__
 
@@ -52,18 +66,21 @@ async def describe_api(state: ServerState, request: Request) -> Response:
 async def list_projects(state: ServerState, request: Request) -> Response:
     """List the models as projects."""
     models = [state.registry.get(name) for name in state.registry.names()]
-    return json_response(AnnifProjects([_describe_project(model, state.settings) for model in models]))
+    return json_response(AnnifProjects([_describe_project(model, state) for model in models]))
 
 
 async def list_vocabularies(state: ServerState, request: Request) -> Response:
     """List the vocabularies of the models."""
     models = [state.registry.get(name) for name in state.registry.names()]
-    return json_response(AnnifVocabularies([_describe_vocabulary(model, state.settings) for model in models]))
+    by_vocabulary: dict[str, ServedModel] = {}
+    for model in models:
+        by_vocabulary.setdefault(state.projects[model.name].vocabulary, model)
+    return json_response(AnnifVocabularies([_describe_vocabulary(model, state) for model in by_vocabulary.values()]))
 
 
 async def describe_project(state: ServerState, request: Request) -> Response:
     """Describe a model as a project."""
-    return json_response(_describe_project(_project(state, request), state.settings))
+    return json_response(_describe_project(_project(state, request), state))
 
 
 async def suggest(state: ServerState, request: Request) -> Response:
@@ -88,10 +105,47 @@ async def suggest_batch(state: ServerState, request: Request) -> Response:
 
 
 async def learn(state: ServerState, request: Request) -> Response:
-    """Reject a request for online learning."""
-    raise ForbiddenError(
-        f"Project {_project(state, request).name!r} does not support online learning. Retrain the model instead."
-    )
+    """Store documents with their subjects as feedback, with which the model can be trained again."""
+    model = _project(state, request)
+    if state.feedback is None:
+        raise ForbiddenError(
+            f"Project {model.name!r} is not configured to allow learning via API. Enable it with: carya serve "
+            "--feedback-file FILE"
+        )
+    documents = await read_json(request, list[AnnifIndexedDocument])
+    if len(documents) > state.settings.max_texts:
+        raise ContentTooLargeError(
+            f"A request can have at most {state.settings.max_texts} documents, got {len(documents)}."
+        )
+    rows: list[tuple[str, list[str], list[str]]] = []
+    for document in documents:
+        if document.text is not None and document.subjects is not None:  # as in Annif, others are ignored
+            check_text_lengths([document.text], state.settings)
+            rows.append((document.text, label_ids(model, [subject.uri for subject in document.subjects]), []))
+    if rows:
+        await store_feedback(state.feedback, model, rows)
+    return Response(status_code=204)
+
+
+async def detect_language(state: ServerState, request: Request) -> Response:
+    """Detect the language of a text."""
+    message = await read_json(request, AnnifLanguageRequest)
+    check_text_lengths([message.text], state.settings)
+    return await json_response_from_thread(state.pool, request, _detect_language, message)
+
+
+def _detect_language(message: AnnifLanguageRequest) -> AnnifLanguages:
+    try:
+        simplemma = require("simplemma", extra="annif", purpose="Language detection")
+    except MissingExtraError as error:
+        raise ServiceUnavailableError(str(error)) from None
+    try:
+        detector = simplemma.LanguageDetector(tuple(message.languages))
+        shares = detector.proportion_in_each_language(message.text)
+    except ValueError:
+        raise BadRequestError("unsupported candidate languages") from None
+    scores = [AnnifLanguageScore(None if language == "unk" else language, score) for language, score in shares.items()]
+    return AnnifLanguages(sorted(scores, key=lambda result: -result.score))
 
 
 async def _suggest(
@@ -106,14 +160,18 @@ async def _suggest(
         options.pop(LIMIT.name, None)  # some clients send an empty limit
     limit = LIMIT.parse(options, state.settings)
     threshold = THRESHOLD.parse(options)
-    LANGUAGE.check(options, state.settings)
+    project = state.projects[model.name]
+    language = LANGUAGE.parse(options, project.languages)
     if not texts:
         return json_response([])
     log_scale = model.ranker.has_log_scores
 
     def to_annif(response: SuggestResponse) -> Any:
         return convert(
-            [to_subjects(result.suggestions, threshold, log_scale=log_scale)[:limit] for result in response.results]
+            [
+                _translate(to_subjects(result.suggestions, threshold, log_scale=log_scale)[:limit], project, language)
+                for result in response.results
+            ]
         )
 
     message = SuggestRequest(texts=texts, model=model.name, top_k=max(1, limit))
@@ -141,6 +199,14 @@ def to_subjects(suggestions: list[SuggestedLabel], threshold: float, *, log_scal
     return subjects
 
 
+def _translate(subjects: list[AnnifSubject], project: Project, language: str) -> list[AnnifSubject]:
+    """Add the names in a language and the notations to subjects, if the project has a vocabulary."""
+    for subject in subjects:
+        subject.label = project.label_name(subject.uri, language, subject.label)
+        subject.notation = project.notations.get(subject.uri)
+    return subjects
+
+
 def _project(state: ServerState, request: Request) -> ServedModel:
     name = request.path_params[PROJECT.name]
     if name not in state.registry.names():
@@ -148,21 +214,23 @@ def _project(state: ServerState, request: Request) -> ServedModel:
     return state.registry.get(name)
 
 
-def _describe_project(model: ServedModel, settings: ServerSettings) -> AnnifProject:
+def _describe_project(model: ServedModel, state: ServerState) -> AnnifProject:
+    project = state.projects[model.name]
     return AnnifProject(
         project_id=model.name,
-        name=model.name,
-        language=settings.language,
+        name=project.name,
+        language=project.language,
         backend=AnnifBackend("carya"),
-        vocab=_describe_vocabulary(model, settings),
-        vocab_language=settings.language,
+        vocab=_describe_vocabulary(model, state),
+        vocab_language=project.language,
         is_trained=True,
         modification_time=model.modified.isoformat(),
     )
 
 
-def _describe_vocabulary(model: ServedModel, settings: ServerSettings) -> AnnifVocabulary:
-    return AnnifVocabulary(model.name, [settings.language], len(model.ranker.labels_), loaded=True)
+def _describe_vocabulary(model: ServedModel, state: ServerState) -> AnnifVocabulary:
+    project = state.projects[model.name]
+    return AnnifVocabulary(project.vocabulary, project.languages, len(model.ranker.labels_), loaded=True)
 
 
 async def _read_form(request: Request) -> dict[str, str]:

@@ -29,6 +29,7 @@ _LIMITED_FIELDS = (
     ("FeedbackRequest", "text", "maxLength", "max_text_length"),
     ("AnnifForm", "text", "maxLength", "max_text_length"),
     ("AnnifForm", "limit", "maximum", "max_top_k"),
+    ("AnnifLanguageRequest", "text", "maxLength", "max_text_length"),
     ("AnnifDocument", "text", "maxLength", "max_text_length"),
     ("AnnifBatch", "documents", "maxItems", "max_texts"),
 )
@@ -84,6 +85,8 @@ def _operation(route: ApiRoute, settings: ServerSettings, schema_of: dict[Any, A
     if route.response is not None:
         content = {route.response_media_type: {"schema": schema_of[route.response]}}
         responses = {"200": {"description": "OK", "content": content}} | responses
+    elif route.is_empty_on_success:
+        responses = {"204": {"description": HTTPStatus.NO_CONTENT.phrase}} | responses
     operation: dict[str, Any] = {
         "operationId": route.operation_id,
         "summary": route.summary,
@@ -141,9 +144,4 @@ def _add_limits(components: dict[str, Any], settings: ServerSettings) -> None:
         for option in schema.get("anyOf", [schema]):
             if option.get("type") != "null":
                 option[keyword] = getattr(settings, setting)
-    components["AnnifForm"]["properties"]["language"] = {
-        "type": "string",
-        "enum": [settings.language],
-        "default": settings.language,
-        "description": LANGUAGE.description,
-    }
+    components["AnnifForm"]["properties"]["language"] = {"type": "string", "description": LANGUAGE.description}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,17 +148,16 @@ class NumberParameter(Parameter):
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageParameter(Parameter):
-    """A language code; only the language in the settings is supported."""
+    """A language code; one of the languages of the vocabulary."""
 
-    def schema(self, settings: ServerSettings) -> dict[str, Any]:
-        """Return the JSON schema for the values."""
-        return {"type": "string", "enum": [settings.language]}
-
-    def check(self, values: Mapping[str, str], settings: ServerSettings) -> None:
-        """Raise BadRequestError if the language is not supported."""
-        language = values.get(self.name) or settings.language
-        if language != settings.language:
-            raise BadRequestError(f"language {language[:20]!r} is not supported. Use {settings.language!r}.")
+    def parse(self, values: Mapping[str, str], languages: Sequence[str]) -> str:
+        """Return the language, by default the first one; raise BadRequestError if it is not supported."""
+        language = values.get(self.name) or languages[0]
+        if language not in languages:
+            raise BadRequestError(
+                f"language {language[:20]!r} is not supported by the vocabulary. Use {', '.join(languages)}."
+            )
+        return language
 
 
 #: The query parameter that selects the model.

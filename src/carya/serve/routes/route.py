@@ -58,6 +58,8 @@ class ApiRoute:
         Whether requests are answered even if the server has reached `max_requests`.
     is_upload : bool
         Whether the body is written to a file while it is received, so that `max_job_bytes` limits its size.
+    is_empty_on_success : bool
+        Whether the response has status 204 and no body on success.
     is_documented : bool
         Whether the OpenAPI document includes the route; web page files are not included.
     """
@@ -78,6 +80,7 @@ class ApiRoute:
     is_public: bool = False
     is_always_answered: bool = False
     is_upload: bool = False
+    is_empty_on_success: bool = False
     is_documented: bool = True
 
     @property

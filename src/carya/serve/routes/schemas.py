@@ -324,6 +324,42 @@ class AnnifBatchResults(Struct):
     document_id: str | None
 
 
+class AnnifSubjectReference(Struct):
+    """A subject of a document, identified by its URI."""
+
+    uri: str
+
+
+class AnnifIndexedDocument(Struct):
+    """A text with its subjects; other fields, such as metadata, are ignored."""
+
+    text: Text | None = None
+    subjects: list[AnnifSubjectReference] | None = None
+
+
+class AnnifLanguageRequest(Struct):
+    """A text and the languages in which it may be written."""
+
+    text: Text
+    languages: Annotated[
+        list[Annotated[str, Meta(min_length=2, max_length=3)]],
+        Meta(min_length=1, max_length=5, description="Candidate languages as IETF BCP 47 codes."),
+    ]
+
+
+class AnnifLanguageScore(Struct):
+    """The proportion of words that belong to a language."""
+
+    language: Annotated[str | None, Meta(description="Language code; null for words in none of the languages.")]
+    score: float
+
+
+class AnnifLanguages(Struct):
+    """The candidate languages with their scores, best first."""
+
+    results: list[AnnifLanguageScore]
+
+
 class AnnifForm(Struct):
     """A text and ranking options as form fields; other fields are ignored."""
 
