@@ -64,7 +64,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     names = {f"{URI}{label}": label.replace("/", " ").title() for row in labels for label in row}
     rows = [[f"{URI}{label}" for label in row] for row in labels]
     ranker = carya.TextRanker(vectorizer, carya.XRLinear(max_leaf_size=6, branching=4, n_jobs=1))
-    ranker.fit(texts, rows, names=names).calibrate(texts[:100], rows[:100])
+    held_out, held_out_labels = corpus(200, seed=7)
+    ranker.fit(texts, rows, names=names)
+    ranker.calibrate(held_out, [[f"{URI}{label}" for label in row] for row in held_out_labels])
     ranker.save(folder / "topics")
     save_model(folder / "other", seed=1, uri=URI, transform="log-sigmoid")
     return {"topics": folder / "topics", "other": folder / "other"}
