@@ -14,7 +14,8 @@ import carya
 from carya.data import SyntheticData, generate_data
 
 # The server does not support Windows.
-collect_ignore_glob = ["test_cli_serve.py", "test_serve*.py", "test_explorer.py"] if sys.platform == "win32" else []
+SERVER_TESTS = ["test_cli_serve.py", "test_serve*.py", "test_explorer*.py", "test_deployment.py"]
+collect_ignore_glob = SERVER_TESTS if sys.platform == "win32" else []
 
 settings.register_profile("carya", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("carya")
