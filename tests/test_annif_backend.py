@@ -27,6 +27,13 @@ trees=2
 allow_learn=True
 max_leaf_size=6
 
+[accurate]
+name=Accurate
+language=en
+backend=carya
+vocab=topics
+model=accurate
+
 [wrong]
 name=Wrong
 language=en
@@ -79,6 +86,14 @@ def test_suggest_and_eval(folder: Path) -> None:
     match = re.search(r"^F1@5:\s+([0-9.]+)", run_annif(folder, "eval", "topics", "test.tsv"), re.MULTILINE)
     assert match
     assert float(match[1]) > 0.4
+
+
+def test_scores_of_rerankers_are_positive(folder: Path) -> None:
+    pytest.importorskip("lightgbm")
+    run_annif(folder, "train", "accurate", "train.tsv")
+    lines = run_annif(folder, "suggest", "accurate", "--limit", "3", text="the telescope shows a planet").splitlines()
+    assert len(lines) == 3
+    assert all(0 < float(line.split("\t")[-1]) <= 1 for line in lines)
 
 
 def test_learn_and_retrain_from_the_cache(folder: Path) -> None:

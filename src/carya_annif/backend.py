@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -194,12 +195,18 @@ def new_ranker(params: dict[str, Any], *, jobs: int) -> Any:
 
 
 def suggest(ranker: Any, texts: list[str], limit: int, subjects: Any) -> list[list[SubjectSuggestion]]:
-    """Return the suggestions for each text, with scores between 0 and 1 as in Annif's API."""
-    return [
-        [
-            SubjectSuggestion(subject_id=number, score=suggestion.score)
-            for suggestion in ranking
-            if (number := subjects.by_uri(suggestion.label, warnings=False)) is not None
-        ]
-        for ranking in ranker.suggest_all(texts, top_k=limit)
-    ]
+    """Return the suggestions for each text, with scores between 0 and 1 as in Annif's API.
+
+    Rerankers return scores on a logarithmic scale, which are exponentiated; Annif discards scores that are not positive.
+    """
+    results = []
+    for ranking in ranker.suggest_all(texts, top_k=limit):
+        shift = max([0.0, *(suggestion.score for suggestion in ranking)])
+        suggestions = []
+        for suggestion in ranking:
+            number = subjects.by_uri(suggestion.label, warnings=False)
+            score = math.exp(suggestion.score - shift) if ranker.has_log_scores else min(1.0, suggestion.score)
+            if number is not None and score > 0:
+                suggestions.append(SubjectSuggestion(subject_id=number, score=score))
+        results.append(suggestions)
+    return results
