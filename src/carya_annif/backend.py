@@ -197,7 +197,7 @@ def new_ranker(params: dict[str, Any], *, jobs: int) -> Any:
 def suggest(ranker: Any, texts: list[str], limit: int, subjects: Any) -> list[list[SubjectSuggestion]]:
     """Return the suggestions for each text, with scores between 0 and 1 as in Annif's API.
 
-    Rerankers return scores on a logarithmic scale, which are exponentiated; Annif discards scores that are not positive.
+    Rerankers return logarithmic scores, which are exponentiated; Annif discards scores that are not positive.
     """
     results = []
     for ranking in ranker.suggest_all(texts, top_k=limit):
