@@ -20,6 +20,7 @@ pytest.importorskip("transformers")
 
 import torch
 
+from carya.core.matrices import Csr
 from carya.core.progress import Progress, ProgressBars, Report
 from carya.errors import InputError, ModelFormatError
 from carya.transformer.encoder.batches import (
@@ -31,6 +32,7 @@ from carya.transformer.encoder.batches import (
 from carya.transformer.encoder.encoder import Encoder
 from carya.transformer.encoder.tokens import Tokens
 from carya.transformer.training.checkpoints import Checkpoints
+from carya.transformer.training.contrastive import contrastive_batches
 from carya.transformer.training.curriculum import Stage, plan_stages
 from carya.transformer.training.heads import Heads, Shortlist
 from carya.transformer.training.losses import row_losses
@@ -146,7 +148,7 @@ def test_minilm_embeddings_reflect_meaning() -> None:
     assert server @ daemon > 0.4 > server @ cake
 
 
-@pytest.mark.parametrize("loss", ["bce", "hinge", "squared-hinge", "softmax"])
+@pytest.mark.parametrize("loss", ["bce", "hinge", "squared-hinge", "softmax", "decoupled-softmax"])
 def test_losses_match_their_definitions(loss: str) -> None:
     rng = np.random.default_rng(0)
     h, c = rng.normal(size=(3, 5)), rng.integers(0, 2, (3, 5)) * rng.uniform(1, 2, (3, 5))
@@ -154,6 +156,9 @@ def test_losses_match_their_definitions(loss: str) -> None:
     if loss == "softmax":
         log_probabilities = h - np.log(np.exp(h).sum(1, keepdims=True))
         expected = -(c * log_probabilities).sum(1) / c.sum(1)
+    elif loss == "decoupled-softmax":
+        negatives = np.where(c > 0, 0, np.exp(h)).sum(1, keepdims=True)
+        expected = -(c * np.log(np.exp(h) / (np.exp(h) + negatives))).sum(1) / c.sum(1)
     else:
         margin_losses: dict[str, Callable[[np.ndarray], np.ndarray]] = {
             "bce": lambda x: np.log1p(np.exp(-x)),
@@ -169,6 +174,27 @@ def test_losses_match_their_definitions(loss: str) -> None:
     included[:, 3:] = False
     shortlisted = row_losses(torch.tensor(h), torch.tensor(c), loss, included)
     assert torch.allclose(shortlisted, row_losses(torch.tensor(h[:, :3]), torch.tensor(c[:, :3]), loss), rtol=1e-4)
+
+
+def test_texts_without_negatives_have_no_decoupled_loss() -> None:
+    scores = torch.tensor([[0.5, -2.0]])
+    assert row_losses(scores, torch.ones(1, 2), "decoupled-softmax").item() == 0
+    assert row_losses(scores, torch.zeros(1, 2), "decoupled-softmax").item() == 0
+
+
+def test_contrastive_batches_contain_labels_of_the_same_clusters() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.sort(rng.random((120, 24)).argsort(1)[:, :2], axis=1).astype(np.int32)
+    matrix = Csr.of(np.arange(0, 241, 2), labels.ravel(), np.ones(240, np.float32), 24)
+    clusters = np.arange(24, dtype=np.int32) // 6
+    texts = np.setdiff1d(np.arange(120), [3, 50])
+    batches = contrastive_batches(np.random.default_rng(1), texts, matrix, clusters, 10)
+    assert sorted(np.concatenate([rows for rows, _ in batches]).tolist()) == texts.tolist()
+    for rows, sampled in batches:
+        assert sampled.size <= rows.size <= 10
+        assert np.isin(labels[rows], sampled).any(1).all()
+    n_clusters = [np.unique(clusters[sampled]).size for _, sampled in batches]
+    assert np.mean(n_clusters) < 1.5  # batches of random texts contain labels of three or four clusters
 
 
 def random_heads(width: int = 8) -> Heads:

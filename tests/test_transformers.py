@@ -183,11 +183,12 @@ def test_refit_trains_on_all_texts(bert: Path) -> None:
     [
         {"head_mode": "shortlist", "head_beam_width": 2, "head_loss": "squared-hinge"},
         {"head_loss": "softmax"},
+        {"head_loss": "decoupled-softmax"},
         {"bootstrap": "linear"},
         {"pooled_layers": 2, "gradient_checkpointing": True, "gradient_accumulation_steps": 2},
         {"cost_sensitive": True},
     ],
-    ids=["shortlist", "softmax", "linear", "layers", "costs"],
+    ids=["shortlist", "softmax", "decoupled", "linear", "layers", "costs"],
 )
 def test_training_options(bert: Path, changes: dict[str, Any]) -> None:
     model = carya.XRTransformer(**settings(bert, epochs=(1, 2), **changes)).fit(TEXTS[:160], LABELS[:160])
@@ -247,6 +248,50 @@ def test_label_texts_train_labels_without_training_texts(bert: Path) -> None:
     difference = (after.dense - before.dense)[np.argsort(after.order)]
     embeddings = weighted.encode([label_texts[str(label)] for label in range(24)])
     assert np.allclose(difference, 50 * (embeddings - embeddings.mean(0)), atol=1e-3)
+
+
+def test_contrastive_training_makes_texts_similar_to_their_label_texts(bert: Path) -> None:
+    label_texts = {f"l{label:02d}": " ".join(f"w{5 * label + word}" for word in range(5)) for label in range(23)}
+    few = settings(
+        bert, epochs=(1,), validation_fraction=0.0, learning_rate=1e-3, label_text_repeats=0, label_text_weight=0.0
+    )
+
+    def precision(**changes: Any) -> float:
+        model = carya.XRTransformer(**few | changes).fit(TEXTS[:120], LABELS[:120], label_texts=label_texts)
+        S = model.predict(TEXTS[120:], using="label_texts", top_k=1)
+        return carya.metrics.precision(model.label_matrix(LABELS[120:]), S, k=1)
+
+    contrastive = {"contrastive_epochs": 4, "contrastive_batch_size": 24}
+    trained = precision(**contrastive)
+    assert trained > precision() + 0.1
+    assert precision(**contrastive) == trained
+    with pytest.raises(InputError, match=r"label_texts is missing\. It is required with contrastive_epochs=4"):
+        carya.XRTransformer(**few | contrastive).fit(TEXTS[:40], LABELS[:40])
+
+
+def test_labels_mentioned_in_a_text_are_suggested(bert: Path, tmp_path: Path) -> None:
+    words = ["gardening", "astronomy", "locomotive", "photography"]
+    names = {f"l{label:02d}": words[label % 4] for label in range(20, 24)}
+    texts, labels = tiny_encoders.make_corpus(240, seed=9)
+    texts = [
+        " ".join([text, *[f"{names[label][:-1]}s" for label in own if label in names]])
+        for text, own in zip(texts, labels, strict=True)
+    ]
+    Y = sp.csr_array([[float(f"l{label:02d}" in own and label != 23) for label in range(24)] for own in labels])
+    named = {str(int(label[1:])): name for label, name in names.items()}
+    few = settings(bert, epochs=(1,), mixture="learned")
+    model = carya.XRTransformer(**few, match_label_texts=True).fit(texts, Y, label_texts=named)
+    unseen = ["a book on photographic art", "the photographer"]
+    assert model.predict(unseen, using="label_terms", top_k=1).indices.tolist() == [23, 23]
+    assert (model.predict(unseen, using="label_coverage", top_k=1).data > 0.5).all()
+    assert all(23 in model.predict([text], top_k=24).indices for text in unseen)
+    assert model.weights_["label_terms"] == model.weights_["label_coverage"] == 0
+    model.save(tmp_path / "model")
+    loaded = carya.load(tmp_path / "model")
+    assert equal(loaded.predict(unseen), model.predict(unseen))
+    assert equal(loaded.predict_selected(unseen, [["23"], ["3"]]), model.predict_selected(unseen, [["23"], ["3"]]))
+    assert model.subset(["23", "3"]).predict(unseen, using="label_terms", top_k=1).indices.tolist() == [1, 1]
+    assert "label_terms" not in carya.XRTransformer(**few, match_label_texts=True).fit(texts, Y).rankers_
 
 
 def test_mixture_learns_from_the_agreement_of_rankers() -> None:

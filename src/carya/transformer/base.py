@@ -42,6 +42,7 @@ from carya.transformer.inputs import (
     check_own_features,
     check_validation_data,
 )
+from carya.transformer.rankers.label_terms import label_term_rankers, label_term_vectorizer
 from carya.transformer.rankers.rankers import CombinedRankers, RankerCombiner, RankerInputs, RankerModel
 from carya.transformer.serialize import ENCODER_FOLDER, pack, unpack
 from carya.transformer.settings import TransformerSettings, require_transformer_packages
@@ -183,17 +184,26 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         label_set = LabelSet.of(ids, names, label_texts)
         held_out = check_validation_data(validation_data, ids, all_texts)
         descriptions = LabelTexts.of(label_texts, ids)
+        if self.contrastive_epochs and descriptions is None:
+            raise InputError(
+                f"label_texts is missing. It is required with contrastive_epochs={self.contrastive_epochs}."
+            )
         own_label_features = self._check_label_features(label_features, len(ids), descriptions)
         data, is_split = self._split(all_texts, held_out)
         data = replace(data, label_texts=descriptions, label_features=own_label_features)
         with show_progress(self.verbose) as progress:
-            vectorizer, rankers, matcher = self._fit_once("split" if is_split else "all", data, progress, engine)
+            vectorizers, rankers, matcher = self._fit_once("split" if is_split else "all", data, progress, engine)
             if is_split and self.refit:
                 data = replace(data, training=all_texts, validation=None)
-                vectorizer, rankers, matcher = self._fit_once("all", data, progress, engine, (rankers, matcher))
+                vectorizers, rankers, matcher = self._fit_once("all", data, progress, engine, (rankers, matcher))
         widths = (0, 0) if all_texts.features is None else all_texts.features.widths
         label_set = label_set.with_counts(all_texts.labels)
-        self.set_fitted(FittedTransformer(matcher.encoder, rankers, label_set, vectorizer, widths))
+        vectorizer, label_vectorizer = vectorizers
+        self.set_fitted(
+            FittedTransformer(
+                matcher.encoder, rankers, label_set, vectorizer, widths, label_vectorizer=label_vectorizer
+            )
+        )
         self.history_ = matcher.history.epochs
         return self
 
@@ -221,7 +231,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         progress: Progress,
         engine: Engine | None,
         previous: tuple[CombinedRankers, Matcher] | None = None,
-    ) -> tuple[Tfidf | None, CombinedRankers, Matcher]:
+    ) -> tuple[tuple[Tfidf | None, Tfidf | None], CombinedRankers, Matcher]:
         """Train all components; after a previous run, reuse its numbers of epochs and its combination of rankers."""
         vectorizer = self.make_vectorizer() if self.use_tfidf else None
         tfidf = None if vectorizer is None else vectorizer.fit_transform(data.texts)
@@ -231,19 +241,24 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         label_features = self._label_features(vectorizer, data, features.widths)
         run = TrainingRun(name, data, features, label_features, stop_after or None, progress, engine)
         matcher, models = self._train(run)
+        vectorizers: tuple[Tfidf | None, Tfidf | None] = vectorizer, None
+        if self.match_label_texts and data.label_texts is not None:
+            label_vectorizer = label_term_vectorizer(n_jobs=self.n_jobs).fit(data.texts)
+            vectorizers = vectorizer, label_vectorizer
+            models |= label_term_rankers(label_vectorizer, data.label_texts, n_jobs=self.n_jobs)
         frequency = log_frequency(data.labels)
         if previous is not None:
             combination = previous[0]
             mixture = combination.mixture and replace(combination.mixture, log_frequency=frequency)
-            return vectorizer, CombinedRankers(models, combination.weights, mixture), matcher
+            return vectorizers, CombinedRankers(models, combination.weights, mixture), matcher
         if data.validation is None:
-            return vectorizer, CombinedRankers.with_equal_weights(models), matcher
-        inputs = self._inputs(vectorizer, matcher.encoder, data.validation.texts, data.validation.features)
+            return vectorizers, CombinedRankers.with_equal_weights(models), matcher
+        inputs = self._inputs(vectorizers, matcher.encoder, data.validation.texts, data.validation.features)
         with progress.stage("combine rankers"):
             combiner = RankerCombiner(self.mixture, self.seed, _core.thread_count(self.n_jobs))
             truth = data.validation.labels.to_scipy()
             rankers, self.validation_scores_ = combiner.combine(models, inputs, truth, frequency)
-        return vectorizer, rankers, matcher
+        return vectorizers, rankers, matcher
 
     def _label_features(
         self, vectorizer: Tfidf | None, data: TrainingTexts, widths: tuple[int, int]
@@ -316,8 +331,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             None raises InputError.
         labels : list of str, optional
             Restrict the ranking to these labels, given by id or name; all of them are scored.
-        using : {"head", "concatenated", "linear", "neighbors", "label_texts"}, optional
-            Name of a single ranker to use instead of the combination.
+        using : str, optional
+            Name of a single ranker to use instead of the combination: head, concatenated, linear, neighbors,
+            label_texts, label_terms or label_coverage.
         features : as in :meth:`fit`
             Features of the texts; required if the model was trained with features.
         as_frame : bool
@@ -554,14 +570,20 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
     def _query_inputs(self, state: FittedTransformer, texts: TextsLike, features: FeaturesLike | None) -> RankerInputs:
         checked = checked_list_of_texts(texts)
         own = check_own_features(features, len(checked), state.feature_widths)
-        return self._inputs(state.vectorizer, state.encoder, checked, own)
+        return self._inputs((state.vectorizer, state.label_vectorizer), state.encoder, checked, own)
 
     def _inputs(
-        self, vectorizer: Tfidf | None, encoder: Encoder, texts: list[str], features: Features | None
+        self,
+        vectorizers: tuple[Tfidf | None, Tfidf | None],
+        encoder: Encoder,
+        texts: list[str],
+        features: Features | None,
     ) -> RankerInputs:
+        vectorizer, label_vectorizer = vectorizers
         embeddings = encoder.encode_texts(texts, max_length=self.max_length)
         tfidf = None if vectorizer is None else vectorizer.transform(texts)
-        return RankerInputs(_join_features(tfidf, features), embeddings, self.embedding_weight)
+        terms = None if label_vectorizer is None else Features.of(Csr.of_scipy(label_vectorizer.transform(texts)))
+        return RankerInputs(_join_features(tfidf, features), embeddings, self.embedding_weight, terms)
 
     @property
     def vectorizer_(self) -> Tfidf | None:

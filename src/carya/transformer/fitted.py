@@ -28,6 +28,8 @@ class FittedTransformer:
     feature_widths : pair of int
         The numbers of sparse and dense columns in the features passed to `fit`; (0, 0) if none were passed.
     calibration : Calibration or None
+    label_vectorizer : Tfidf or None
+        The vectorizer of the features that are compared with label texts.
     """
 
     encoder: Encoder
@@ -36,3 +38,4 @@ class FittedTransformer:
     vectorizer: Tfidf | None
     feature_widths: tuple[int, int] = (0, 0)
     calibration: Calibration | None = None
+    label_vectorizer: Tfidf | None = None

@@ -20,9 +20,11 @@ from carya.models.neighbors.serialize import KIND as NEIGHBORS_KIND
 from carya.models.xr_linear.model import XRLinear
 from carya.models.xr_linear.serialize import KIND as TREE_KIND
 from carya.ranking.neural import NeuralRanker
+from carya.text.serialize import VECTORIZER_KIND, pack_vectorizer, unpack_vectorizer
 from carya.text.serialize import pack as pack_texts
 from carya.text.serialize import unpack as unpack_texts
 from carya.transformer.fitted import FittedTransformer
+from carya.transformer.rankers.label_terms import TERM_RANKERS
 from carya.transformer.rankers.mixture import Mixture, feature_names
 from carya.transformer.rankers.rankers import RANKER_NAMES, CombinedRankers, RankerModel
 from carya.transformer.settings import TransformerSettings
@@ -31,6 +33,7 @@ from carya.transformer.settings import TransformerSettings
 ENCODER_FOLDER = "encoder"
 
 _MIXTURE = "mixture"
+_LABEL_VECTORIZER = "label_vectorizer"
 
 Settings = TypeVar("Settings", bound=TransformerSettings)
 
@@ -47,6 +50,8 @@ def pack(
     arrays: dict[str, NDArray[Any]] = {}
     for name, ranker in rankers.items():
         arrays |= prefixed(name, ranker.arrays)
+    label_vectorizer = pack_vectorizer(fitted.label_vectorizer)
+    arrays |= prefixed(_LABEL_VECTORIZER, label_vectorizer.arrays)
     mixture, mixture_arrays = _pack_mixture(fitted.rankers.mixture)
     model = SavedModel(
         TREE_KIND,
@@ -56,6 +61,7 @@ def pack(
             "pooling": fitted.encoder.pooling,
             "weights": dict(fitted.rankers.weights),
             "rankers": {name: ranker.parameters for name, ranker in rankers.items()},
+            **({} if fitted.label_vectorizer is None else {_LABEL_VECTORIZER: label_vectorizer.parameters}),
             **({"feature_widths": list(fitted.feature_widths)} if any(fitted.feature_widths) else {}),
         },
         {name: ranker.shape for name, ranker in rankers.items()},
@@ -96,10 +102,20 @@ def unpack(saved: SavedModel, cls: type[Settings]) -> tuple[Settings, FittedTran
         n_columns = n_sparse + (0 if vectorizer is None else vectorizer.n_features_)
         width = encoder.width
         widths = {"linear": (n_columns, n_dense), "concatenated": (n_columns, n_dense + width)}
+        label_vectorizer = None
+        if _LABEL_VECTORIZER in model.parameters:
+            parameters = dict(model.parameters[_LABEL_VECTORIZER])
+            label_vectorizer = unpack_vectorizer(model.part(_LABEL_VECTORIZER, VECTORIZER_KIND, parameters, {}))
+        if (label_vectorizer is None) != models.keys().isdisjoint(TERM_RANKERS):
+            raise InputError("The rankers and the vectorizer of label texts do not match.")
+        if label_vectorizer is not None:
+            widths |= dict.fromkeys(TERM_RANKERS, (label_vectorizer.n_features_, 0))
         if any(ranker.widths_ != widths.get(name, (0, width)) for name, ranker in models.items()):
             raise InputError("The rankers, the vectorizer and the encoder have inconsistent numbers of features.")
     rankers = CombinedRankers(models, weights, mixture)
-    return settings, FittedTransformer(encoder, rankers, labels, vectorizer, (n_sparse, n_dense), calibration)
+    return settings, FittedTransformer(
+        encoder, rankers, labels, vectorizer, (n_sparse, n_dense), calibration, label_vectorizer
+    )
 
 
 def _unpack_rankers(saved: SavedModel) -> dict[str, RankerModel]:

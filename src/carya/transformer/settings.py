@@ -14,7 +14,7 @@ from carya.text.tfidf import Tfidf
 from carya.trees.label_tree import LabelTree
 
 #: Loss functions of the heads, defined in :mod:`carya.transformer.training.losses`.
-LOSSES = ("bce", "squared-hinge", "hinge", "softmax")
+LOSSES = ("bce", "squared-hinge", "hinge", "softmax", "decoupled-softmax")
 #: Methods for pooling token embeddings into a text embedding.
 POOLINGS = ("first", "mean", "last")
 
@@ -28,6 +28,7 @@ _NOT_FOR_FINE_TUNING = (
     "n_jobs",
     "validation_fraction",
     "refit",
+    "match_label_texts",
 )
 
 
@@ -167,6 +168,27 @@ class TransformerSettings(Parameterized):
         4.0,
         Real(0),
         "weight of the cosine similarity between text and label text in the scores of the head",
+        group="transformer",
+    )
+    match_label_texts: bool = parameter(
+        False,
+        Choice(True, False),
+        "compare the character n-grams of texts and label texts, and use the similarities in the learned mixture, to "
+        "find labels that are mentioned in a text",
+        group="transformer",
+    )
+    contrastive_epochs: int = parameter(
+        0,
+        Integer(0),
+        "number of epochs in which the encoder is trained to distinguish the label texts of a text from those of other "
+        "texts in the batch, before the heads are trained; requires label_texts",
+        group="transformer",
+    )
+    contrastive_batch_size: int = parameter(
+        256,
+        Integer(2),
+        "number of texts per batch in the contrastive epochs; the batches contain texts with similar labels, which are "
+        "hard negatives for each other",
         group="transformer",
     )
 

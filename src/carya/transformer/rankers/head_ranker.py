@@ -10,7 +10,7 @@ from carya.models.xr_linear.model import XRLinear
 from carya.transformer.inputs import LabelTexts
 from carya.transformer.settings import TransformerSettings
 from carya.transformer.training.heads import Heads
-from carya.transformer.training.losses import TRANSFORMS
+from carya.transformer.training.losses import RELATIVE_LOSSES, TRANSFORMS
 from carya.trees.label_tree import LabelTree
 from carya.trees.layer import Layer, Weights
 from carya.trees.trained_tree import TrainedTree
@@ -57,7 +57,7 @@ def head_ranker(
     levels = [level] if flat else list(range(1, level + 1))
     subtree = LabelTree.flat(tree.level_sizes[level]) if flat else LabelTree(tree.parents[:level])
     weights = [heads.level_weights(number) for number in levels]
-    if settings.head_loss == "softmax":
+    if settings.head_loss in RELATIVE_LOSSES:
         weights = _normalize_softmax(weights, embeddings)
     return _dense_ranker(settings, subtree, weights, TRANSFORMS[settings.head_loss])
 

@@ -2,7 +2,7 @@
 
 All rankers are native: the heads on the encoder's embeddings, a linear ranker on TF-IDF features and embeddings, a
 linear ranker on TF-IDF features alone, the votes of the training texts with the nearest embeddings, and the similarity
-to label texts. The combination is learned from validation texts.
+to label texts by embeddings and by character n-grams. The combination is learned from validation texts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from carya.models.interface import RankOptions
 from carya.models.neighbors.model import NearestNeighbors
 from carya.models.restriction import best_of_rows, concatenate
 from carya.models.xr_linear.model import XRLinear
+from carya.transformer.rankers.label_terms import TERM_RANKERS, label_term_features
 from carya.transformer.rankers.mixture import (
     CandidateScores,
     Mixture,
@@ -33,12 +34,13 @@ from carya.transformer.rankers.mixture import (
 )
 
 #: Names of the rankers.
-RANKER_NAMES = ("head", "concatenated", "linear", "neighbors", "label_texts")
+RANKER_NAMES = ("head", "concatenated", "linear", "neighbors", "label_texts", *TERM_RANKERS)
 RankerModel = XRLinear | NearestNeighbors
 
 _SHARPNESS = 7.0  # sharpness of the neighbors' votes, chosen on validation texts from debian-deps and tibkat-en
 _POOL_SIZE = 50  # number of labels per ranker in a weighted sum
 _N_CANDIDATES = 30  # number of labels per ranker in a learned mixture
+_NO_CANDIDATES = ("label_coverage",)  # rankers that only score the labels that other rankers suggest
 _MIN_MIXTURE_TEXTS = 500  # a mixture learned from fewer texts is unreliable
 _MAX_MIXTURE_TEXTS = 20_000  # more texts do not improve a mixture
 _BLOCK_ROWS = 8192  # number of texts whose candidates are kept in memory at the same time
@@ -56,16 +58,22 @@ class RankerInputs:
     embeddings : ndarray of float32
     embedding_weight : float
         The norm of the embeddings when they are concatenated with the features.
+    label_terms : Features or None
+        The features that are compared with label texts.
     """
 
     features: Features
     embeddings: NDArray[np.float32]
     embedding_weight: float
+    label_terms: Features | None = None
 
     def of(self, ranker: str) -> Any:
         """Return the input for the ranker with the given name."""
         if ranker == "concatenated":
             return append_embeddings(self.features, self.embeddings, self.embedding_weight).to_input()
+        if ranker in TERM_RANKERS:
+            assert self.label_terms is not None  # models with these rankers have a vectorizer for them
+            return label_term_features(ranker, self.label_terms).to_input()
         return self.features.to_input() if ranker == "linear" else self.embeddings
 
     @property
@@ -75,7 +83,8 @@ class RankerInputs:
 
     def select(self, rows: slice | NDArray[np.int64]) -> RankerInputs:
         """Return the features of the selected texts."""
-        return replace(self, features=self.features.take(rows), embeddings=self.embeddings[rows])
+        terms = None if self.label_terms is None else self.label_terms.take(rows)
+        return replace(self, features=self.features.take(rows), embeddings=self.embeddings[rows], label_terms=terms)
 
 
 def append_embeddings(features: Features, embeddings: NDArray[np.float32], weight: float) -> Features:
@@ -164,7 +173,7 @@ class CombinedRankers:
         for begin in range(0, inputs.rows, _BLOCK_ROWS):
             rows = slice(begin, begin + _BLOCK_ROWS)
             block, own = inputs.select(rows), pairs.take(rows)
-            rankings = [self._predict_one(name, block, _N_CANDIDATES, beam_width) for name in self.models]
+            rankings = self._candidates(block, _N_CANDIDATES, beam_width)
             scores_of_all = self.score_candidates(block, rankings, own)
             keys = np.repeat(np.arange(own.rows), np.diff(own.indptr)) * own.cols + own.indices
             positions = np.searchsorted(scores_of_all.candidates.keys, keys)
@@ -221,6 +230,15 @@ class CombinedRankers:
         positions = np.minimum(np.searchsorted(keys, own), keys.size - 1)
         return np.where(keys[positions] == own, values[positions], 0).astype(np.float32)
 
+    def _candidates(self, inputs: RankerInputs, top_k: int, beam_width: int | None) -> list[sp.csr_array]:
+        """Return the labels that each ranker suggests for a learned mixture."""
+        return [
+            sp.csr_array((inputs.rows, self.n_labels), dtype=np.float32)
+            if name in _NO_CANDIDATES
+            else self._predict_one(name, inputs, top_k, beam_width)
+            for name in self.models
+        ]
+
     def _predict_one(self, name: str, inputs: RankerInputs, top_k: int, beam_width: int | None) -> sp.csr_array:
         options: dict[str, Any] = (
             {} if name == "neighbors" else {"beam_width": beam_width}
@@ -233,7 +251,7 @@ class CombinedRankers:
         parts = []
         for begin in range(0, inputs.rows, _BLOCK_ROWS):
             block = inputs.select(slice(begin, begin + _BLOCK_ROWS))
-            rankings = [self._predict_one(name, block, max(top_k, _N_CANDIDATES), beam_width) for name in self.models]
+            rankings = self._candidates(block, max(top_k, _N_CANDIDATES), beam_width)
             parts.append(mixture.rank(self.score_candidates(block, rankings), top_k=top_k))
         return sp.csr_array(sp.vstack(parts, format="csr")) if len(parts) > 1 else parts[0]
 
@@ -283,7 +301,8 @@ class RankerCombiner:
         order = np.random.default_rng([self.seed, 3]).permutation(truth.shape[0])
         rows = np.sort(order[:_MAX_MIXTURE_TEXTS])
         scores = summed.score_candidates(
-            inputs.select(rows), [_first_columns(S, _N_CANDIDATES)[rows] for S in rankings.values()]
+            inputs.select(rows),
+            [_first_columns(S, 0 if name in _NO_CANDIDATES else _N_CANDIDATES)[rows] for name, S in rankings.items()],
         )
         relevance = scores.relevance(truth[rows])
         try:
@@ -321,8 +340,10 @@ def precisions(truth: sp.csr_array, S: sp.csr_array) -> dict[str, float]:
 
 
 def _summed_rankers(names: Mapping[str, Any]) -> list[str]:
-    """Return the rankers in a weighted sum: all except label_texts, which is already included in the head's scores."""
-    return [name for name in names if name != "label_texts"]
+    """Return the rankers in a weighted sum: all except label_texts, which is already included in the head's scores, and
+    those that compare n-grams.
+    """
+    return [name for name in names if name not in ("label_texts", *TERM_RANKERS)]
 
 
 def _first_columns(S: sp.csr_array, count: int) -> sp.csr_array:

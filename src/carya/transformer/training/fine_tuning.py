@@ -24,9 +24,11 @@ from carya.transformer.rankers.head_ranker import head_ranker, label_text_ranker
 from carya.transformer.settings import TransformerSettings
 from carya.transformer.training import distributed
 from carya.transformer.training.checkpoints import Checkpoints
+from carya.transformer.training.contrastive import train_contrastively
 from carya.transformer.training.curriculum import plan_stages
 from carya.transformer.training.examples import Examples
 from carya.transformer.training.heads import Heads
+from carya.transformer.training.losses import RELATIVE_LOSSES
 from carya.transformer.training.trainer import Trainer, TrainingHistory
 from carya.trees.label_tree import LabelTree
 
@@ -93,7 +95,7 @@ def fine_tune(settings: TransformerSettings, run: TrainingRun, tree: LabelTree, 
             level,
             tree.parents[level - 1] if from_parents else None,
             counts / max(1, run.data.labels.rows),
-            log_odds=settings.head_loss in ("bce", "softmax"),
+            log_odds=settings.head_loss == "bce" or settings.head_loss in RELATIVE_LOSSES,
         )
         if settings.bootstrap == "linear":
             embeddings = encoder.encode(training_tokens, max_length=max_length)
@@ -111,6 +113,8 @@ def fine_tune(settings: TransformerSettings, run: TrainingRun, tree: LabelTree, 
         checkpoints=_checkpoints(settings, training_tokens, training_labels, tree, run.name),
         progress=run.progress,
     )
+    if settings.contrastive_epochs and label_texts is not None and label_tokens is not None and not trainer.is_resumed:
+        train_contrastively(settings, encoder, tokens, run.data.labels, label_texts, label_tokens, tree, run.progress)
     history = trainer.run()
     with run.progress.stage("encode") as report:
         embeddings = encoder.encode(tokens, max_length=max_length, report=report)

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from carya.transformer.training.losses import row_losses
+from carya.transformer.training.losses import RELATIVE_LOSSES, row_losses
 
 _LARGE = 1e9
 
@@ -118,7 +118,7 @@ class Heads(nn.Module):
         """
         inputs = self._scaled(embeddings)
         weights, biases = self.weights[level - 1], self.biases[level - 1]
-        if n_chunks == 1 or loss == "softmax":
+        if n_chunks == 1 or loss in RELATIVE_LOSSES:
             return row_losses(functional.linear(inputs, weights, biases), costs, loss)
 
         def chunk_loss(

@@ -27,6 +27,7 @@ from carya.transformer.training.checkpoints import Checkpoints
 from carya.transformer.training.curriculum import Stage
 from carya.transformer.training.examples import Examples
 from carya.transformer.training.heads import Heads, Shortlist
+from carya.transformer.training.schedule import parameter_groups, rate_factor
 from carya.transformer.training.step import Objective, TrainingStep, step_tensors
 
 _BYTES_PER_SCORE = 16  # a score, its gradient, its target, and intermediate values of the loss
@@ -120,6 +121,11 @@ class Trainer:
         self._checkpoints, self._progress, self._packed = checkpoints, progress or Progress(), packed
         self._history = TrainingHistory()
         self._best = _BestEpoch()
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether :meth:`run` resumes from a checkpoint, which also contains the weights of the encoder."""
+        return self._checkpoints is not None and self._checkpoints.read() is not None
 
     def run(self) -> TrainingHistory:
         """Train all stages, resuming from the latest checkpoint if there is one, and return the history."""
@@ -215,7 +221,7 @@ class Trainer:
             if done % accumulation == 0 or done == len(batches):
                 progress = (epoch + done / len(batches)) / run.stage.epochs
                 for group in optimizer.param_groups:
-                    group["lr"] = group["peak_lr"] * _rate_factor(progress, settings.warmup_ratio)
+                    group["lr"] = group["peak_lr"] * rate_factor(progress, settings.warmup_ratio)
                 distributed.average_gradients(
                     parameter for group in optimizer.param_groups for parameter in group["params"]
                 )
@@ -298,26 +304,15 @@ class Trainer:
 
     def _make_optimizer(self, objective: Objective) -> torch.optim.Optimizer:
         settings, heads = self._settings, self._heads
-        trained = [parameter for parameter in self._encoder.parameters() if parameter.requires_grad]
         levels = range(objective.level - 1, objective.level) if objective.n_chunks else range(objective.level)
         head_parameters = [parameter for level in levels for parameter in (heads.weights[level], heads.biases[level])]
         for parameter in heads.parameters():
             parameter.grad = None
+        rate = settings.head_learning_rate
         groups = [
-            {
-                "params": [parameter for parameter in trained if parameter.ndim > 1],
-                "lr": settings.learning_rate,
-                "weight_decay": settings.weight_decay,
-            },
-            {
-                "params": [parameter for parameter in trained if parameter.ndim <= 1],
-                "lr": settings.learning_rate,
-                "weight_decay": 0.0,
-            },
-            {"params": head_parameters, "lr": settings.head_learning_rate, "weight_decay": 0.0},
+            *parameter_groups(self._encoder, settings),
+            {"params": head_parameters, "lr": rate, "peak_lr": rate, "weight_decay": 0.0},
         ]
-        for group in groups:
-            group["peak_lr"] = group["lr"]
         return torch.optim.AdamW(groups, fused=self._encoder.device.type == "cuda")
 
     def _random_seed(self, *key: int) -> int:
@@ -365,12 +360,3 @@ class Trainer:
                 optimizer_state.setdefault(int(index), {})[key] = tensor
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": optimizer_state, "param_groups": groups})
-
-
-def _rate_factor(progress: float, warmup_ratio: float) -> float:
-    """Return the learning rate relative to its peak: a linear increase during warmup, then a linear decrease to 0.
-
-    >>> _rate_factor(0.05, 0.1), _rate_factor(0.1, 0.1), _rate_factor(1.0, 0.1)
-    (0.5, 1.0, 0.0)
-    """
-    return progress / warmup_ratio if progress < warmup_ratio else (1 - progress) / (1 - warmup_ratio)
