@@ -294,6 +294,15 @@ def test_labels_mentioned_in_a_text_are_suggested(bert: Path, tmp_path: Path) ->
     assert "label_terms" not in carya.XRTransformer(**few, match_label_texts=True).fit(texts, Y).rankers_
 
 
+def test_labels_in_the_vocabulary_require_label_texts(bert: Path) -> None:
+    few = settings(bert, epochs=(1,), validation_fraction=0.0)
+    with pytest.raises(InputError, match=r"label_texts is missing\. It is required with vocabulary"):
+        carya.XRTransformer(**few).fit(TEXTS[:40], LABELS[:40], vocabulary=["new"])
+    model = carya.XRTransformer(**few).fit(TEXTS[:80], LABELS[:80], vocabulary=["a new"], label_texts={"a new": "w0"})
+    assert model.labels_[0] == "a new"
+    assert model.predict(TEXTS[:1], using="label_texts", labels=["a new"]).nnz == 1
+
+
 def test_mixture_learns_from_the_agreement_of_rankers() -> None:
     rng = np.random.default_rng(0)
     rows, n_labels, correct = 400, 30, rng.integers(30, size=400)

@@ -95,6 +95,7 @@ class _TrainCommand(Command):
         "carya train texts.txt --labels labels.txt -o model/ --analyzer word,char_wb --ngram-range 1,2/3,5",
         "carya train data/ -o model/ --checkpoint checkpoints/",
         "carya train data/ -o model/ --recipe recipe.json",
+        "carya train data/ -o model/ --preset accurate --vocabulary subjects.ttl --unseen-labels",
         "zcat data.jsonl.gz | carya train - --format jsonl -o model/",
     ],
 )
@@ -134,6 +135,12 @@ class _TrainCommand(Command):
 @record_option("Record the training time for `carya report`.")
 @quiet_option
 @json_option
+@option(
+    "--unseen-labels",
+    is_flag=True,
+    heading="Data",
+    help="Rank all labels in --vocabulary by their names, including labels without training texts.",
+)
 @label_file_options
 @click.pass_context
 def train(
@@ -152,6 +159,7 @@ def train(
     record: Path | None,
     quiet: bool,
     as_json: bool,
+    unseen_labels: bool,
     **_parameters: Any,
 ) -> None:
     """Train a model on texts or feature matrices, and save it.
@@ -166,6 +174,10 @@ def train(
 
     if (preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS) and label_files.given():
         raise ParameterError(f"{label_files.given()[0]} requires --model xr-linear, got --model {model_name}.")
+    if unseen_labels and data.vocabulary is None:
+        raise ParameterError("--unseen-labels requires --vocabulary, which lists the labels.")
+    if unseen_labels and preset in _TRANSFORMER_PRESETS:
+        raise ParameterError(f"--unseen-labels cannot be combined with --preset {preset}. Use --model {preset}.")
     estimator = _build_estimator(context, model_name, preset, trees, encoders, recipe, verbose=not quiet)
     engine = _make_engine(context, estimator, ray)
     estimator.check_parameters()  # before the data is read
@@ -185,11 +197,14 @@ def train(
         if recipe is not None:
             _check_recipe_data(recipe, estimator, dataset)
         if isinstance(dataset, Matrices):
+            if unseen_labels:
+                raise ParameterError(f"--unseen-labels applies to texts, but {dataset.source} contains features.")
             trained, result = _fit_matrices(context, estimator, dataset, label_files, engine)
         elif preset in _TRANSFORMER_PRESETS or model_name in _TRANSFORMERS:
-            trained, result = _fit_transformer(estimator, dataset, engine, quiet=quiet)
+            inputs = engine | _vocabulary_of(dataset, unseen_labels)
+            trained, result = _fit_transformer(estimator, dataset, inputs, quiet=quiet)
         else:
-            inputs = label_files.of_texts(data.label_separator) | engine
+            inputs = label_files.of_texts(data.label_separator) | engine | _vocabulary_of(dataset, unseen_labels)
             trained, result = _fit_text_ranker(estimator, dataset, inputs)
         fit_seconds = time.perf_counter() - started
         set_in_all(trained, verbose=False)  # the saved model does not show progress
@@ -352,13 +367,21 @@ def _fit_text_ranker(ranker: Any, corpus: Corpus, inputs: dict[str, Any]) -> tup
     }
 
 
-def _fit_transformer(model: Any, corpus: Corpus, engine: dict[str, Any], *, quiet: bool) -> tuple[Any, dict[str, Any]]:
+def _vocabulary_of(corpus: Corpus, unseen_labels: bool) -> dict[str, Any]:
+    """Return the argument `vocabulary` of `fit` if labels without training texts are ranked."""
+    if not unseen_labels:
+        return {}
+    assert corpus.vocabulary is not None  # --unseen-labels requires --vocabulary
+    return {"vocabulary": corpus.vocabulary.ids}
+
+
+def _fit_transformer(model: Any, corpus: Corpus, inputs: dict[str, Any], *, quiet: bool) -> tuple[Any, dict[str, Any]]:
     from carya.models.registry import kind_of
 
     with command_progress(quiet) as progress, progress.stage("read texts") as report:
         texts, labels = texts_and_labels(counted(corpus, report))
     names = _label_names(corpus)
-    model.fit(texts, labels, names=names, label_texts=names, **engine)
+    model.fit(texts, labels, names=names, label_texts=names, **inputs)
     result = {
         "kind": kind_of(model),
         "rows": len(texts),

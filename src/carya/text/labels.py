@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -153,6 +154,32 @@ def training_labels(labels: Any, label_names: LabelNames | None = None) -> tuple
         return labels.used()
     coerced = coerce_labels(labels, label_names=label_names)
     return coerced.matrix, coerced.all_ids()
+
+
+def add_unseen_labels(Y: Csr, ids: list[str], vocabulary: Iterable[str] | None) -> tuple[Csr, list[str]]:
+    """Add empty columns for the labels in a vocabulary that no text has; the order of the labels stays the same or, if
+    they were sorted, sorted.
+
+    >>> Y, ids = add_unseen_labels(training_labels([["b"], ["d"]])[0], ["b", "d"], ["a", "b", "c"])
+    >>> ids, Y.to_scipy().toarray().tolist()
+    (['a', 'b', 'c', 'd'], [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    """
+    if vocabulary is None:
+        return Y, ids
+    if isinstance(vocabulary, (str, bytes)) or not isinstance(vocabulary, Iterable):
+        raise InputError(f"vocabulary must be a list of strings, got {vocabulary!r}.")
+    unseen = set()
+    for label in vocabulary:
+        if not isinstance(label, str):
+            raise InputError(f"vocabulary must contain only strings, got {label!r}.")
+        unseen.add(label)
+    unseen -= set(ids)
+    extended = ids + sorted(unseen)
+    if all(first < second for first, second in itertools.pairwise(ids)):
+        extended.sort()
+    column = {label: number for number, label in enumerate(extended)}
+    new_columns = np.array([column[label] for label in ids], np.int32)
+    return Y.merge_columns(new_columns, len(extended)), extended
 
 
 def label_matrix(

@@ -35,7 +35,7 @@ from carya.text.default_vectorizer import default_vectorizer, name_columns
 from carya.text.inputs import list_of_texts, split_corpus
 from carya.text.label_inputs import GraphLike, TreeLike, to_graph, to_shortlist, to_tree
 from carya.text.label_restriction import RankedLabels
-from carya.text.labels import LabelSet, training_labels
+from carya.text.labels import LabelSet, add_unseen_labels, training_labels
 from carya.text.serialize import pack, unpack
 from carya.text.text_tree import TextTree
 from carya.text.tfidf import Tfidf
@@ -113,6 +113,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         names: Mapping[str, str] | None = None,
         label_texts: Mapping[str, str] | None = None,
         label_names: LabelNames | None = None,
+        vocabulary: Iterable[str] | None = None,
         sample_weight: ArrayLike | None = None,
         label_graph: GraphLike | None = None,
         shortlist: Iterable[Iterable[str]] | None = None,
@@ -139,6 +140,10 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             compare them with the text; without descriptions, the names or the ids are used.
         label_names : list of str, optional
             The label of each matrix column or class number, such as ``classes_`` of a MultiLabelBinarizer.
+        vocabulary : list of str, optional
+            Labels that can be suggested even if no training text has them, in addition to the labels of the training
+            texts. They are ranked by their descriptions, names or ids, which requires a model that learns from these:
+            Reranked, or trees with ``label_row_weight > 0``.
         sample_weight : array_like of shape (texts,), optional
             Non-negative weights of the texts, passed to the model (see :meth:`XRLinear.fit`). They do not affect the
             features: every text counts once in the document frequencies.
@@ -164,11 +169,17 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         names = own_names if names is None else names
         X = Features.of(Csr.of_triple(vectorizer.fit_rows(texts), vectorizer.n_features_))
         Y, ids = training_labels(labels, label_names)
+        if not ids:
+            raise InputError("No text has a label. At least one label is required.")
+        if vocabulary is not None and not getattr(model, "ranks_unseen_labels", False):
+            raise InputError(
+                f"vocabulary is not supported by {model!r}, which cannot rank labels without training texts. Use the "
+                "preset accurate, or set label_row_weight=1 in all trees."
+            )
+        Y, ids = add_unseen_labels(Y, ids, vocabulary)
         label_set = LabelSet.of(ids, names, label_texts)
         if X.rows != Y.rows:
             raise InputError(f"texts and labels must have the same length, got {X.rows} and {Y.rows}.")
-        if not ids:
-            raise InputError("No text has a label. At least one label is required.")
         if model.needs_label_features and label_set.texts is None and tree is None:
             raise InputError(f"label_texts is missing. {model!r} requires descriptions of the labels.")
         label_features = None

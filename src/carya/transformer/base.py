@@ -127,6 +127,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         features: FeaturesLike | None = None,
         label_features: FeaturesLike | None = None,
         label_names: LabelNames | None = None,
+        vocabulary: Iterable[str] | None = None,
         sample_weight: None = None,
         engine: Engine | None = None,
     ) -> Self:
@@ -159,6 +160,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             `label_texts`.
         label_names : list of str, optional
             The label of each matrix column or class number.
+        vocabulary : list of str, optional
+            Labels that can be suggested even if no training text has them, in addition to the labels of the training
+            texts; requires `label_texts`, by which these labels are ranked.
         sample_weight : None
             Not supported: the encoder is trained with equal weights for all texts. Any value other than None raises
             InputError.
@@ -178,12 +182,14 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         self.check_parameters()
         texts, labels, own_names = split_corpus(texts, labels)
         names = own_names if names is None else names
-        all_texts, ids = check_labeled_texts(texts, labels, features, label_names)
+        all_texts, ids = check_labeled_texts(texts, labels, features, label_names, vocabulary)
         if not self.use_tfidf and all_texts.features is None:
             raise InputError("features is missing. It is required with use_tfidf=False.")
         label_set = LabelSet.of(ids, names, label_texts)
         held_out = check_validation_data(validation_data, ids, all_texts)
         descriptions = LabelTexts.of(label_texts, ids)
+        if vocabulary is not None and descriptions is None:
+            raise InputError("label_texts is missing. It is required with vocabulary.")
         if self.contrastive_epochs and descriptions is None:
             raise InputError(
                 f"label_texts is missing. It is required with contrastive_epochs={self.contrastive_epochs}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from carya.core.validation import FeaturesLike
 from carya.errors import InputError
 from carya.ranking.tasks.engine import Engine
 from carya.text.inputs import checked_list_of_texts
-from carya.text.labels import training_labels
+from carya.text.labels import add_unseen_labels, training_labels
 
 
 class LabeledTexts(NamedTuple):
@@ -158,7 +158,11 @@ def _describe_widths(widths: tuple[int, int]) -> str:
 
 
 def check_labeled_texts(
-    texts: TextsLike, labels: Any, features: FeaturesLike | None = None, label_names: LabelNames | None = None
+    texts: TextsLike,
+    labels: Any,
+    features: FeaturesLike | None = None,
+    label_names: LabelNames | None = None,
+    vocabulary: Iterable[str] | None = None,
 ) -> tuple[LabeledTexts, list[str]]:
     """Validate training texts, their labels and their features; return them with the label ids."""
     checked = checked_list_of_texts(texts)
@@ -167,6 +171,7 @@ def check_labeled_texts(
         raise InputError(f"texts and labels must have the same length, got {len(checked)} and {Y.rows}.")
     if not checked or Y.values.size == 0:
         raise InputError("No text has a label. At least one label is required.")
+    Y, ids = add_unseen_labels(Y, ids, vocabulary)
     return LabeledTexts(checked, Y, check_own_features(features, len(checked), None)), ids
 
 

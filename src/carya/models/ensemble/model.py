@@ -464,6 +464,11 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         return any(member.needs_label_features for member in self._member_list())
 
     @property
+    def ranks_unseen_labels(self) -> bool:
+        """Whether all members rank labels without training rows by their features."""
+        return all(getattr(member, "ranks_unseen_labels", False) for member in self._member_list())
+
+    @property
     def uses_label_features(self) -> bool:
         """Whether any member accepts `label_features` in `fit`."""
         return any(member.uses_label_features for member in self._member_list())

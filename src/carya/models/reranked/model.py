@@ -279,6 +279,11 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         return any(model.needs_label_features for model in self._base_models())
 
     @property
+    def ranks_unseen_labels(self) -> bool:
+        """Whether labels without training rows are candidates if their names are similar to the query."""
+        return self.extra_candidates > 0
+
+    @property
     def uses_label_features(self) -> bool:
         """Whether `fit` accepts `label_features`; always true, because the reranker compares them with queries."""
         return True

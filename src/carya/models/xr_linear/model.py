@@ -506,6 +506,11 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         return "lf" in str(self.representation) and self.tree is None
 
     @property
+    def ranks_unseen_labels(self) -> bool:
+        """Whether labels without training rows are ranked by their features."""
+        return self.label_row_weight > 0
+
+    @property
     def uses_label_features(self) -> bool:
         """Whether `fit` accepts `label_features`."""
         return self.needs_label_features or self.label_row_weight > 0
