@@ -184,7 +184,8 @@ def main() -> None:
     started, results = time.perf_counter(), []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.parallel, mp_context=context) as pool:
-        waiting, running = list(tasks), {}
+        waiting: list[dict[str, Any]] = list(tasks)
+        running: dict[Any, dict[str, Any]] = {}
         while waiting or running:
             while waiting and len(running) < arguments.parallel:
                 task = waiting.pop(0)
