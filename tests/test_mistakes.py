@@ -51,7 +51,7 @@ COMMANDS = {
     "train data.jsonl -o m --beam-widht 3": "Unknown option '--beam-widht'. Did you mean '--beam-width'?",
     "train data.jsonl -o m --preset fsat": (
         "Unknown preset 'fsat'. Did you mean 'fast'? Presets: parabel, bonsai, dismec, plt, xr-linear, slice, "
-        "annexml, fast, small, tail, accurate."
+        "annexml, fast, small, tail, balanced, accurate."
     ),
     "train data.jsonl -o m --preset fast --trees 3": (
         "--trees cannot be combined with --preset, which sets the number of trees."
@@ -378,7 +378,7 @@ CALLS: dict[str, tuple[type[CaryaError], str]] = {
     "carya.preset('fsat')": (
         ParameterError,
         "Unknown preset 'fsat'. Did you mean 'fast'? Presets: parabel, bonsai, dismec, plt, xr-linear, slice, annexml, "
-        "fast, small, tail, accurate.",
+        "fast, small, tail, balanced, accurate.",
     ),
     # Features and labels
     "carya.XRLinear().fit(TEXTS, LABELS)": (

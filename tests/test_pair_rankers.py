@@ -25,6 +25,7 @@ from carya.ranking.ranker import ranker_class
 RANKERS = {
     "listwise": lambda **changes: BoostedRanker(n_estimators=40, objective="listwise", max_features=0.7, **changes),
     "pairwise": lambda **changes: BoostedRanker(n_estimators=40, max_features=0.7, **changes),
+    "sampled": lambda **changes: BoostedRanker(n_estimators=40, max_features=0.7, negative_fraction=0.5, **changes),
     "neural": lambda **changes: NeuralRanker(epochs=30, **changes),
     "averaged": lambda **changes: AveragedRanker([NeuralRanker(epochs=30, **changes), NeuralRanker(epochs=20)]),
 }
@@ -33,7 +34,7 @@ RANKERS = {
 @pytest.fixture(params=RANKERS)
 def create(request: pytest.FixtureRequest) -> Any:
     """A function that creates an unfitted ranker."""
-    if request.param in ("listwise", "pairwise"):
+    if request.param in ("listwise", "pairwise", "sampled"):
         pytest.importorskip("lightgbm")
     return RANKERS[request.param]
 
@@ -119,6 +120,29 @@ def test_invalid_input_and_parameters_are_rejected(create: Any) -> None:
         create(seed=-1).fit(pairs, relevance)
     with pytest.raises(InputError, match="The ranker was trained on the features a, b, noise, but the pairs have a, b"):
         ranker.fit(pairs, relevance).score(Pairs.of(pairs.values[:, :2], ["a", "b"], pairs.offsets))
+
+
+def test_a_fraction_of_the_negatives_is_used_for_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    pairs, relevance = diagonal_pairs(200, seed=0)
+    seen = []
+
+    def dataset(values: np.ndarray, label: np.ndarray, group: np.ndarray, **options: Any) -> Any:
+        seen.append((values, label, group))
+        return original(values, label=label, group=group, **options)
+
+    original = lightgbm.Dataset
+    monkeypatch.setattr(lightgbm, "Dataset", dataset)
+    for fraction in (1.0, 0.25):
+        BoostedRanker(n_estimators=2, negative_fraction=fraction, n_jobs=1).fit(pairs, relevance)
+    (everything, _, all_groups), (values, label, group) = seen
+    assert np.array_equal(everything, pairs.values)
+    assert all_groups.sum() == len(pairs)
+    assert label.sum() == relevance.sum()
+    assert 0.2 < (label == 0).sum() / (relevance == 0).sum() < 0.3
+    assert group.sum() == len(label) == len(values)
+    kept = {tuple(row) for row in values[label > 0].tolist()}
+    assert kept == {tuple(row) for row in pairs.values[relevance > 0].tolist()}
 
 
 def test_trained_rankers_do_not_need_lightgbm(monkeypatch: pytest.MonkeyPatch) -> None:

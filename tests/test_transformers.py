@@ -280,7 +280,7 @@ def test_labels_mentioned_in_a_text_are_suggested(bert: Path, tmp_path: Path) ->
     Y = sp.csr_array([[float(f"l{label:02d}" in own and label != 23) for label in range(24)] for own in labels])
     named = {str(int(label[1:])): name for label, name in names.items()}
     few = settings(bert, epochs=(1,), mixture="learned")
-    model = carya.XRTransformer(**few, match_label_texts=True).fit(texts, Y, label_texts=named)
+    model = carya.XRTransformer(**few).fit(texts, Y, label_texts=named)
     unseen = ["a book on photographic art", "the photographer"]
     assert model.predict(unseen, using="label_terms", top_k=1).indices.tolist() == [23, 23]
     assert (model.predict(unseen, using="label_coverage", top_k=1).data > 0.5).all()
@@ -291,7 +291,9 @@ def test_labels_mentioned_in_a_text_are_suggested(bert: Path, tmp_path: Path) ->
     assert equal(loaded.predict(unseen), model.predict(unseen))
     assert equal(loaded.predict_selected(unseen, [["23"], ["3"]]), model.predict_selected(unseen, [["23"], ["3"]]))
     assert model.subset(["23", "3"]).predict(unseen, using="label_terms", top_k=1).indices.tolist() == [1, 1]
-    assert "label_terms" not in carya.XRTransformer(**few, match_label_texts=True).fit(texts, Y).rankers_
+    assert "label_terms" not in carya.XRTransformer(**few).fit(texts, Y).rankers_
+    without = carya.XRTransformer(**few, match_label_texts=False).fit(texts, Y, label_texts=named)
+    assert "label_terms" not in without.rankers_
 
 
 def test_labels_in_the_vocabulary_require_label_texts(bert: Path) -> None:
@@ -349,6 +351,8 @@ def test_model_with_a_learned_mixture(bert: Path, tmp_path: Path) -> None:
         "linear",
         "neighbors",
         "label_texts",
+        "label_terms",
+        "label_coverage",
         "mixture",
     }
     assert model.weights_["label_texts"] == 0

@@ -52,6 +52,12 @@ class BoostedRanker(Fitted[_BoostedState], Parameterized):
     min_samples_leaf: int = parameter(50, Integer(1), "minimum number of pairs per leaf")
     learning_rate: float = parameter(0.1, Real(0, open_low=True), "shrinkage of each tree's contribution")
     max_features: float = parameter(0.5, Real(0, 1, open_low=True), "fraction of the features available to each tree")
+    negative_fraction: float = parameter(
+        1.0,
+        Real(0, 1, open_low=True),
+        "fraction of the pairs with relevance 0 on which the trees are trained, chosen at random; a smaller fraction "
+        "makes training faster",
+    )
     max_bins: int = parameter(63, Integer(2, 255), "maximum number of bins per feature")
     truncation_level: int = parameter(10, Integer(1), "number of top ranks considered by the pairwise objective")
     n_jobs: int = parameter(-1, Either(Choice(-1), Integer(1)), "number of training threads; -1 means all cores")
@@ -84,6 +90,7 @@ class BoostedRanker(Fitted[_BoostedState], Parameterized):
             "force_row_wise": True,
             "verbosity": -1,
         }
+        pairs, grades = self._sample_negatives(pairs, grades)
         lengths = np.diff(pairs.offsets)
         data = lightgbm.Dataset(
             pairs.values, label=grades, group=lengths[lengths > 0], params=settings, free_raw_data=True
@@ -128,6 +135,14 @@ class BoostedRanker(Fitted[_BoostedState], Parameterized):
             raise InputError(f"The ranker has {forest.n_features} features but {len(names)} feature names.")
         ranker.set_fitted(forest, names)
         return ranker
+
+    def _sample_negatives(self, pairs: Pairs, grades: NDArray[np.float32]) -> tuple[Pairs, NDArray[np.float32]]:
+        """Return the pairs on which the trees are trained: all relevant pairs, and a fraction of the other pairs."""
+        if self.negative_fraction == 1:
+            return pairs, grades
+        kept = (grades > 0) | (np.random.default_rng(self.seed).random(grades.size) < self.negative_fraction)
+        offsets = np.concatenate([[0], np.cumsum(kept)])[pairs.offsets].astype(np.int64)
+        return Pairs(np.ascontiguousarray(pairs.values[kept]), pairs.names, offsets), grades[kept]
 
     def set_fitted(self, forest: Forest, names: tuple[str, ...]) -> None:
         """Set the fitted state."""

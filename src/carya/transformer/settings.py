@@ -171,7 +171,7 @@ class TransformerSettings(Parameterized):
         group="transformer",
     )
     match_label_texts: bool = parameter(
-        False,
+        True,
         Choice(True, False),
         "compare the character n-grams of texts and label texts, and use the similarities in the learned mixture, to "
         "find labels that are mentioned in a text",

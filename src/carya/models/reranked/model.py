@@ -40,6 +40,7 @@ from carya.trees.beam_search import Rankings
 from carya.trees.label_tree import LabelTree
 
 _DEFAULT_TREES = 2
+_DEFAULT_ROUNDS = 100  # boosting iterations
 _RUN = 20  # maximum length of the runs of consecutive rows that are held out together, and minimum number of runs
 _BLOCK = 1024  # number of queries whose pairs are kept in memory at a time
 
@@ -107,7 +108,11 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         "models that retrieve candidates: an XRLinear model, an Ensemble of XRLinear models or a list of XRLinear "
         "models; None means an Ensemble of two XRLinear models",
     )
-    ranker: Any = parameter(None, _Reranker(), "the reranker; None means AveragedRanker(), which requires LightGBM")
+    ranker: Any = parameter(
+        None,
+        _Reranker(),
+        "the reranker; None means the average of a BoostedRanker and a NeuralRanker, which requires LightGBM",
+    )
     pool_size: int = parameter(40, Integer(1), "number of candidates per query from the trees")
     n_neighbors: int = parameter(50, Integer(1), "number of nearest training rows that vote for their labels")
     extra_candidates: int = parameter(
@@ -226,7 +231,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             members = self._train_trees(train_data)
             return CandidateFeatures.of(members, train_data.features, train_data.labels, names, n_jobs=self.n_jobs)
 
-        ranker = self.ranker or AveragedRanker([BoostedRanker(n_jobs=self.n_jobs), NeuralRanker()])
+        ranker = self.ranker
+        if ranker is None:
+            boosted = BoostedRanker(n_estimators=_DEFAULT_ROUNDS, negative_fraction=0.5, n_jobs=self.n_jobs)
+            ranker = AveragedRanker([boosted, NeuralRanker()])
         ranker = copy.deepcopy(ranker)
         pairs, relevance = [], []
         with show_progress(self.verbose) as progress:
