@@ -22,7 +22,7 @@ import torch
 
 from carya.core.matrices import Csr
 from carya.core.progress import Progress, ProgressBars, Report
-from carya.errors import InputError, ModelFormatError
+from carya.errors import InputError, ModelFormatError, SlowTrainingWarning
 from carya.transformer.encoder.batches import (
     BatchLayout,
     make_batch,
@@ -31,9 +31,11 @@ from carya.transformer.encoder.batches import (
 )
 from carya.transformer.encoder.encoder import Encoder
 from carya.transformer.encoder.tokens import Tokens
+from carya.transformer.training import estimate
 from carya.transformer.training.checkpoints import Checkpoints
 from carya.transformer.training.contrastive import contrastive_batches
 from carya.transformer.training.curriculum import Stage, plan_stages
+from carya.transformer.training.estimate import warn_if_slow
 from carya.transformer.training.heads import Heads, Shortlist
 from carya.transformer.training.losses import row_losses
 from carya.transformer.training.trainer import Trainer
@@ -195,6 +197,30 @@ def test_contrastive_batches_contain_labels_of_the_same_clusters() -> None:
         assert np.isin(labels[rows], sampled).any(1).all()
     n_clusters = [np.unique(clusters[sampled]).size for _, sampled in batches]
     assert np.mean(n_clusters) < 1.5  # batches of random texts contain labels of three or four clusters
+
+
+def test_slow_training_is_announced_on_a_cpu(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder.load(bert)
+    tokens = make_tokens(encoder, 50)
+    stages = plan_stages([1, 2], (1, 4), 32, progressive_length=True)
+    warn_if_slow(encoder, tokens, stages)  # a small training run
+    n_tokens = 5 * int(tokens.lengths(32).sum())
+    monkeypatch.setattr(estimate, "_MIN_TOKENS", n_tokens)
+    monkeypatch.setattr(estimate, "_tokens_per_second", lambda encoder, tokens, max_length: n_tokens / 1200)
+    with pytest.warns(SlowTrainingWarning, match=r"about 70 minutes on this CPU\. Use a GPU, set fine_tune=False"):
+        warn_if_slow(encoder, tokens, stages)
+    with pytest.warns(SlowTrainingWarning, match="about 196 minutes"):
+        warn_if_slow(encoder, tokens, stages, extra_epochs=2, runs=2)
+    monkeypatch.setattr(estimate, "_LONG", 7200)
+    warn_if_slow(encoder, tokens, stages)
+
+
+def test_the_encoding_rate_is_measured_on_a_sample(bert: Path) -> None:
+    encoder = Encoder.load(bert)
+    tokens = make_tokens(encoder, 60)
+    taken = tokens.take(np.array([4, 4, 59]))
+    assert np.array_equal(taken.gather(np.array([1, 2]), 32)[0], tokens.gather(np.array([4, 59]), 32)[0])
+    assert 0 < estimate._tokens_per_second(encoder, tokens, 32) < np.inf
 
 
 def random_heads(width: int = 8) -> Heads:

@@ -18,6 +18,7 @@ Each exception also derives from the corresponding built-in exception, so ``exce
 
     CaryaWarning (UserWarning)
     ├── FewTermsWarning                              most training texts have very few terms
+    ├── SlowTrainingWarning                          fine-tuning on a CPU is expected to take long
     └── UnknownTextWarning                           a query text contains no known terms
 """
 
@@ -34,6 +35,7 @@ __all__ = [
     "ParameterError",
     "PartUnavailableError",
     "SaveError",
+    "SlowTrainingWarning",
     "UnknownParameterError",
     "UnknownTextWarning",
 ]
@@ -97,6 +99,10 @@ class CaryaWarning(UserWarning):
 
 class FewTermsWarning(CaryaWarning):
     """Issued when a vectorizer is fitted and most of the texts have very few terms."""
+
+
+class SlowTrainingWarning(CaryaWarning):
+    """Issued before an encoder is fine-tuned on a CPU if this is expected to take more than five minutes."""
 
 
 class UnknownTextWarning(CaryaWarning):

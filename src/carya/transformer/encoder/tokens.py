@@ -64,6 +64,13 @@ class Tokens:
         ids = np.concatenate([self.ids, *[other.ids for other in others]])
         return Tokens(ids, np.concatenate(starts), self.tail)
 
+    def take(self, rows: NDArray[np.int64]) -> Tokens:
+        """Return the tokens of the selected texts."""
+        counts = np.diff(self.starts)[rows]
+        ends = np.cumsum(counts)
+        indices = np.repeat(self.starts[rows] - (ends - counts), counts) + np.arange(int(counts.sum()))
+        return Tokens(self.ids[indices], np.concatenate([[0], ends]).astype(np.int64), self.tail)
+
     def lengths(self, max_length: int) -> NDArray[np.int64]:
         """Return the number of tokens per text after truncation."""
         return np.minimum(np.diff(self.starts), max_length)

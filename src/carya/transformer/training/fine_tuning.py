@@ -26,6 +26,7 @@ from carya.transformer.training import distributed
 from carya.transformer.training.checkpoints import Checkpoints
 from carya.transformer.training.contrastive import train_contrastively
 from carya.transformer.training.curriculum import plan_stages
+from carya.transformer.training.estimate import warn_if_slow
 from carya.transformer.training.examples import Examples
 from carya.transformer.training.heads import Heads
 from carya.transformer.training.losses import RELATIVE_LOSSES
@@ -113,6 +114,9 @@ def fine_tune(settings: TransformerSettings, run: TrainingRun, tree: LabelTree, 
         checkpoints=_checkpoints(settings, training_tokens, training_labels, tree, run.name),
         progress=run.progress,
     )
+    if run.stop_after is None:  # otherwise, the estimate of the previous run included this run
+        runs = 2 if settings.refit and run.name == "split" else 1
+        warn_if_slow(encoder, training_tokens, stages, extra_epochs=settings.contrastive_epochs, runs=runs)
     if settings.contrastive_epochs and label_texts is not None and label_tokens is not None and not trainer.is_resumed:
         train_contrastively(settings, encoder, tokens, run.data.labels, label_texts, label_tokens, tree, run.progress)
     history = trainer.run()
