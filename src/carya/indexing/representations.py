@@ -257,7 +257,8 @@ def normalize(representation: Features) -> Features:
     squares += (dense.astype(np.float64) ** 2).sum(axis=1)
     scale = _inverse_root(squares)
     scaled = np.ascontiguousarray((dense * scale[:, None]).astype(np.float32))
-    return Features.of(Csr.of_scipy(_scale_rows(sparse, scale)), scaled, "The label representation")
+    values = (sparse.values * np.repeat(scale, np.diff(sparse.indptr))).astype(np.float32)
+    return Features.of(Csr.of(sparse.indptr, sparse.indices, values, sparse.cols), scaled, "The label representation")
 
 
 def _inverse_root(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
