@@ -253,8 +253,22 @@ void run_pass(const DualProblem& p, SolverState& state, const std::uint32_t* ord
             const Float signed_delta = y * delta;
             signed_alpha_sum += signed_delta;
             if constexpr (bias_is_feature(loss)) bias += signed_delta * (p.bias_feature * p.bias_feature);
-            for (e = first; e < last; ++e)
-                L::ref(p.weights + std::int64_t{p.columns[e]} * N) += signed_delta * p.values[e];
+            // Load four weights before storing the first, because a store delays the following loads.
+            for (e = first; e + 4 <= last; e += 4) {
+                Float& w0 = L::ref(p.weights + std::int64_t{p.columns[e]} * N);
+                Float& w1 = L::ref(p.weights + std::int64_t{p.columns[e + 1]} * N);
+                Float& w2 = L::ref(p.weights + std::int64_t{p.columns[e + 2]} * N);
+                Float& w3 = L::ref(p.weights + std::int64_t{p.columns[e + 3]} * N);
+                const Float n0 = w0 + signed_delta * p.values[e];
+                const Float n1 = w1 + signed_delta * p.values[e + 1];
+                const Float n2 = w2 + signed_delta * p.values[e + 2];
+                const Float n3 = w3 + signed_delta * p.values[e + 3];
+                w0 = n0;
+                w1 = n1;
+                w2 = n2;
+                w3 = n3;
+            }
+            for (; e < last; ++e) L::ref(p.weights + std::int64_t{p.columns[e]} * N) += signed_delta * p.values[e];
             for (j = 0; j < p.dense_cols; ++j) L::ref(p.dense_weights + j * N) += signed_delta * x[j];
         }
     }

@@ -36,8 +36,8 @@ void split_row(const std::int32_t* features, const float* values, std::int64_t c
         row.single_values[n_single] = value;
         n_shared += is_shared;
         n_single += !is_shared;
-        const float single = is_shared ? 0.0F : value;
-        const float magnitude = single < 0.0F ? -single : single;
+        const float single = value * static_cast<float>(!is_shared);  // a product, because GCC turns ?: into a branch
+        const float magnitude = __builtin_fabsf(single);
         squared_norm += value * value;
         single_norm += single * single;
         largest = magnitude > largest ? magnitude : largest;

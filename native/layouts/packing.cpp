@@ -1,6 +1,7 @@
 #include "packing.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -18,8 +19,9 @@ namespace carya {
 
 namespace {
 
-constexpr int kRangesPerThread = 4;
-constexpr std::int64_t kMaxRanges = 64;  // limited because each range reads the counts of all features before it
+constexpr std::int64_t kRangesPerThread = 4;
+constexpr std::int64_t kFeaturesPerRange = 1 << 13;  // so that the blocks of a range fit in the L2 cache
+constexpr std::int64_t kMaxRanges = 64;              // limited because each range visits all chunks
 
 template <class T>
 std::uint8_t* append(std::uint8_t* to, T value) {
@@ -33,11 +35,19 @@ void set_bit(std::uint8_t* bits, std::int64_t bit) {
 
 // The weights of one feature in one chunk.
 struct Run {
-    std::uint32_t feature;
     std::int64_t chunk;
     std::int64_t count;
     const std::uint32_t* children;
     const std::uint8_t* values;
+};
+
+// The weights of ascending features in one chunk.
+struct Runs {
+    std::int64_t chunk;
+    std::span<const std::uint32_t> features;
+    const std::uint32_t* counts;    // number of weights of each feature
+    const std::uint32_t* children;  // of all features; null if only the counts were requested
+    const std::uint8_t* values;     // like children
 };
 
 // The size and format of a feature's block, and the number of chunks and weights written so far.
@@ -50,12 +60,13 @@ struct Block {
     std::uint8_t* bytes = nullptr;
     std::uint8_t* next_run = nullptr;  // in a wide block
 
-    void count(const Run& run, const PackedFormat& format) {
+    // Adds a run with `n` weights.
+    void count(std::uint32_t n, const PackedFormat& format) {
         chunks = format.id_bytes > 0 ? chunks + 1 : 1;
-        weights += static_cast<std::uint32_t>(run.count);
-        mixed_bytes += prefers_bitmap(run.count, format.child_bytes, format.bitmap_bytes)
+        weights += n;
+        mixed_bytes += prefers_bitmap(n, format.child_bytes, format.bitmap_bytes)
                            ? format.bitmap_bytes
-                           : run.count * format.child_bytes;
+                           : std::int64_t{n} * format.child_bytes;
     }
 
     bool is_wide() const { return chunks >= kMinWideChunks; }
@@ -154,17 +165,27 @@ private:
     const std::int64_t weight_bytes_;
 };
 
-using RunBody = std::function<void(const Run&)>;
+using RunsBody = std::function<void(const Runs&)>;
 
-// A source of weights to pack.
+// A source of weights to pack. The features are divided into ranges, which are packed in parallel.
 class RunSource {
 public:
     virtual ~RunSource() = default;
 
     virtual std::vector<float> scales() const = 0;
-    // Calls body(run) for the runs of all features in [first, last). The runs of a feature are sorted by chunk.
-    virtual void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format,
-                              const RunBody& body) const = 0;
+    // Divides the features into ranges, which should have about the same number of weights.
+    virtual void divide(std::int64_t n_features, std::int64_t n_ranges, [[maybe_unused]] int threads) {
+        for (std::int64_t range = 0; range <= n_ranges; ++range) boundaries_.push_back(n_features * range / n_ranges);
+    }
+    // Calls body(runs) for the runs of all features in a range. The runs of a feature are sorted by chunk.
+    virtual void for_each_runs(std::int64_t range, const PackedFormat& format, bool counts_only,
+                               const RunsBody& body) const = 0;
+
+    // The first feature of each range, followed by the number of features.
+    std::span<const std::int64_t> boundaries() const { return boundaries_; }
+
+protected:
+    std::vector<std::int64_t> boundaries_;
 };
 
 // Trained weights, chunk by chunk.
@@ -179,70 +200,117 @@ public:
         return out;
     }
 
-    void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format,
-                      const RunBody& body) const override {
-        RunReader reader;
-        for (std::size_t chunk = 0; chunk < weights_.size(); ++chunk) {
+    void divide(std::int64_t n_features, std::int64_t n_ranges, int threads) override {
+        balance_ranges(n_features, n_ranges);
+        begins_.resize(weights_.size() * boundaries_.size());
+        parallel_each(std::ssize(weights_), kChunksPerTask, threads, nullptr, [&](int, std::int64_t chunk) {
             const ChunkWeightsView& weights = weights_[chunk];
-            if (weights.features.empty()) continue;
-            // If the nodes of all chunks are merged, children are numbered by position.
-            const auto first_child = static_cast<std::uint32_t>(format.merged ? chunks_[chunk] : 0);
             if (weights.index_bytes == 1)
-                reader.read<std::uint8_t>(weights, first, last, first_child, format.dtype);
+                locate_ranges<std::uint8_t>(weights, begins_of(chunk));
             else if (weights.index_bytes == 2)
-                reader.read<std::uint16_t>(weights, first, last, first_child, format.dtype);
+                locate_ranges<std::uint16_t>(weights, begins_of(chunk));
             else
-                reader.read<std::uint32_t>(weights, first, last, first_child, format.dtype);
-            const std::uint32_t* children = reader.children.data();
-            const std::uint8_t* values = reader.values;
-            for (std::size_t i = 0; i < reader.counts.size(); ++i) {
-                const std::int64_t count = reader.counts[i];
-                body(Run{reader.features[i], static_cast<std::int64_t>(chunk), count, children, values});
-                children += count;
-                values += count * weight_bytes(format.dtype);
-            }
+                locate_ranges<std::uint32_t>(weights, begins_of(chunk));
+        });
+    }
+
+    void for_each_runs(std::int64_t range, const PackedFormat& format, bool counts_only,
+                       const RunsBody& body) const override {
+        RunReader reader;
+        for (std::int64_t chunk = 0; chunk < std::ssize(weights_); ++chunk) {
+            const ChunkWeightsView& weights = weights_[chunk];
+            const Begin begin = begins_of(chunk)[range];
+            const Begin end = begins_of(chunk)[range + 1];
+            if (begin.run == end.run) continue;
+            if (weights.index_bytes == 1)
+                reader.read<std::uint8_t>(weights, begin, end, counts_only);
+            else if (weights.index_bytes == 2)
+                reader.read<std::uint16_t>(weights, begin, end, counts_only);
+            else
+                reader.read<std::uint32_t>(weights, begin, end, counts_only);
+            // If the nodes of all chunks are merged, children are numbered by position.
+            if (format.merged && !counts_only)
+                for (std::uint32_t& child : reader.children) child += static_cast<std::uint32_t>(chunks_[chunk]);
+            body({chunk, weights.features.subspan(begin.run, end.run - begin.run), reader.counts.data(),
+                  counts_only ? nullptr : reader.children.data(),
+                  counts_only ? nullptr : weights.values.data() + begin.weight * weight_bytes(format.dtype)});
         }
     }
 
 private:
-    // The runs of some features in one chunk, with counts and children as 32-bit integers.
+    static constexpr std::int64_t kChunksPerTask = 64;
+
+    // The first run and the first weight of a range in a chunk.
+    struct Begin {
+        std::int64_t run;
+        std::int64_t weight;
+    };
+
+    // The runs of a range in one chunk, with counts and children as 32-bit integers.
     struct RunReader {
-        std::span<const std::uint32_t> features;
         std::vector<std::uint32_t> counts;
         std::vector<std::uint32_t> children;
-        const std::uint8_t* values = nullptr;
 
         template <class Index>
-        void read(const ChunkWeightsView& weights, std::int64_t first, std::int64_t last, std::uint32_t first_child,
-                  WeightDtype dtype) {
-            const auto begin =
-                std::lower_bound(weights.features.begin(), weights.features.end(), first) - weights.features.begin();
-            const auto end = std::lower_bound(weights.features.begin() + begin, weights.features.end(), last) -
-                             weights.features.begin();
-            const auto index = [](const std::uint8_t* bytes, std::int64_t i) {
-                Index value;
-                std::memcpy(&value, bytes + i * static_cast<std::int64_t>(sizeof(Index)), sizeof(Index));
-                return std::uint32_t{value};
-            };
-            std::int64_t first_weight = begin;  // stored counts are one less than the number of weights
-            for (std::int64_t i = 0; i < begin; ++i) first_weight += index(weights.counts.data(), i);
-            features = weights.features.subspan(begin, end - begin);
-            counts.resize(end - begin);
-            std::int64_t n_weights = 0;
-            for (std::int64_t i = begin; i < end; ++i) {
-                counts[i - begin] = index(weights.counts.data(), i) + 1;
-                n_weights += counts[i - begin];
-            }
-            children.resize(n_weights);
-            const std::uint8_t* bytes =
-                weights.children.data() + first_weight * static_cast<std::int64_t>(sizeof(Index));
-            for (std::int64_t i = 0; i < n_weights; ++i) children[i] = first_child + index(bytes, i);
-            values = weights.values.data() + first_weight * weight_bytes(dtype);
+        void read(const ChunkWeightsView& weights, const Begin& begin, const Begin& end, bool counts_only) {
+            counts.resize(end.run - begin.run);
+            for (std::int64_t i = 0; i < std::ssize(counts); ++i)
+                counts[i] = index_at<Index>(weights.counts, begin.run + i) + 1;
+            if (counts_only) return;
+            children.resize(end.weight - begin.weight);
+            for (std::int64_t i = 0; i < std::ssize(children); ++i)
+                children[i] = index_at<Index>(weights.children, begin.weight + i);
         }
     };
 
+    template <class Index>
+    static std::uint32_t index_at(std::span<const std::uint8_t> bytes, std::int64_t i) {
+        Index value;
+        std::memcpy(&value, bytes.data() + i * static_cast<std::int64_t>(sizeof(Index)), sizeof(Index));
+        return value;
+    }
+
+    Begin* begins_of(std::int64_t chunk) { return begins_.data() + chunk * std::ssize(boundaries_); }
+    const Begin* begins_of(std::int64_t chunk) const { return begins_.data() + chunk * std::ssize(boundaries_); }
+
+    // Divides the features so that the ranges have about the same number of runs, which is estimated from a sample.
+    void balance_ranges(std::int64_t n_features, std::int64_t n_ranges) {
+        constexpr std::size_t sample_step = 8;
+        constexpr int max_bin_bits = 16;
+        const int bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n_features)));
+        const int shift = std::max(0, bits - max_bin_bits);
+        std::vector<std::int64_t> bins((n_features >> shift) + 1, 0);
+        std::int64_t total = 0;
+        for (const ChunkWeightsView& weights : weights_)
+            for (std::size_t run = 0; run < weights.features.size(); run += sample_step, ++total)
+                ++bins[weights.features[run] >> shift];
+        boundaries_.assign(1, 0);
+        std::int64_t sum = 0;
+        for (std::int64_t bin = 0; bin < std::ssize(bins) && std::ssize(boundaries_) < n_ranges; ++bin) {
+            sum += bins[bin];
+            if (sum * n_ranges >= total * std::ssize(boundaries_))
+                boundaries_.push_back(std::min(n_features, (bin + 1) << shift));
+        }
+        boundaries_.resize(n_ranges + 1, n_features);
+    }
+
+    template <class Index>
+    void locate_ranges(const ChunkWeightsView& weights, Begin* begins) const {
+        std::int64_t run = 0;
+        std::int64_t weight = 0;
+        for (const std::int64_t boundary : boundaries_) {
+            const auto from = weights.features.begin() + run;
+            const std::int64_t last =
+                std::lower_bound(from, weights.features.end(), boundary) - weights.features.begin();
+            weight += last - run;  // stored counts are one less than the number of weights
+            for (; run < last; ++run) weight += index_at<Index>(weights.counts, run);
+            *begins++ = {run, weight};
+        }
+    }
+
     std::span<const ChunkWeightsView> weights_;
     std::span<const std::int64_t> chunks_;
+    std::vector<Begin> begins_;  // chunks x (ranges + 1)
 };
 
 // Consecutive chunks of a packed layer, feature by feature.
@@ -263,14 +331,15 @@ public:
         return {begin, begin + static_cast<std::int64_t>(kept_chunks_.size()) - 1};
     }
 
-    void for_each_run(std::int64_t first, std::int64_t last, const PackedFormat& format,
-                      const RunBody& body) const override {
+    void for_each_runs(std::int64_t range, const PackedFormat& format, [[maybe_unused]] bool counts_only,
+                       const RunsBody& body) const override {
         std::vector<std::uint32_t> children;
         std::vector<std::uint8_t> values;
         std::int32_t run_chunk = -1;
         std::uint32_t feature = 0;
         const auto end_run = [&] {
-            if (!children.empty()) body(Run{feature, run_chunk, std::ssize(children), children.data(), values.data()});
+            const auto count = static_cast<std::uint32_t>(children.size());
+            if (count > 0) body({run_chunk, {&feature, 1}, &count, children.data(), values.data()});
             children.clear();
             values.clear();
         };
@@ -284,7 +353,7 @@ public:
             values.insert(values.end(), weight, weight + bytes);
         };
         const auto reader = BlockReader::create(packed_, assignment_, filter_, sink);
-        for (std::int64_t f = first; f < last; ++f) {
+        for (std::int64_t f = boundaries_[range]; f < boundaries_[range + 1]; ++f) {
             feature = static_cast<std::uint32_t>(f);
             reader->read(f);
             end_run();
@@ -307,7 +376,7 @@ private:
 
 class Packer {
 public:
-    Packer(const RunSource& source, std::span<const std::int64_t> chunks, std::int64_t n_features, WeightDtype dtype,
+    Packer(RunSource& source, std::span<const std::int64_t> chunks, std::int64_t n_features, WeightDtype dtype,
            int threads)
         : source_(source), format_(PackedFormat::of(chunks, dtype)), threads_(threads), blocks_(n_features) {}
 
@@ -315,10 +384,13 @@ public:
     Packed pack() {
         const auto features = std::ssize(blocks_);
         const std::int64_t n_ranges =
-            threads_ == 1 ? 1 : std::min<std::int64_t>(kMaxRanges, std::int64_t{threads_} * kRangesPerThread);
+            std::min(kMaxRanges, std::max(features / kFeaturesPerRange, kRangesPerThread * threads_));
+        source_.divide(features, n_ranges, threads_);
         parallel_for(n_ranges, threads_, nullptr, [&](int, std::int64_t range) {
-            source_.for_each_run(features * range / n_ranges, features * (range + 1) / n_ranges, format_,
-                                 [&](const Run& run) { blocks_[run.feature].count(run, format_); });
+            source_.for_each_runs(range, format_, true, [&](const Runs& runs) {
+                for (std::size_t i = 0; i < runs.features.size(); ++i)
+                    blocks_[runs.features[i]].count(runs.counts[i], format_);
+            });
         });
         Packed out;
         out.format = format_;
@@ -328,13 +400,13 @@ public:
             out.n_weights += block.weights;
             out.n_used += block.weights > 0;
         }
-        const std::vector<std::int64_t> first_features = locate<Types>(out, n_ranges);
+        locate<Types>(out);
+        const std::span<const std::int64_t> boundaries = source_.boundaries();
         parallel_for(n_ranges, threads_, nullptr, [&](int, std::int64_t range) {
             const BlockWriter<Types> writer(format_);
-            for (std::int64_t f = first_features[range]; f < first_features[range + 1]; ++f)
+            for (std::int64_t f = boundaries[range]; f < boundaries[range + 1]; ++f)
                 if (blocks_[f].weights > 0) std::memset(blocks_[f].bytes, 0, blocks_[f].template size<Types>(format_));
-            source_.for_each_run(first_features[range], first_features[range + 1], format_,
-                                 [&](const Run& run) { writer.write(blocks_[run.feature], run); });
+            source_.for_each_runs(range, format_, false, [&](const Runs& runs) { write(writer, runs); });
         });
         return out;
     }
@@ -342,10 +414,22 @@ public:
     const PackedFormat& format() const { return format_; }
 
 private:
-    // Computes the location of each block, and divides the features into ranges whose blocks have about the same total
-    // size.
     template <class Types>
-    std::vector<std::int64_t> locate(Packed& out, std::int64_t n_ranges) {
+    void write(const BlockWriter<Types>& writer, const Runs& runs) {
+        const std::uint32_t* children = runs.children;
+        const std::uint8_t* values = runs.values;
+        const int bytes = weight_bytes(format_.dtype);
+        for (std::size_t i = 0; i < runs.features.size(); ++i) {
+            const std::int64_t count = runs.counts[i];
+            writer.write(blocks_[runs.features[i]], {runs.chunk, count, children, values});
+            children += count;
+            values += count * bytes;
+        }
+    }
+
+    // Computes the location of each block.
+    template <class Types>
+    void locate(Packed& out) {
         const auto features = std::ssize(blocks_);
         std::int64_t used = 0;
         std::int64_t large_bytes = 0;
@@ -369,37 +453,28 @@ private:
         }
         out.data.resize(used + large_bytes);
         const BlockStarts starts{out.lines, features};
-        std::vector<std::int64_t> first_features{0};
         std::int64_t next = used;
-        std::int64_t located_bytes = 0;
         for (std::int64_t f = 0; f < features; ++f) {
             const BlockLocation location = starts[f];
             blocks_[f].bytes = out.data.data() + location.begin;
-            const std::int64_t size = blocks_[f].template size<Types>(format_);
             if (location.is_large) {
+                const std::int64_t size = blocks_[f].template size<Types>(format_);
                 std::uint8_t* to = append(blocks_[f].bytes, static_cast<std::uint64_t>(next));
                 append(to, static_cast<std::uint64_t>(size));
                 blocks_[f].bytes = out.data.data() + next;
                 next += size;
             }
-            located_bytes += size;
-            if (located_bytes * n_ranges >= (used + large_bytes) * std::ssize(first_features) &&
-                std::ssize(first_features) < n_ranges)
-                first_features.push_back(f + 1);
         }
-        first_features.resize(n_ranges + 1, features);
-        first_features.back() = features;
-        return first_features;
     }
 
-    const RunSource& source_;
+    RunSource& source_;
     const PackedFormat format_;
     const int threads_;
     std::vector<Block> blocks_;
 };
 
-Packed pack_source(const RunSource& source, std::span<const std::int64_t> chunks, std::int64_t n_features,
-                   WeightDtype dtype, int threads) {
+Packed pack_source(RunSource& source, std::span<const std::int64_t> chunks, std::int64_t n_features, WeightDtype dtype,
+                   int threads) {
     Packer packer(source, chunks, n_features, dtype, threads);
     Packed out;
     dispatch_index_types(packer.format(), [&]<class Id, class Child>() { out = packer.pack<IndexTypes<Id, Child>>(); });
@@ -412,7 +487,7 @@ Packed pack(std::span<const ChunkWeightsView> weights, std::span<const std::int6
             WeightDtype dtype, int threads) {
     if (weights.size() != chunks.size() - 1)
         throw std::invalid_argument("There must be one chunk of weights per parent.");
-    const ChunkSource source(weights, chunks);
+    ChunkSource source(weights, chunks);
     return pack_source(source, chunks, n_features, dtype, threads);
 }
 
@@ -422,7 +497,7 @@ Packed take_chunks(const PackedView& packed, std::span<const std::int64_t> chunk
         throw std::invalid_argument("The range of chunks must not be empty and must be within the layer.");
     std::vector<std::int64_t> kept(chunks.begin() + first, chunks.begin() + last + 1);
     for (std::int64_t& position : kept) position -= chunks[first];
-    const PackedSource source(packed, chunks, first, kept);
+    PackedSource source(packed, chunks, first, kept);
     return pack_source(source, kept, packed.features(), packed.format.dtype, threads);
 }
 
