@@ -125,6 +125,13 @@ def fit_text_ranker(**settings: Any) -> carya.TextRanker:
     return ranker.fit(TEXTS * 4, LABELS * 4, names={"net": "networks", "ärger": "Ärger"})
 
 
+def held_out_texts() -> tuple[list[str], list[list[str]]]:
+    """Return texts that are not training texts: two training texts each, with the labels of both."""
+    pairs = [(first, second) for first in range(len(TEXTS)) for second in range(first)] * 20
+    texts = [f"{TEXTS[first]} {TEXTS[second]}" for first, second in pairs]
+    return texts, [[*LABELS[first], *LABELS[second]] for first, second in pairs]
+
+
 def check_program(program: Path, ranker: carya.TextRanker, folder: Path, queries: list[str]) -> None:
     """Check that a program prints the suggestions of the ranker, with probabilities if the ranker is calibrated."""
     process = run(program, folder, "".join(query + "\n" for query in queries))
@@ -182,7 +189,7 @@ def test_subsets_of_labels_are_ranked_like_in_python(tmp_path: Path, rank_text_p
 
 def test_probabilities_of_calibrated_models(tmp_path: Path, rank_text_program: Path) -> None:
     ranker = fit_text_ranker()
-    ranker.calibrate(TEXTS * 20, LABELS * 20)
+    ranker.calibrate(*held_out_texts())
     ranker.save(tmp_path / "model")
     check_program(rank_text_program, ranker, tmp_path / "model", QUERIES)
 
@@ -236,7 +243,7 @@ def test_features_of_a_text_model_can_be_ranked(tmp_path: Path, rank_program: Pa
 def test_forged_text_models_are_rejected_or_harmless(tmp_path: Path, rank_text_program: Path) -> None:
     """A forged vocabulary, label list or calibration results in an error message or a ranking, never in a crash."""
     ranker = fit_text_ranker()
-    ranker.calibrate(TEXTS * 20, LABELS * 20)
+    ranker.calibrate(*held_out_texts())
     ranker.save(tmp_path / "model")
     rejected = accepted = 0
     for seed in range(150):

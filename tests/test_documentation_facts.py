@@ -129,7 +129,7 @@ def saved_models() -> dict[str, Any]:
     texts = [f"text about topic {number % 5} number {number}" for number in range(60)]
     labels = [[f"topic-{number % 5}"] for number in range(60)]
     names = {f"topic-{number}": f"Topic {number}" for number in range(5)}
-    ranker = carya.TextRanker().fit(texts, labels, names=names, label_texts=names).calibrate(texts, labels)
+    ranker = carya.TextRanker().fit(texts, labels, names=names, label_texts=names, calibrate=True)
     return {type(model).__name__: model.to_saved() for model in models} | {"TextRanker": ranker}
 
 

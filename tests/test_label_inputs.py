@@ -144,7 +144,7 @@ def test_text_rankers_take_shortlists_by_name() -> None:
 def test_text_rankers_rank_within_labels(tmp_path: Path) -> None:
     texts, labels = corpus(120)
     names = {topic: topic.capitalize() for topic in TOPICS}
-    fitted = ranker(max_leaf_size=8, branching=4).fit(texts, labels, names=names).calibrate(texts, labels)
+    fitted = ranker(max_leaf_size=8, branching=4).fit(texts, labels, names=names, calibrate=True)
     allowed = ["chess", "Sailing", "cooking/oven"]
     suggestions = fitted.suggest(texts[0], labels=allowed, top_k=3)
     assert {suggestion.label for suggestion in suggestions} == {"chess", "sailing", "cooking/oven"}

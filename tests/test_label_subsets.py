@@ -162,13 +162,17 @@ def test_a_subset_keeps_the_options_for_reading_data(model: carya.XRLinear, tmp_
 
 def test_another_transform_is_not_calibrated() -> None:
     texts, labels = corpus(120)
-    ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels).calibrate(texts, labels)
-    ensemble = carya.TextEnsemble.from_members([ranker, ranker]).calibrate(texts, labels)
+    ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels, calibrate=True)
+    ensemble = carya.TextEnsemble.from_members([ranker, ranker]).calibrate(*corpus(100, seed=5))
     for model in (ranker, ensemble):
         assert "probability" in model.suggest_all(texts[:2], as_frame=True)
         assert "probability" not in model.suggest_all(texts[:2], as_frame=True, transform="noop")
         assert "probability" not in model.predict(texts[:2], as_frame=True, transform="noop")
-        assert model.subset(model.labels_[:3]).calibration_ is model.calibration_
+        smaller = model.subset(model.labels_[:3]).calibration_
+        assert smaller is not None
+        assert smaller.table is None, "other labels take the ranks of the removed labels"
+        assert model.calibration_ is not None
+        assert smaller([0.5]) == model.calibration_([0.5])
 
 
 def test_invalid_labels(model: carya.XRLinear, world: SyntheticData) -> None:

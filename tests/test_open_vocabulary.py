@@ -139,7 +139,8 @@ def test_proposals_are_ranked_beside_known_labels(kind: str) -> None:
 
 
 def test_scores_of_calibrated_models_are_on_the_scale_of_the_model(ranker: carya.TextRanker) -> None:
-    calibrated = fitted(kinds()["tree"]).calibrate(TEXTS, LABELS)
+    calibrated = fitted(kinds()["tree"])
+    calibrated.calibrate([f"{text} {other}" for text, other in zip(TEXTS, TEXTS[7:], strict=False)], LABELS[:-7])
     text = "A fast music server for the photo of the user"
     low, high = calibrated.calibration_.scores[[0, -1]]
     new = [found for found in calibrated.suggest(text, top_k=30, open_vocabulary=True) if found.is_new]

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 import carya
 from carya.errors import InputError, MissingExtraError, SaveError
+from carya.models.calibration.calibration import Calibration
 from carya.report import measurement
 from carya.report.charts import draw_charts
 from carya.report.page import html_page, markdown_page, write_report
@@ -83,7 +84,7 @@ def test_precision_by_frequency_has_known_values() -> None:
 
 def test_reliability_has_known_values() -> None:
     class Calibrated:
-        calibration_ = staticmethod(lambda scores: np.where(np.asarray(scores) > 0.35, 1.0, 0.0))
+        calibration_ = Calibration(np.array([0.35, 0.36], np.float32), np.array([0, 1], np.float32))
 
     perfect = measurement.reliability(Calibrated(), Y, S)
     assert perfect is not None

@@ -148,7 +148,7 @@ def test_single_queries_and_small_blocks_give_the_same_results(
 def test_text_rankers_keep_names_counts_and_calibration(tmp_path: Path) -> None:
     texts, labels = corpus(seed=1)
     ranker = carya.TextRanker(carya.Tfidf(n_jobs=1), train()).fit(texts, labels, names={labels[0][0]: "A name"})
-    ranker.calibrate(texts, labels)
+    ranker.calibrate(*corpus(seed=2))
     routed = split(ranker, tmp_path, 3)
     assert list(routed.labels_) == list(ranker.labels_)
     assert routed.suggest_all(texts[:40]) == ranker.suggest_all(texts[:40])

@@ -105,7 +105,7 @@ def test_invalid_training_data_is_rejected() -> None:
 
 def test_names_and_calibration_are_saved(tmp_path: Path) -> None:
     model = carya.TextEnsemble([words(), characters()]).fit(TEXTS, LABELS, names={"chess": "Chess!"})
-    model.calibrate(TEXTS, LABELS).save(tmp_path / "model")
+    model.calibrate(*corpus(100, seed=1)).save(tmp_path / "model")
     loaded = carya.load(tmp_path / "model")
     assert loaded.label_set_.number("Chess!") == loaded.label_set_.number("chess")
     assert model.calibration_ is not None
@@ -139,7 +139,7 @@ def test_ranking_within_labels(combine: str, ensemble: carya.TextEnsemble) -> No
     assert S.shape == (2, len(model.labels_))
     numbers = [model.label_set_.number(label) for label in labels]
     assert model.rank_texts([TEXT], top_k=2, labels=numbers) == [
-        [(model.label_set_.number(label), score) for label, score, _ in suggestions]
+        [(model.label_set_.number(label), score) for label, score, *_ in suggestions]
     ]
     with pytest.raises(InputError, match="labels must be a list of strings, got 'chess'"):
         model.suggest(TEXT, labels="chess")

@@ -51,7 +51,8 @@ def calibrate(
 
     Calibration maps each score to the probability that the suggested label is correct. The mapping is saved with the
     model; `carya predict` and the explorer of `carya serve` show the probabilities next to the scores. The model must
-    not have been trained on these texts, because its scores for training texts are too high.
+    not have been trained on these texts, because its scores for training texts are too high; training texts are
+    refused. `carya train --calibrate` requires no additional texts.
     """
     ranker = load_text_ranker(model, "carya calibrate")
     target = model if out is None else out
@@ -80,7 +81,7 @@ def _measure(
     The error is measured with a separate calibration, which is learned from one half of the texts and tested on the
     other half.
     """
-    from carya.text.calibration import Calibration, expected_calibration_error
+    from carya.models.calibration.calibration import Calibration, expected_calibration_error
 
     calibration = ranker.calibration_
     assert calibration is not None  # set by ranker.calibrate

@@ -67,6 +67,7 @@ _METRICS = {
     "coverage": "coverage",
 }
 _BATCH = 8192  # rows per call to `predict`
+_CALIBRATION_K = 5  # number of suggestions per row whose probabilities are evaluated
 
 
 @command(
@@ -183,10 +184,11 @@ def evaluate(
 
     Labels that do not occur in the training data count as false negatives. Precision, recall and F1 are means over
     rows; micro-F1 is computed from total counts, and macro metrics are means over labels. PSP and PSnDCG weight each
-    label by its inverse propensity, which is estimated from its frequency in the training data. docs/evaluation.md
-    defines all metrics.
+    label by its inverse propensity, which is estimated from its frequency in the training data. For calibrated models,
+    ECE@5 is the expected calibration error of the probabilities. docs/evaluation.md defines all metrics.
     """
     from carya import metrics
+    from carya.models.calibration.reliability import reliability
     from carya.text.base import warn_unknown_texts
     from carya.text.text_ranker import TextRanker
 
@@ -215,6 +217,11 @@ def evaluate(
             else:
                 S, seconds = _rank_on_cluster(ray, loaded, model, data, dense, X, beam_width, progress)
         result, S = _measure(S, seconds, rows.Y, propensity, progress)
+        calibration = getattr(complete, "calibration_", None)
+        measured_reliability = None if calibration is None else reliability(calibration, rows.Y, S, k=_CALIBRATION_K)
+        if measured_reliability is not None:
+            result[f"ECE@{_CALIBRATION_K}"] = measured_reliability["error"]
+            result["reliability"] = measured_reliability["bins"]
         if record is not None:
             with progress.stage("record"):
                 _record(record, complete, model, data.name, queries, rows.Y, S, counts, result)
@@ -230,7 +237,9 @@ def evaluate(
         write_label_report(per_label, rows, S, per_label_k, counts)
     if report is not None:
         title = f"{model.name} on {Path(data.name).name}"
-        result["report"] = write_report_page(report, title, rows, S, per_label_k, counts, n_training_rows, vectorizer)
+        result["report"] = write_report_page(
+            report, title, rows, S, per_label_k, counts, n_training_rows, vectorizer, measured_reliability
+        )
     if n_errors is not None:
         result["errors"] = worst_errors(rows, S, max(_KS), n_errors)
     if as_json:
@@ -554,6 +563,9 @@ def _print_metrics(model: Path, result: dict[str, Any]) -> None:
         if f"{key}@1" in result:
             table.add_row(name, *(f"{100 * result[f'{key}@{k}']:.2f}" for k in _KS))
     console.print(table)
+    error = result.get(f"ECE@{_CALIBRATION_K}")
+    if error is not None:
+        click.echo(f"expected calibration error of the top-{_CALIBRATION_K} probabilities: {100 * error:.2f}%")
     click.echo(f"{result['microseconds_per_row']:.1f} µs per row in a batch")
     if "weight_dtypes" not in result:
         return

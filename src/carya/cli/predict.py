@@ -41,6 +41,7 @@ from carya.cli.shared.outputs import check_not_input
 from carya.cli.shared.ranked_rows import (
     OUTPUT_FORMATS,
     FormattedRows,
+    assigned_rows,
     format_rows,
     header,
     rank_texts,
@@ -68,6 +69,7 @@ _FORMAT_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".
         "carya predict model/ data.csv --text-column title,abstract -o labels.csv.gz",
         "echo 'a fast web server' | carya predict model/ --output-format tsv",
         "carya predict model/ texts.txt --open-vocabulary",
+        "carya predict model/ texts.txt --decide 'precision>=0.8'",
         "carya predict /shared/model /shared/texts.jsonl -o labels.jsonl --ray auto",
     ],
 )
@@ -83,6 +85,13 @@ _FORMAT_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".
     is_flag=True,
     heading="Search",
     help="Also propose phrases that occur in the texts but not in the label list; they are marked as new.",
+)
+@option(
+    "--decide",
+    metavar="RULE",
+    heading="Search",
+    help="Assign labels with cut-offs learned by `carya train --calibrate`: f1, precision>=0.8, macro-f1@5, or a "
+    "number of labels.",
 )
 @n_jobs_option
 @ray_option
@@ -109,6 +118,7 @@ def predict(
     texts: tuple[str, ...],
     dense: Path | None,
     open_vocabulary: bool,
+    decide: str | None,
     out: str,
     output_format: str | None,
     n_jobs: int,
@@ -145,6 +155,8 @@ def predict(
     if open_vocabulary:
         _check_open_vocabulary(loaded, model, ray)
         limits["open_vocabulary"] = True
+    if decide is not None:
+        limits = _decision_options(decide, limits, ray)
     with ExitStack() as stack:
         write = _write_standard_output if out == "-" else stack.enter_context(open_text_output(out))
         is_interactive = is_literal or (out == "-" and sys.stdout.isatty()) or (data.source == "-" and _is_terminal())
@@ -169,6 +181,18 @@ def predict(
             parts = _rank_features(loaded, X, data, limits, form)
         for lines in _with_reports(parts, n_rows, header(form, has_new=open_vocabulary), progress):
             write(lines)
+
+
+def _decision_options(decide: str, limits: dict[str, Any], ray: str | None) -> dict[str, Any]:
+    """Return the options for assigning labels; raise an error if other options contradict --decide."""
+    from carya.models.calibration.assignment import pool_size
+
+    pool_size(decide)  # raises ParameterError if the rule is invalid
+    conflicts = [flag for flag in ("top_k", "min_score", "open_vocabulary") if was_passed(flag)]
+    conflicts += [] if ray is None else ["ray"]
+    if conflicts:
+        raise ParameterError(f"--{conflicts[0].replace('_', '-')} cannot be combined with --decide. Omit one of them.")
+    return {"decide": decide, "beam_width": limits["beam_width"]}
 
 
 def _check_open_vocabulary(loaded: Any, model: Path, ray: str | None) -> None:
@@ -219,8 +243,10 @@ def _rank_texts(
 
 def _rank_features(model: Any, X: Any, data: DataOptions, limits: dict[str, Any], form: str) -> Iterator[FormattedRows]:
     with naming_input(data.name):
-        S = model.predict(X, **limits)
-    rows = ranked_rows(model, S)
+        if "decide" in limits:
+            rows = assigned_rows(model, model.assign(X, **limits))
+        else:
+            rows = ranked_rows(model, model.predict(X, **limits))
     while batch := list(itertools.islice(rows, BATCH_SIZE)):
         yield FormattedRows(format_rows(batch, form), len(batch), [])
 

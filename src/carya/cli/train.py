@@ -93,6 +93,7 @@ class _TrainCommand(Command):
         "carya train data/ -o model/ --preset xr-transformer --encoders encoders/bert,encoders/roberta",
         "carya train train.csv -o model/ --text-column title,abstract --label-separator '|'",
         "carya train texts.txt --labels labels.txt -o model/ --analyzer word,char_wb --ngram-range 1,2/3,5",
+        "carya train data/ -o model/ --calibrate",
         "carya train data/ -o model/ --checkpoint checkpoints/",
         "carya train data/ -o model/ --recipe recipe.json",
         "carya train data/ -o model/ --preset accurate --vocabulary subjects.ttl --unseen-labels",
@@ -131,6 +132,13 @@ class _TrainCommand(Command):
 @option(
     "--out", "-o", type=PATH, required=True, metavar="FOLDER", heading="Output", help="Folder to save the model to."
 )
+@option(
+    "--calibrate",
+    is_flag=True,
+    heading="Training",
+    help="Learn the probability that a suggested label is correct, from held-out predictions of three additional "
+    "models that are each trained on two thirds of the rows.",
+)
 @force_option
 @record_option("Record the training time for `carya report`.")
 @quiet_option
@@ -155,6 +163,7 @@ def train(
     recipe: Path | None,
     ray: str | None,
     out: Path,
+    calibrate: bool,
     force: bool,
     record: Path | None,
     quiet: bool,
@@ -179,7 +188,7 @@ def train(
     if unseen_labels and preset in _TRANSFORMER_PRESETS:
         raise ParameterError(f"--unseen-labels cannot be combined with --preset {preset}. Use --model {preset}.")
     estimator = _build_estimator(context, model_name, preset, trees, encoders, recipe, verbose=not quiet)
-    engine = _make_engine(context, estimator, ray)
+    engine = _make_engine(context, estimator, ray) | ({"calibrate": True} if calibrate else {})
     estimator.check_parameters()  # before the data is read
     estimator.check_dependencies()
     check_model_output(out, force=force)

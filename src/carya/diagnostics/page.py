@@ -32,6 +32,7 @@ def html_page(report: DiagnosticReport, title: str) -> str:
     """Return a self-contained page with inline charts."""
     parts = [f"<h1>{html.escape(title)}</h1>", _summary(report)]
     parts += [*_label_section(report), *_over_suggested_section(report)]
+    parts += _reliability_section(report)
     parts += [*_label_shift_section(report), *_vocabulary_section(report), *_all_labels_section(report)]
     head = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     head += f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>"
@@ -45,6 +46,23 @@ def _summary(report: DiagnosticReport) -> str:
         f"<p>Rows: {report.n_rows:,}. Labels: {len(report.labels):,}. Suggestions per row: {report.k}. {values}</p>"
         f'<p class="note">Intervals have a confidence level of {100 * report.confidence:g}%.</p>'
     )
+
+
+def _reliability_section(report: DiagnosticReport) -> list[str]:
+    measured = report.reliability
+    if measured is None:
+        return []
+    points = [
+        (predicted, observed, f"predicted {predicted:.3f}, observed {observed:.3f}, {size:,} suggestions")
+        for predicted, observed, size in measured["bins"]
+    ]
+    caption = (
+        f"Each point is a tenth of the suggestions. The expected calibration error is {100 * measured['error']:.2f}%."
+    )
+    return [
+        "<h2>Reliability</h2>",
+        _figure(scatter(points, x="predicted probability", y="fraction correct", diagonal=True), caption),
+    ]
 
 
 def _label_section(report: DiagnosticReport) -> list[str]:

@@ -22,6 +22,7 @@ from carya.diagnostics.label_quality import LabelQuality, label_quality
 from carya.diagnostics.page import html_page
 from carya.diagnostics.shift import LabelShift, VocabularyShift, label_shift, vocabulary_shift
 from carya.errors import InputError
+from carya.models.calibration.reliability import reliability as reliability_of_top_k
 from carya.models.interface import RankOptions
 from carya.models.training_data import coerce_labels_of_rows, split_data
 from carya.text.base import BaseTextRanker
@@ -49,6 +50,9 @@ class DiagnosticReport:
         None if the label frequencies of the training data are unknown.
     vocabulary_shift : VocabularyShift or None
         None if the model has no vectorizer.
+    reliability : dict or None
+        The expected calibration error of the probabilities (``error``) and, for ten bins, the mean probability,
+        precision and number of suggestions (``bins``); None if the model is not calibrated.
     """
 
     k: int
@@ -58,6 +62,7 @@ class DiagnosticReport:
     labels: LabelQuality
     label_shift: LabelShift | None = None
     vocabulary_shift: VocabularyShift | None = None
+    reliability: dict[str, Any] | None = None
 
     def over_suggested(self, top: int = _TOP) -> list[dict[str, Any]]:
         """Return the significantly over-suggested labels, sorted by descending number of incorrect suggestions."""
@@ -83,6 +88,7 @@ class DiagnosticReport:
             "over_suggested": self.over_suggested(top),
             "label_shift": None if self.label_shift is None else asdict(self.label_shift),
             "vocabulary_shift": None if self.vocabulary_shift is None else asdict(self.vocabulary_shift),
+            "reliability": self.reliability,
         }
 
     def to_html(self, path: str | os.PathLike[str], *, title: str = "Label report") -> None:
@@ -153,6 +159,7 @@ def label_report(
     if not Y.nnz:
         raise InputError("No row has a label. At least one label is required.")
     counts, n_training_rows = _training_counts(model, train_labels, len(ids))
+    calibration = getattr(model, "calibration_", None)
     return build_report(
         Y,
         S,
@@ -164,6 +171,7 @@ def label_report(
         n_training_rows=n_training_rows,
         texts=texts,
         vectorizer=next(iter(getattr(model, "vectorizers_", ())), None),
+        reliability=None if calibration is None else reliability_of_top_k(calibration, Y, S, k=k),
     )
 
 
@@ -179,6 +187,7 @@ def build_report(
     n_training_rows: int = 0,
     texts: Sequence[str] | None = None,
     vectorizer: Any = None,
+    reliability: dict[str, Any] | None = None,
 ) -> DiagnosticReport:
     """Build the report from relevant labels and scores.
 
@@ -195,6 +204,8 @@ def build_report(
     texts : sequence of str, optional
     vectorizer : Tfidf, optional
         The fitted vectorizer, used to measure the vocabulary shift.
+    reliability : dict, optional
+        See :class:`DiagnosticReport`.
     """
     if S.shape[1] < Y.shape[1]:
         S = sp.csr_array((S.data, S.indices, S.indptr), shape=(S.shape[0], Y.shape[1]))
@@ -210,7 +221,7 @@ def build_report(
     if texts is not None and vectorizer is not None:
         words = vocabulary_shift(vectorizer, texts, n_training_rows or None)
     chosen = {name: values[name] for name in (f"P@{k}", f"R@{k}", f"F1@{k}", f"nDCG@{k}")}
-    return DiagnosticReport(k, confidence, int(Y.shape[0]), chosen, quality, shift, words)
+    return DiagnosticReport(k, confidence, int(Y.shape[0]), chosen, quality, shift, words, reliability)
 
 
 def _training_counts(model: Any, train_labels: Any, n_columns: int) -> tuple[NDArray[np.int64] | None, int]:

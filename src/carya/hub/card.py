@@ -90,7 +90,7 @@ def _metadata(model: Any, repo_id: str, details: CardDetails) -> str:
 
 def _usage(model: Any, repo_id: str) -> str:
     call = (
-        'for label, score, name in model.suggest("a text"):\n    print(label, score)'
+        'for suggestion in model.suggest("a text"):\n    print(suggestion.label, suggestion.score)'
         if _ranks_texts(model)
         else f"S = model.predict(X, top_k=10)  # X has {sum(model.widths_):,} columns"
     )
@@ -125,8 +125,8 @@ def _calibration(model: Any) -> str:
     if getattr(model, "calibration_", None) is None:
         return "The model is not calibrated: its scores rank labels but are not probabilities."
     return (
-        "The model is calibrated: `model.calibration_(score)` estimates the probability that a label with this score "
-        "is correct."
+        "The model is calibrated: `suggestion.probability` and `model.predict_proba` estimate the probability that a "
+        "suggested label is correct."
     )
 
 

@@ -24,8 +24,12 @@ from carya.core.storage import SavedModel
 from carya.core.strings import NumberStrings, StringArray
 from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
 from carya.errors import InputError
+from carya.models.calibration.assignment import pool_size, select
+from carya.models.calibration.calibration import Calibration, Suggested
+from carya.models.calibration.cross_fitting import TOP_K, check_folds, cross_fitted_calibration, learn_calibration
+from carya.models.calibration.training_rows import TrainingRows
 from carya.models.interface import ModelState, RankOptions
-from carya.models.registry import LABEL_IDS, load_model
+from carya.models.registry import CALIBRATION, LABEL_IDS, TRAINING_ROWS, load_model
 from carya.models.restriction import check_label_subset, filter_rankings, score_labels
 from carya.models.suggestions import Suggestion, to_frame, to_suggestions
 from carya.models.training_data import TrainingData, features_of, split_data
@@ -61,6 +65,8 @@ class BaseModel(Fitted[StateT]):
 
     _label_ids: StringArray | None = None
     _label_index: LabelIndex | None = None
+    _calibration: Calibration | None = None
+    _training_rows: TrainingRows | None = None
 
     @property
     def widths_(self) -> tuple[int, int]:
@@ -121,6 +127,113 @@ class BaseModel(Fitted[StateT]):
         self._label_ids = ids if ids is None or isinstance(ids, StringArray) else StringArray.of(ids)
         self._label_index = None if self._label_ids is None else LabelIndex(self._label_ids)
 
+    @property
+    def calibration_(self) -> Calibration | None:
+        """The mapping from scores to probabilities; None if the model is not calibrated."""
+        self._check_fitted()
+        return self._calibration
+
+    @property
+    def training_rows_(self) -> TrainingRows | None:
+        """The fingerprints of the training rows, if they are stored."""
+        return self._training_rows
+
+    def set_calibration(self, calibration: Calibration | None, training_rows: TrainingRows | None) -> None:
+        """Set the calibration and the fingerprints of the training rows; None removes them."""
+        groups = None if calibration is None else calibration.label_groups
+        if groups is not None and groups.size != self.n_labels_:
+            raise InputError(f"The calibration has {groups.size} labels, but the model has {self.n_labels_}.")
+        self._calibration, self._training_rows = calibration, training_rows
+
+    def calibrate(self, X: FeaturesLike, Y: LabelsLike | None = None, *, top_k: int = TOP_K) -> Self:
+        """Learn a mapping from scores to probabilities, using rows that were not used for training.
+
+        ``fit(..., calibrate=True)`` requires no additional rows. Raises InputError for rows of the training data.
+
+        Parameters
+        ----------
+        X, Y : as in `fit`
+        top_k : int
+            Number of suggestions per row to learn from.
+        """
+        state = self._check_fitted()
+        X, Y = split_data(X, Y)
+        truth = Y if isinstance(Y, CoercedLabels) else match_labels(Y, self.labels_, "Y", nested_is_matrix=True)
+        if self._training_rows is not None and not isinstance(X, list):
+            self._training_rows.check_held_out(self._check_queries(state, X))
+        S = self.predict(X, top_k=top_k)
+        if S.shape[0] != truth.matrix.rows:
+            raise InputError(f"X and Y must have the same number of rows, got {S.shape[0]} and {truth.matrix.rows}.")
+        suggested = Suggested.of(S, truth.matrix.to_scipy(), None)
+        self._calibration = learn_calibration(suggested, np.zeros(self.n_labels_, np.int64))
+        return self
+
+    def predict_proba(
+        self,
+        X: FeaturesLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: ArrayLike | None = None,
+    ) -> sp.csr_array:
+        """Return the probabilities of the best labels as a (rows, labels) matrix, in the order of :meth:`predict`.
+
+        The probability that a label is correct depends on its score, its rank and its frequency. Raises InputError if
+        the model is not calibrated.
+
+        Parameters
+        ----------
+        X, top_k, beam_width, min_score, labels
+            See :meth:`predict`.
+        """
+        self._check_calibrated()
+        rankings = self._rank_inputs(X, top_k, beam_width, min_score, None, labels)
+        values = self._probabilities_of(rankings, is_restricted=labels is not None)
+        assert values is not None
+        indptr, ranked, _ = rankings
+        return sp.csr_array((values.astype(np.float32), ranked, indptr), shape=(indptr.size - 1, self.n_labels_))
+
+    def assign(
+        self, X: FeaturesLike, *, decide: str | int = "f1", beam_width: int | None = None
+    ) -> list[list[Suggestion]]:
+        """Return the labels to assign to each row, chosen by a decision rule with cut-offs learned on held-out rows.
+
+        The model must have been trained with ``calibrate=True``, unless `decide` is a number of labels.
+
+        Parameters
+        ----------
+        X : as in :meth:`predict`
+        decide : str or int
+            ``"f1"`` (the best mean F1 per row), ``"precision>=0.8"`` (as many labels as possible with at least this
+            precision), ``"macro-f1@5"`` (the five labels per row with the best macro-averaged F1, which favors rare
+            labels), or a number of labels.
+        beam_width : int, optional
+            See :meth:`predict`.
+        """
+        rankings = self._rank_inputs(X, pool_size(decide), beam_width, None, None, None)
+        *assigned, values = select(self._calibration, decide, rankings)
+        return to_suggestions(tuple(assigned), self.labels_, probabilities=values)  # type: ignore[arg-type]
+
+    def _check_calibrated(self) -> Calibration:
+        calibration = self.calibration_
+        if calibration is None:
+            raise InputError(
+                "The model is not calibrated, so its scores have no probabilities. Train it with calibrate=True, or "
+                "call calibrate with rows that were not used for training."
+            )
+        return calibration
+
+    def _probabilities_of(self, rankings: Rankings, *, is_restricted: bool = False) -> NDArray[np.float64] | None:
+        """Return the probability of each suggestion, or None if the model is not calibrated.
+
+        If the ranking is restricted to some labels, ranks have a different meaning, so only scores are used.
+        """
+        calibration = self._calibration
+        if calibration is None:
+            return None
+        return calibration(rankings[2]) if is_restricted else calibration.of_rankings(*rankings)
+
     def predict(
         self,
         X: FeaturesLike,
@@ -154,11 +267,15 @@ class BaseModel(Fitted[StateT]):
             Restrict the ranking to these labels, given by index or name. Trees score all of them, regardless of the
             beam width; :meth:`subset` is faster if the same labels are ranked many times.
         as_frame : bool
-            Return a pandas DataFrame with the columns row, rank, label and score instead of a matrix.
+            Return a pandas DataFrame with the columns row, rank, label, score and, for calibrated models, probability,
+            instead of a matrix.
         """
         rankings = self._rank_inputs(X, top_k, beam_width, min_score, transform, labels)
         if as_frame:
-            return to_frame(rankings, self.labels_)
+            values = (
+                None if transform is not None else self._probabilities_of(rankings, is_restricted=labels is not None)
+            )
+            return to_frame(rankings, self.labels_, values)
         indptr, ranked, scores = rankings
         return sp.csr_array((scores, ranked, indptr), shape=(indptr.size - 1, self.n_labels_))
 
@@ -176,7 +293,9 @@ class BaseModel(Fitted[StateT]):
         ranked, scores = self.rank(
             x, top_k=top_k, beam_width=beam_width, min_score=min_score, transform=transform, labels=labels
         )
-        return to_suggestions((np.array([0, ranked.size]), ranked, scores), self.labels_)[0]
+        rankings = (np.array([0, ranked.size]), ranked, scores)
+        values = None if transform is not None else self._probabilities_of(rankings, is_restricted=labels is not None)
+        return to_suggestions(rankings, self.labels_, probabilities=values)[0]
 
     def suggest_all(
         self,
@@ -191,7 +310,10 @@ class BaseModel(Fitted[StateT]):
     ) -> Any:
         """Return the best labels for every row as lists of suggestions, or as a DataFrame; see :meth:`predict`."""
         rankings = self._rank_inputs(X, top_k, beam_width, min_score, transform, labels)
-        return to_frame(rankings, self.labels_) if as_frame else to_suggestions(rankings, self.labels_)
+        values = None if transform is not None else self._probabilities_of(rankings, is_restricted=labels is not None)
+        if as_frame:
+            return to_frame(rankings, self.labels_, values)
+        return to_suggestions(rankings, self.labels_, probabilities=values)
 
     def explain(self, x: FeaturesLike, label: int | str, *, tree: int | None = None) -> Any:
         """Explain the score that one tree assigns to a label: the contribution of every feature at every level.
@@ -319,6 +441,8 @@ class BaseModel(Fitted[StateT]):
         model = self._copy_with_labels(state, numbers)
         if self._label_ids is not None:
             model.set_label_ids([self._label_ids[number] for number in numbers.tolist()])
+        if self._calibration is not None:  # other labels take the ranks of the removed labels
+            model.set_calibration(self._calibration.without_groups(), self._training_rows)
         model.data_options_ = dict(self.data_options_)
         return model
 
@@ -359,7 +483,14 @@ class BaseModel(Fitted[StateT]):
             The data type of the saved weights, if different from the model's own.
         """
         saved = replace(self.to_saved(weight_dtype=weight_dtype), data_options=self.data_options_)
-        storage.save(path, saved if self._label_ids is None else saved.with_strings(LABEL_IDS, self._label_ids))
+        if self._label_ids is not None:
+            saved = saved.with_strings(LABEL_IDS, self._label_ids)
+        arrays: dict[str, NDArray[Any]] = {}
+        if self._calibration is not None:
+            arrays |= {f"{CALIBRATION}{name}": array for name, array in self._calibration.to_arrays().items()}
+        if self._training_rows is not None:
+            arrays[TRAINING_ROWS] = self._training_rows.hashes
+        storage.save(path, replace(saved, arrays=saved.arrays | arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -442,10 +573,13 @@ class BaseModel(Fitted[StateT]):
         _, labels, scores = self._rank_queries(state, _as_row(query, state.widths), options)
         return labels, scores
 
-    def _fit_labeled(self, data: TrainingData) -> Self:
-        """Train on validated data and store the label names."""
+    def _fit_labeled(self, data: TrainingData, *, calibrate: bool | int = False) -> Self:
+        """Train on validated data, calibrate the model if requested, and store the label names."""
+        folds = check_folds(calibrate)
+        calibration = cross_fitted_calibration(self, data, folds) if folds else None
         self.fit_data(data)
         self.set_label_ids(data.label_ids)
+        self.set_calibration(calibration, TrainingRows.of(data.features))
         return self
 
     def fit_data(self, data: TrainingData) -> Self:

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from carya.core import validation
 from carya.core.storage import SavedModel
 from carya.core.validation import FeaturesLike, LabelsLike
+from carya.models.calibration.calibration import Calibration
+from carya.models.calibration.training_rows import TrainingRows
 from carya.models.restriction import check_label_subset
 from carya.models.training_data import TrainingData
 from carya.trees.beam_search import Rankings
@@ -65,6 +67,15 @@ class Model(Protocol):
 
     A fitted model has the attributes `n_labels_` and `widths_` (the numbers of sparse and dense features).
     """
+
+    @property
+    def training_rows_(self) -> TrainingRows | None:
+        """The fingerprints of the training rows, if they are stored."""
+        ...
+
+    def set_calibration(self, calibration: Calibration | None, training_rows: TrainingRows | None) -> None:
+        """Set the calibration and the fingerprints of the training rows; None removes them."""
+        ...
 
     @property
     def needs_label_features(self) -> bool:

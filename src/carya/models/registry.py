@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from carya.core import storage
@@ -37,6 +38,10 @@ ALL_CLASSES = {
 }
 #: Prefix of the arrays that store the label names of a model for feature matrices; these arrays are optional.
 LABEL_IDS = "labels.ids"
+#: Prefix of the arrays that store the calibration of a model for feature matrices; these arrays are optional.
+CALIBRATION = "calibration."
+#: The array that stores the fingerprints of the training rows; it is optional.
+TRAINING_ROWS = "training_rows"
 
 
 def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL_CLASSES) -> Any:
@@ -50,9 +55,21 @@ def open_model(saved: SavedModel, classes: Mapping[str, tuple[str, str]] = MODEL
     if saved.kind not in MODEL_CLASSES:
         return model_class.from_saved(saved)
     saved, label_ids = saved.without_strings(LABEL_IDS)
-    model = model_class.from_saved(saved)
+    arrays = dict(saved.arrays)
+    calibration = {name: arrays.pop(name) for name in saved.arrays if name.startswith(CALIBRATION)}
+    training_rows = arrays.pop(TRAINING_ROWS, None)
+    model = model_class.from_saved(replace(saved, arrays=arrays))
     with consistent_parts():
         model.set_label_ids(label_ids)
+        if calibration or training_rows is not None:
+            from carya.models.calibration.calibration import Calibration
+            from carya.models.calibration.training_rows import TrainingRows
+
+            parts = {name.removeprefix(CALIBRATION): array for name, array in calibration.items()}
+            model.set_calibration(
+                Calibration.from_arrays(parts, model.n_labels_) if parts else None,
+                None if training_rows is None else TrainingRows(training_rows),
+            )
     return model
 
 

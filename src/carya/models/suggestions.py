@@ -23,11 +23,14 @@ class Suggestion(NamedTuple):
     score : float
     name : str
         The human-readable name, or the id if no names were given.
+    probability : float or None
+        The probability that the label is correct; None if the model is not calibrated.
     """
 
     label: str
     score: float
     name: str
+    probability: float | None = None
 
     @property
     def is_new(self) -> bool:
@@ -51,13 +54,17 @@ RankingArrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def to_suggestions(
-    rankings: RankingArrays, ids: Sequence[str], name: Callable[[int], str] | None = None
+    rankings: RankingArrays,
+    ids: Sequence[str],
+    name: Callable[[int], str] | None = None,
+    probabilities: NDArray[np.float64] | None = None,
 ) -> list[list[Suggestion]]:
     """Convert row offsets, label indices and scores to suggestions; by default, the name of a label is its id."""
     name = ids.__getitem__ if name is None else name
     ends, labels, scores = (array.tolist() for array in rankings)
+    values = [None] * len(labels) if probabilities is None else probabilities.tolist()
     return [
-        [Suggestion(ids[labels[i]], scores[i], name(labels[i])) for i in range(begin, end)]
+        [Suggestion(ids[labels[i]], scores[i], name(labels[i]), values[i]) for i in range(begin, end)]
         for begin, end in itertools.pairwise(ends)
     ]
 
@@ -65,12 +72,12 @@ def to_suggestions(
 def to_frame(
     rankings: RankingArrays,
     ids: Sequence[str],
-    calibration: Callable[[NDArray[Any]], NDArray[np.float64]] | None = None,
+    probabilities: NDArray[np.float64] | None = None,
 ) -> Any:
     """Convert rankings to a pandas DataFrame with one row per suggestion.
 
-    The columns are ``row``, ``rank`` (from 1), ``label``, ``score`` and, with a calibration, ``probability``. Labels
-    without names are given as integers.
+    The columns are ``row``, ``rank`` (from 1), ``label``, ``score`` and, for calibrated models,
+    ``probability``. Labels without names are given as integers.
     """
     pandas = require("pandas", extra="pandas", purpose="as_frame=True", alternative="as_frame=False")
     indptr, labels, scores = rankings
@@ -83,6 +90,6 @@ def to_frame(
         "label": labels.astype(np.int64) if are_numbers else [ids[label] for label in labels.tolist()],
         "score": scores,
     }
-    if calibration is not None:
-        columns["probability"] = calibration(scores)
+    if probabilities is not None:
+        columns["probability"] = probabilities
     return pandas.DataFrame(columns)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya import metrics
+from carya.models.calibration.reliability import reliability as reliability_of_top_k
 
 BEAM_WIDTHS = (1, 2, 5, 10, 20, 50)
 #: The number of suggestions per row in the recall-latency curve and the reliability plot.
@@ -131,20 +132,8 @@ def precision_by_frequency(Y: Any, S: Any, counts: NDArray[np.int64] | None) -> 
 
 
 def reliability(model: Any, Y: Any, S: Any) -> dict[str, Any] | None:
-    """Return the mean predicted probability and the precision of the suggestions in ten equally populated bins.
-
-    If the model is not calibrated, its scores are treated as probabilities; the result is None if any of them is
-    outside [0, 1].
-    """
-    calibration = getattr(model, "calibration_", None)
-    _, correct, scores = _scored_suggestions(Y, S, TOP_K)
-    values = scores.astype(np.float64) if calibration is None else calibration(scores)
-    if not values.size or values.min() < 0 or values.max() > 1:
-        return None
-    bins = [part for part in np.array_split(np.argsort(values, kind="stable"), _N_GROUPS) if part.size]
-    measured = [[float(values[part].mean()), float(correct[part].mean()), int(part.size)] for part in bins]
-    error = sum(abs(predicted - observed) * size for predicted, observed, size in measured) / values.size
-    return {"is_calibrated": calibration is not None, "error": error, "bins": measured}
+    """Return the reliability of the probabilities of the top-10 suggestions, or of the scores if not calibrated."""
+    return reliability_of_top_k(getattr(model, "calibration_", None), Y, S, k=TOP_K)
 
 
 def describe_trees(model: Any, counts: NDArray[np.int64] | None) -> list[dict[str, Any]]:

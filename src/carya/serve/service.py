@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
-from carya.errors import InputError, ParameterError
+from carya.errors import InputError, ParameterError, UnknownTextWarning
+from carya.models.calibration.assignment import pool_size
+from carya.models.calibration.calibration import Calibration
 from carya.serve.http.errors import BadRequestError, ContentTooLargeError, NotFoundError
 from carya.serve.registry import ModelRegistry, ServedModel
 from carya.serve.routes.schemas import (
@@ -29,7 +32,7 @@ from carya.serve.routes.schemas import (
 )
 from carya.serve.settings import ServerSettings
 from carya.text.explanation import TermContribution
-from carya.text.label_restriction import LabelRestriction, rank_restricted
+from carya.text.label_restriction import LabelRestriction, RankedLabels, rank_restricted
 
 # Requests within these limits are processed in the event loop.
 _SHORT_SECONDS = 0.01  # estimated CPU time for ranking
@@ -85,6 +88,7 @@ def is_short(model: ServedModel, request: SuggestRequest, texts: list[str]) -> b
     return (
         request.labels is None
         and not request.open_vocabulary
+        and request.decide is None
         and model.cost is not None
         and request.top_k * len(texts) <= _SHORT_LABELS
         and model.cost.estimate(texts, request.beam_width) <= _SHORT_SECONDS
@@ -105,6 +109,8 @@ def suggest_short(
 def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], settings: ServerSettings) -> SuggestResponse:
     """Return the suggestions for the texts in a request."""
     limits: dict[str, Any] = {"top_k": request.top_k, "beam_width": request.beam_width, "min_score": request.min_score}
+    if request.decide is not None:
+        return _assign(model, request, texts, settings)
     if request.open_vocabulary:
         return _suggest_open(model, request, texts, limits)
     if request.labels is None:
@@ -117,7 +123,32 @@ def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], setti
     results = [
         TextSuggestions([SuggestedLabel(*label(number), score) for number, score in ranking]) for ranking in rankings
     ]
-    return _with_probabilities(model, results)
+    if model.ranker.calibration_ is not None:
+        _add_probabilities(model.ranker.calibration_, rankings, results, by_rank=request.labels is None)
+    return SuggestResponse(model.name, model.version, results)
+
+
+def _assign(model: ServedModel, request: SuggestRequest, texts: list[str], settings: ServerSettings) -> SuggestResponse:
+    """Return the labels that the decision rule of the request assigns."""
+    if request.labels is not None or request.open_vocabulary or request.min_score is not None:
+        raise BadRequestError("decide cannot be combined with labels, open_vocabulary or min_score.")
+    try:
+        size = pool_size(request.decide)
+        check_search_options(size, request.beam_width, settings)
+        if size * len(texts) > settings.max_labels:
+            raise BadRequestError(
+                f"A response can have at most {settings.max_labels} labels. Send fewer texts per request."
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownTextWarning)
+            assigned = model.ranker.assign(texts, decide=str(request.decide), beam_width=request.beam_width)
+    except (InputError, ParameterError) as error:  # an invalid rule, or a model without cut-offs
+        raise BadRequestError(str(error)) from None
+    results = [
+        TextSuggestions([SuggestedLabel(found.label, found.name, found.score, found.probability) for found in row])
+        for row in assigned
+    ]
+    return SuggestResponse(model.name, model.version, results)
 
 
 def _suggest_open(
@@ -131,21 +162,37 @@ def _suggest_open(
     except (InputError, ParameterError) as error:  # no word vectorizer, or no label names
         raise BadRequestError(str(error)) from None
     results = [
-        TextSuggestions([SuggestedLabel(found.label, found.name, found.score, new=found.is_new) for found in ranking])
+        TextSuggestions(
+            [
+                SuggestedLabel(
+                    found.label,
+                    found.name,
+                    found.score,
+                    found.probability,
+                    new=found.is_new,
+                )
+                for found in ranking
+            ]
+        )
         for ranking in rankings
     ]
-    return _with_probabilities(model, results)
-
-
-def _with_probabilities(model: ServedModel, results: list[TextSuggestions]) -> SuggestResponse:
-    """Return the response, with probabilities if the model is calibrated."""
-    calibration = model.ranker.calibration_
-    if calibration is not None:
-        suggestions = [suggestion for result in results for suggestion in result.suggestions]
-        probabilities = calibration([suggestion.score for suggestion in suggestions]).tolist()
-        for suggestion, probability in zip(suggestions, probabilities, strict=True):
-            suggestion.probability = probability
     return SuggestResponse(model.name, model.version, results)
+
+
+def _add_probabilities(
+    calibration: Calibration, rankings: list[RankedLabels], results: list[TextSuggestions], *, by_rank: bool
+) -> None:
+    """Set the probabilities of all suggestions; with a label filter, they depend only on the scores."""
+    scores = [score for ranking in rankings for _, score in ranking]
+    if by_rank:
+        labels = [number for ranking in rankings for number, _ in ranking]
+        ranks = [rank for ranking in rankings for rank in range(1, len(ranking) + 1)]
+        values = calibration.of_labels(np.array(labels, np.int64), scores, ranks).tolist()
+    else:
+        values = calibration(scores).tolist()
+    suggestions = (suggestion for result in results for suggestion in result.suggestions)
+    for suggestion, probability in zip(suggestions, values, strict=True):
+        suggestion.probability = probability
 
 
 def _label_restriction(model: ServedModel, labels: LabelFilter, settings: ServerSettings) -> LabelRestriction:

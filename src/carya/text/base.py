@@ -23,11 +23,12 @@ from carya.core.parameters import Fitted, Parameterized, set_in_all
 from carya.core.storage import SavedModel
 from carya.errors import InputError, UnknownTextWarning
 from carya.models.base import select_tree
+from carya.models.calibration.assignment import pool_size, select
+from carya.models.calibration.calibration import Calibration, Suggested, is_correct
 from carya.models.interface import RankOptions
 from carya.models.registry import load_model
 from carya.models.suggestions import RankingArrays, Suggestion, to_frame, to_suggestions
 from carya.models.xr_linear.model import XRLinear
-from carya.text.calibration import Calibration
 from carya.text.explanation import TextExplanation
 from carya.text.inputs import list_of_texts, split_corpus
 from carya.text.label_restriction import RankedLabels, rank_within
@@ -106,7 +107,61 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         S = self._rank(state, texts, rank_options(state.labels, top_k, beam_width, min_score, labels))
         if min_score is None:
             warn_unknown_texts(S.indptr)
-        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
+        if not as_frame:
+            return S
+        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True, is_restricted=labels is not None)
+
+    def predict_proba(
+        self,
+        texts: TextsLike,
+        *,
+        top_k: int = 10,
+        beam_width: int | None = None,
+        min_score: float | None = None,
+        labels: Iterable[str] | None = None,
+    ) -> sp.csr_array:
+        """Return the probabilities of the best labels as a (texts, labels) matrix, in the order of :meth:`predict`.
+
+        The probability that a label is correct depends on its score, its rank and its frequency. Raises InputError if
+        the model is not calibrated.
+
+        Parameters
+        ----------
+        texts, top_k, beam_width, min_score, labels
+            See :meth:`predict`.
+        """
+        calibration = self.calibration_
+        if calibration is None:
+            raise InputError(
+                "The model is not calibrated, so its scores have no probabilities. Train it with calibrate=True, or "
+                "call calibrate with texts that were not used for training."
+            )
+        S = self.predict(texts, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels)
+        rankings = (S.indptr, S.indices, S.data)
+        values = calibration(S.data) if labels is not None else calibration.of_rankings(*rankings)
+        return sp.csr_array((values.astype(np.float32), S.indices, S.indptr), shape=S.shape)
+
+    def assign(
+        self, texts: TextsLike, *, decide: str | int = "f1", beam_width: int | None = None
+    ) -> list[list[Suggestion]]:
+        """Return the labels to assign to each text, chosen by a decision rule with cut-offs learned on held-out rows.
+
+        The model must have been trained with ``calibrate=True``, unless `decide` is a number of labels.
+
+        Parameters
+        ----------
+        texts : as in :meth:`predict`
+        decide : str or int
+            ``"f1"`` (the best mean F1 per text), ``"precision>=0.8"`` (as many labels as possible with at least this
+            precision), ``"macro-f1@5"`` (the five labels per text with the best macro-averaged F1, which favors rare
+            labels), or a number of labels.
+        beam_width : int, optional
+            See :meth:`predict`.
+        """
+        S = self.predict(texts, top_k=pool_size(decide), beam_width=beam_width)
+        labels = self.label_set_
+        *assigned, values = select(self.calibration_, decide, (S.indptr, S.indices, S.data))
+        return to_suggestions(tuple(assigned), labels.ids, labels.name, values)  # type: ignore[arg-type]
 
     def _predict(self, state: StateT, texts: TextsLike, options: RankOptions) -> sp.csr_array:
         """Rank all labels for each text; `options.labels` is None."""
@@ -246,7 +301,8 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         S = self._rank(state, texts, rank_options(state.labels, top_k, beam_width, min_score, labels))
         if min_score is None:
             warn_unknown_texts(S.indptr)
-        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=as_frame)
+        rankings = (S.indptr, S.indices, S.data)
+        return self._to_output(state, rankings, as_frame=as_frame, is_restricted=labels is not None)
 
     def _suggest_open(
         self, texts: Sequence[str], options: RankOptions, labels: Any, *, as_frame: bool = False, **inputs: Any
@@ -334,6 +390,8 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
     def calibrate(self, texts: TextsLike, labels: Any = None, *, top_k: int = 20) -> Self:
         """Learn a mapping from scores to probabilities, using texts that were not used for training.
 
+        ``fit(..., calibrate=True)`` requires no additional texts. Raises InputError for texts of the training data.
+
         Parameters
         ----------
         texts, labels
@@ -341,12 +399,24 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         top_k : int
             Number of suggestions per text to learn from; a larger number improves the estimates at low scores.
         """
-        return self._learn_calibration(*self.suggestion_scores(texts, labels, top_k=top_k))
+        self._check_fitted()
+        texts, labels, _ = split_corpus(texts, labels)
+        all_texts = list_of_texts(texts)
+        return self._learn_calibration(self.predict(all_texts, top_k=top_k), all_texts, labels)
 
-    def _learn_calibration(self, scores: NDArray[np.float32], correct: NDArray[np.bool_]) -> Self:
-        if not scores.size:
+    def check_held_out(self, texts: Sequence[str]) -> None:
+        """Raise InputError if most of the texts are known to be training texts."""
+
+    def _learn_calibration(self, S: sp.csr_array, texts: Sequence[str], labels: Any) -> Self:
+        """Learn a calibration from a prediction for held-out texts and their labels."""
+        Y = self._truth(S, labels)
+        if not S.nnz:
             raise InputError("The ranker returns no suggestions for these texts. Calibration requires at least one.")
-        self._set_calibration(Calibration.learn(scores, correct))
+        self.check_held_out(texts)
+        counts = self.label_counts_
+        suggested = Suggested.of(S, Y, counts)
+        counts = np.zeros(len(self.labels_), np.int64) if counts is None else counts
+        self._set_calibration(Calibration.learn_by_group(suggested, counts))
         return self
 
     def suggestion_scores(
@@ -361,15 +431,16 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
 
     def _check_suggestions(self, S: sp.csr_array, labels: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return the scores of all suggestions in a prediction, and whether each suggestion is correct."""
+        return S.data, is_correct(S, self._truth(S, labels))
+
+    def _truth(self, S: sp.csr_array, labels: Any) -> sp.csr_array:
+        """Return the relevant labels of the texts in a prediction as a matrix."""
         Y = self.label_matrix(labels)
         if S.shape[0] != Y.shape[0]:
             raise InputError(f"texts and labels must have the same length, got {S.shape[0]} and {Y.shape[0]}.")
         if Y.shape[0] and not Y.nnz:
             raise InputError("labels contains none of the ranker's labels. Calibration requires at least one.")
-        width = max(S.shape[1], 1)
-        rows = np.repeat(np.arange(S.shape[0], dtype=np.int64), np.diff(S.indptr))
-        truth = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr)) * width + Y.indices
-        return S.data, np.isin(rows * width + S.indices, truth)
+        return Y
 
     def save(self, path: str | os.PathLike[str], *, weight_dtype: str | None = None) -> None:
         """Save the model to a folder atomically: concurrent readers see either the old or the new model."""
@@ -491,11 +562,19 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         chosen: TextTree = select_tree(kind, trees, number, is_single=self.single_tree_ is not None)
         return chosen
 
-    def _to_output(self, state: StateT, rankings: RankingArrays, *, as_frame: bool) -> Any:
-        """Convert row offsets, label indices and scores to lists of suggestions or to a DataFrame."""
+    def _to_output(self, state: StateT, rankings: RankingArrays, *, as_frame: bool, is_restricted: bool = False) -> Any:
+        """Convert row offsets, label indices and scores to lists of suggestions or to a DataFrame.
+
+        If the ranking is restricted to some labels, ranks have a different meaning, so probabilities depend only on
+        scores.
+        """
+        probabilities = None
+        if state.calibration is not None:
+            by_rank = state.calibration.of_rankings
+            probabilities = state.calibration(rankings[2]) if is_restricted else by_rank(*rankings)
         if as_frame:
-            return to_frame(rankings, state.labels.ids, getattr(state, "calibration", None))
-        return to_suggestions(rankings, state.labels.ids, state.labels.name)
+            return to_frame(rankings, state.labels.ids, probabilities)
+        return to_suggestions(rankings, state.labels.ids, state.labels.name, probabilities)
 
 
 def rank_options(

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from carya.core.parameters import to_json
 from carya.core.storage import SavedModel, consistent_parts
 from carya.core.strings import StringArray
+from carya.models.calibration.calibration import Calibration
 from carya.models.xr_linear.serialize import KIND as TREE_KIND
-from carya.text.calibration import Calibration
 from carya.text.labels import LabelSet
 from carya.text.tfidf import Tfidf
 
@@ -23,7 +23,7 @@ _TERMS = ("bytes", "ends", "slots")
 _LABELS = ("ids", "names", "texts")
 _COUNTS = "labels.counts"
 _TEXTS = "texts"
-_CALIBRATION = ("scores", "probabilities")
+_CALIBRATION = "calibration."
 
 
 def pack(
@@ -41,7 +41,7 @@ def pack(
         arrays[_COUNTS] = labels.counts
         shape[_TEXTS] = labels.n_texts
     if calibration is not None:
-        arrays |= {f"calibration.{name}": getattr(calibration, name) for name in _CALIBRATION}
+        arrays |= {f"{_CALIBRATION}{name}": array for name, array in calibration.to_arrays().items()}
     parameters: dict[str, Any] = {"model": model.parameters, **text.parameters}
     if model.kind != TREE_KIND:
         parameters["model_kind"] = model.kind
@@ -69,10 +69,13 @@ def unpack(saved: SavedModel) -> tuple[Tfidf | None, LabelSet, Calibration | Non
             raise ValueError("The numbers of label ids, names and texts differ.")
         counts, n_texts = _unpack_counts(arrays, saved.shape, len(strings["ids"]))
         calibration = None
-        if f"calibration.{_CALIBRATION[0]}" in arrays:
-            calibration = Calibration(*(arrays[f"calibration.{name}"] for name in _CALIBRATION))
-        own = [name for name in arrays if name.startswith(("text.", "labels.", "calibration."))]
-        optional = (counts is not None) + len(_CALIBRATION) * (calibration is not None)
+        parts = {
+            name.removeprefix(_CALIBRATION): array for name, array in arrays.items() if name.startswith(_CALIBRATION)
+        }
+        if parts:
+            calibration = Calibration.from_arrays(parts, len(strings["ids"]))
+        own = [name for name in arrays if name.startswith(("text.", "labels.", _CALIBRATION))]
+        optional = (counts is not None) + len(parts)
         if len(own) != n_text_arrays + 2 * len(strings) + optional:
             raise ValueError("The model contains unknown arrays.")
         model = replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,9 +16,13 @@ from carya.core.matrices import Csr, Features
 from carya.core.parameters import parameter, set_in_all, with_parameter
 from carya.core.rules import Choice, Either, Instance, Integer
 from carya.core.storage import SavedModel
+from carya.core.strings import StringArray
 from carya.errors import InputError, ModelFormatError
+from carya.models.calibration.calibration import Calibration
+from carya.models.calibration.cross_fitting import check_folds, cross_fitted_calibration
+from carya.models.calibration.training_rows import TrainingRows
 from carya.models.interface import Model, RankOptions
-from carya.models.registry import open_model
+from carya.models.registry import TRAINING_ROWS, open_model
 from carya.models.reranked.model import Reranked
 from carya.models.training_data import TrainingData
 from carya.models.xr_linear.model import XRLinear
@@ -30,7 +34,6 @@ from carya.text.base import (
     to_ranked_labels,
     warn_unknown_texts,
 )
-from carya.text.calibration import Calibration
 from carya.text.default_vectorizer import default_vectorizer, name_columns
 from carya.text.inputs import list_of_texts, split_corpus
 from carya.text.label_inputs import GraphLike, TreeLike, to_graph, to_shortlist, to_tree
@@ -119,6 +122,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         shortlist: Iterable[Iterable[str]] | None = None,
         tree: TreeLike | None = None,
         engine: Engine | None = None,
+        calibrate: bool | int = False,
     ) -> Self:
         """Train the ranker on texts and their labels.
 
@@ -157,9 +161,13 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             as in ``{"cat": "animals/mammals"}``.
         engine : RayEngine, optional
             The engine that trains the label trees of the model; see :meth:`XRLinear.fit`.
+        calibrate : bool or int
+            Whether to learn probabilities (:meth:`predict_proba`) from held-out texts; an integer is the number of
+            folds (3 by default). See :meth:`carya.XRLinear.fit`.
         """
         self.check_parameters()
         self.check_dependencies()
+        folds = check_folds(calibrate)
         model = XRLinear() if self.model is None else self.model.clone()
         vectorizer = default_vectorizer(model) if self.vectorizer is None else self.vectorizer.clone()
         for name in _SHARED_PARAMETERS:
@@ -198,8 +206,10 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             engine=engine,
         )
         data.check_used([model])
+        calibration = cross_fitted_calibration(model, data, folds) if folds else None
         model.fit_data(data)
-        self._state = _TextRankerState(vectorizer, model, label_set.with_counts(Y))
+        model.set_calibration(None, TrainingRows.of(data.features))
+        self._state = _TextRankerState(vectorizer, model, label_set.with_counts(Y), calibration)
         return self
 
     def suggest(
@@ -245,10 +255,14 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
             warn_unknown_texts(np.zeros(2, np.int64))
         limits = _limits(state, top_k, beam_width, min_score, labels)
         ranked, scores = state.model.rank_sparse(features, values, **limits)
-        return [
-            Suggestion(state.labels.ids[label], score, state.labels.name(label))
-            for label, score in zip(ranked.tolist(), scores.tolist(), strict=True)
-        ]
+        if state.calibration is None:  # the fast path; the general one takes about 5 µs longer
+            pairs = zip(ranked.tolist(), scores.tolist(), strict=True)
+            return [Suggestion(state.labels.ids[label], score, state.labels.name(label)) for label, score in pairs]
+        rankings = (np.array([0, ranked.size]), ranked, scores)
+        suggestions: list[list[Suggestion]] = self._to_output(
+            state, rankings, as_frame=False, is_restricted=labels is not None
+        )
+        return suggestions[0]
 
     def suggest_all(
         self,
@@ -286,7 +300,7 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         rows = state.vectorizer.rows(texts)
         warn_unknown_texts(rows[0])
         rankings = state.model.rank_rows(*rows, **limits)
-        return self._to_output(state, rankings, as_frame=as_frame)
+        return self._to_output(state, rankings, as_frame=as_frame, is_restricted=labels is not None)
 
     def rank(
         self,
@@ -359,7 +373,9 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         X = state.vectorizer.transform(texts)
         warn_unknown_texts(X.indptr)
         S = state.model.predict(X, **_limits(state, top_k, beam_width, min_score, labels))
-        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
+        if not as_frame:
+            return S
+        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True, is_restricted=labels is not None)
 
     def with_transform(self, transform: str | Sequence[str]) -> Self:
         """Return a copy of the ranker with a different transform.
@@ -386,7 +402,48 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         state = self._check_fitted()
         numbers = state.labels.numbers(labels)
         model: Any = state.model
-        return self._copy_with_state(state._replace(model=model.subset(numbers), labels=state.labels.take(numbers)))
+        calibration = None if state.calibration is None else state.calibration.without_groups()
+        return self._copy_with_state(
+            state._replace(model=model.subset(numbers), labels=state.labels.take(numbers), calibration=calibration)
+        )
+
+    def remove_labels(self, labels: Iterable[str]) -> Self:
+        """Remove labels from the ranker without retraining; the weights of all other labels stay exactly the same.
+
+        If the ranker is calibrated, its probabilities then depend only on scores.
+
+        Parameters
+        ----------
+        labels : list of str
+            The ids or names of the labels.
+        """
+        known = self._check_fitted().labels
+        removed = set(known.numbers(labels).tolist())
+        kept = [label for number, label in enumerate(known.ids) if number not in removed]
+        if not kept:
+            raise InputError("labels contains all labels of the model. At least one must remain.")
+        self._state = self.subset(kept)._check_fitted()
+        return self
+
+    def rename_labels(self, names: Mapping[str, str]) -> Self:
+        """Change the human-readable names of labels without retraining; the ids stay the same.
+
+        Parameters
+        ----------
+        names : mapping of str to str
+            The new name of each label to rename, given by id or current name.
+        """
+        state = self._check_fitted()
+        known = state.labels
+        changed = list(known.ids if known.names is None else known.names)
+        for label, name in names.items():
+            if not isinstance(name, str):
+                raise InputError(f"names must map labels to strings, but {label!r} is mapped to {name!r}.")
+            changed[known.number(label)] = name
+        # A new label set, because the lookup index of the old one contains the old names.
+        renamed = LabelSet(known.ids, StringArray.of(changed), known.texts, known.counts, known.n_texts)
+        self._state = state._replace(labels=renamed)
+        return self
 
     def _copy_with_state(self, state: _TextRankerState) -> Self:
         ranker = self.clone(vectorizer=state.vectorizer.clone(), model=state.model.clone())
@@ -415,6 +472,13 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
     def scores_any_label(self) -> bool:
         """Whether `predict_selected` can score labels that a search would not retrieve."""
         return self._check_fitted().model.scores_any_label
+
+    def check_held_out(self, texts: Sequence[str]) -> None:
+        """Raise InputError if most of the texts are known to be training texts."""
+        state = self._check_fitted()
+        if state.model.training_rows_ is not None:
+            rows = Csr.of_triple(state.vectorizer.rows(texts), state.vectorizer.n_features_)
+            state.model.training_rows_.check_held_out(Features.of(rows))
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Return a mask of the texts that contain a known term; no labels are ranked for other texts."""
@@ -463,7 +527,11 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
     def to_saved(self, *, weight_dtype: str | None = None) -> SavedModel:
         """Return the contents of a model folder."""
         state = self._check_fitted()
-        return pack(state.vectorizer, state.labels, state.model.to_saved(weight_dtype=weight_dtype), state.calibration)
+        model = state.model.to_saved(weight_dtype=weight_dtype)
+        rows = state.model.training_rows_
+        if rows is not None:
+            model = replace(model, arrays=model.arrays | {TRAINING_ROWS: rows.hashes})
+        return pack(state.vectorizer, state.labels, model, state.calibration)
 
     @classmethod
     def from_saved(cls, saved: SavedModel) -> Self:

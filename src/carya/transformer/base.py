@@ -19,17 +19,19 @@ from carya.core.matrices import Csr, Features
 from carya.core.progress import Progress, show_progress
 from carya.core.validation import FeaturesLike
 from carya.errors import InputError, ParameterError
+from carya.models.calibration.calibration import Calibration
+from carya.models.calibration.cross_fitting import check_folds
 from carya.models.ensemble.combine import drop_below
 from carya.models.interface import RankOptions
 from carya.models.reranked.features import log_frequency
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking.tasks.engine import Engine
 from carya.text.base import BaseTextRanker, Suggestion, check_text, rank_options, to_ranked_labels
-from carya.text.calibration import Calibration
 from carya.text.combined.text_ensemble import TextEnsemble
+from carya.text.cross_fitting import cross_fitted_calibration_of_texts
 from carya.text.inputs import checked_list_of_texts, split_corpus
 from carya.text.label_restriction import RankedLabels
-from carya.text.labels import LabelSet
+from carya.text.labels import LabelRows, LabelSet
 from carya.text.text_tree import TextTree
 from carya.text.tfidf import Tfidf
 from carya.transformer.fitted import FittedTransformer
@@ -130,6 +132,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         vocabulary: Iterable[str] | None = None,
         sample_weight: None = None,
         engine: Engine | None = None,
+        calibrate: bool | int = False,
     ) -> Self:
         """Train the model on texts and their labels.
 
@@ -169,6 +172,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         engine : RayEngine, optional
             The engine that trains the linear rankers on other machines, after this process has trained the encoder;
             requires `checkpoint_dir`, a folder that all machines share.
+        calibrate : bool or int
+            Whether to learn probabilities (:meth:`predict_proba`) from held-out texts; an integer is the number of
+            folds (3 by default). See :meth:`carya.XRLinear.fit`.
         """
         if engine is not None and self.checkpoint_dir is None:
             raise ParameterError("engine requires checkpoint_dir, a folder that all machines share.")
@@ -178,6 +184,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
                 "weights for all texts. Omit sample_weight, repeat texts, or set cost_sensitive=True and pass costs as "
                 "label values."
             )
+        folds = check_folds(calibrate)
         self.check_dependencies()
         self.check_parameters()
         texts, labels, own_names = split_corpus(texts, labels)
@@ -195,6 +202,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
                 f"label_texts is missing. It is required with contrastive_epochs={self.contrastive_epochs}."
             )
         own_label_features = self._check_label_features(label_features, len(ids), descriptions)
+        calibration = None
+        if folds:
+            calibration = self._cross_fit(all_texts, ids, folds, names, label_texts, own_label_features)
         data, is_split = self._split(all_texts, held_out)
         data = replace(data, label_texts=descriptions, label_features=own_label_features)
         with show_progress(self.verbose) as progress:
@@ -211,7 +221,44 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             )
         )
         self.history_ = matcher.history.epochs
+        if calibration is not None:
+            self._set_calibration(calibration)
         return self
+
+    def _cross_fit(
+        self,
+        data: LabeledTexts,
+        ids: list[str],
+        folds: int,
+        names: Mapping[str, str] | None,
+        label_texts: Mapping[str, str] | None,
+        label_features: Features | None,
+    ) -> Calibration:
+        """Return the calibration learned from held-out texts; every fold trains an encoder."""
+
+        def fit(rows: NDArray[np.int64]) -> Any:
+            texts = data.take(rows)
+            used = np.flatnonzero(texts.labels.column_counts()).astype(np.int32)
+            known = {ids[label] for label in used.tolist()}
+            tree = None if self.tree is None else self.tree.subset(used)[0]
+            options: dict[str, Any] = {
+                name: None if mapping is None else {label: text for label, text in mapping.items() if label in known}
+                for name, mapping in (("names", names), ("label_texts", label_texts))
+            }
+            if texts.features is not None:
+                options["features"] = texts.features.to_input()
+            if label_features is not None:
+                options["label_features"] = label_features.take(used.astype(np.int64)).to_input()
+            model = self.clone(checkpoint_dir=None, tree=tree)
+            return model.fit(texts.texts, LabelRows(texts.labels, ids), **options)
+
+        def predict(model: Any, rows: NDArray[np.int64], top_k: int) -> Any:
+            texts = data.take(rows)
+            features = None if texts.features is None else texts.features.to_input()
+            return model.predict(texts.texts, top_k=top_k, features=features)
+
+        Y = data.labels.with_values(1).to_scipy()
+        return cross_fitted_calibration_of_texts(Y, ids, folds, fit, predict, seed=int(self.seed))
 
     def _check_label_features(
         self, label_features: FeaturesLike | None, n_labels: int, label_texts: LabelTexts | None
@@ -349,7 +396,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         state = self._check_fitted()
         options = rank_options(state.labels, top_k, beam_width, min_score, labels)
         S = self._rank(state, texts, options, using=using, features=features)
-        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True) if as_frame else S
+        if not as_frame:
+            return S
+        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=True, is_restricted=labels is not None)
 
     def _rank(
         self,
@@ -454,8 +503,11 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             return self._suggest_open([text], chosen, labels, features=features)[0]
         options = rank_options(state.labels, top_k, beam_width, min_score, labels)
         S = self._rank(state, [text], options, features=features)
-        suggestions: list[Suggestion] = self._to_output(state, (S.indptr, S.indices, S.data), as_frame=False)[0]
-        return suggestions
+        rankings = (S.indptr, S.indices, S.data)
+        suggestions: list[list[Suggestion]] = self._to_output(
+            state, rankings, as_frame=False, is_restricted=labels is not None
+        )
+        return suggestions[0]
 
     def suggest_all(
         self,
@@ -482,7 +534,8 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
             return self._suggest_open(checked, chosen, labels, as_frame=as_frame, features=features)
         options = rank_options(state.labels, top_k, beam_width, min_score, labels)
         S = self._rank(state, texts, options, features=features)
-        return self._to_output(state, (S.indptr, S.indices, S.data), as_frame=as_frame)
+        rankings = (S.indptr, S.indices, S.data)
+        return self._to_output(state, rankings, as_frame=as_frame, is_restricted=labels is not None)
 
     def rank_texts(
         self,
@@ -522,7 +575,11 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         features : as in :meth:`fit`
             Features of the texts; required if the model was trained with features.
         """
-        return self._learn_calibration(*self.suggestion_scores(texts, labels, top_k=top_k, features=features))
+        self._check_fitted()
+        texts, labels, _ = split_corpus(texts, labels)
+        # Read the texts first, because a corpus provides its labels while its texts are read.
+        all_texts = checked_list_of_texts(texts)
+        return self._learn_calibration(self.predict(all_texts, top_k=top_k, features=features), all_texts, labels)
 
     def suggestion_scores(
         self,
@@ -564,7 +621,9 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         state = self._check_fitted()
         numbers = state.labels.numbers(labels)
         model = self.clone(tree=None)
-        model.set_fitted(replace(state, rankers=state.rankers.subset(numbers), labels=state.labels.take(numbers)))
+        calibration = None if state.calibration is None else state.calibration.without_groups()
+        chosen, rankers = state.labels.take(numbers), state.rankers.subset(numbers)
+        model.set_fitted(replace(state, rankers=rankers, labels=chosen, calibration=calibration))
         model.data_options_ = dict(self.data_options_)
         return model
 

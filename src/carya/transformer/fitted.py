@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carya.text.calibration import Calibration
+from carya.models.calibration.calibration import Calibration
 from carya.text.labels import LabelSet
 from carya.text.tfidf import Tfidf
 from carya.transformer.rankers.rankers import CombinedRankers

@@ -74,38 +74,41 @@ def rank_texts(
     unknown: list[int] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnknownTextWarning)
-        rankings = ranker.suggest_all(batch.texts, **limits)
+        rankings = (ranker.assign if "decide" in limits else ranker.suggest_all)(batch.texts, **limits)
     for warning in caught:
         if isinstance(warning.message, UnknownTextWarning):
             unknown += [batch.first + index for index in warning.message.rows]
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     rows = [
-        RankedRow(row, text_id, _ranked_labels(ranker, suggestions, has_new="open_vocabulary" in limits))
+        RankedRow(row, text_id, _ranked_labels(suggestions, has_new="open_vocabulary" in limits))
         for row, (text_id, suggestions) in enumerate(zip(batch.ids, rankings, strict=True), batch.first)
     ]
     return rows, unknown
 
 
-def _ranked_labels(ranker: BaseTextRanker[Any], suggestions: list[Suggestion], *, has_new: bool) -> list[RankedLabel]:
+def _ranked_labels(suggestions: list[Suggestion], *, has_new: bool) -> list[RankedLabel]:
     """Return the labels for one text, with their probabilities if the model is calibrated."""
     return [
         RankedLabel(
             suggestion.label,
             None if suggestion.name == suggestion.label else suggestion.name,
             suggestion.score,
-            probability,
+            suggestion.probability,
             suggestion.is_new if has_new else None,
         )
-        for suggestion, probability in zip(suggestions, _probabilities(ranker.calibration_, suggestions), strict=True)
+        for suggestion in suggestions
     ]
 
 
-def _probabilities(calibration: Any, suggestions: list[Any]) -> list[float] | list[None]:
-    if calibration is None:
-        return [None] * len(suggestions)
-    probabilities: list[float] = calibration([suggestion.score for suggestion in suggestions]).tolist()
-    return probabilities
+def assigned_rows(model: Any, assigned: Iterable[list[Suggestion]]) -> Iterator[RankedRow]:
+    """Yield the output rows for the labels that a feature model assigns."""
+    from carya.core.strings import NumberStrings
+
+    to_label = int if isinstance(model.labels_, NumberStrings) else str
+    for row, suggestions in enumerate(assigned, 1):
+        labels = [RankedLabel(to_label(found.label), None, found.score, found.probability) for found in suggestions]
+        yield RankedRow(row, None, labels)
 
 
 def ranked_rows(model: Any, S: Any, first: int = 1) -> Iterator[RankedRow]:
@@ -114,11 +117,17 @@ def ranked_rows(model: Any, S: Any, first: int = 1) -> Iterator[RankedRow]:
 
     scores = S.data.tolist()
     labels = S.indices.tolist()
+    calibration = getattr(model, "calibration_", None)
+    probabilities: list[Any] = [None] * len(labels)
+    if calibration is not None:
+        probabilities = calibration.of_rankings(S.indptr, S.indices, S.data).tolist()
     if not isinstance(model.labels_, NumberStrings):
         labels = [model.labels_[label] for label in labels]
     for row, (begin, end) in enumerate(itertools.pairwise(S.indptr.tolist()), first):
         yield RankedRow(
-            row, None, [RankedLabel(labels[entry], None, scores[entry], None) for entry in range(begin, end)]
+            row,
+            None,
+            [RankedLabel(labels[entry], None, scores[entry], probabilities[entry]) for entry in range(begin, end)],
         )
 
 

@@ -74,6 +74,7 @@ def write_report_page(
     counts: NDArray[np.int64] | None,
     n_training_rows: int,
     vectorizer: Any,
+    reliability: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write the label report to an HTML page; return its summary."""
     from carya.diagnostics.report import build_report
@@ -89,6 +90,7 @@ def write_report_page(
         n_training_rows=n_training_rows,
         texts=rows.texts,
         vectorizer=vectorizer,
+        reliability=reliability,
     )
     report.to_html(path, title=title)
     return report.to_dict()

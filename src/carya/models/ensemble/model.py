@@ -22,6 +22,10 @@ from carya.core.storage import SavedModel, consistent_parts
 from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
 from carya.errors import InputError, ModelFormatError, ParameterError
 from carya.models.base import BaseModel, check_tree, select_tree
+from carya.models.calibration.calibration import Calibration
+from carya.models.calibration.cross_fitting import TOP_K as CALIBRATION_TOP_K
+from carya.models.calibration.cross_fitting import check_folds, learn_from_splits
+from carya.models.calibration.training_rows import TrainingRows
 from carya.models.ensemble.combine import (
     COMBINATIONS,
     combine_rankings,
@@ -160,6 +164,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         shortlist: LabelsLike | None = None,
         tree: LabelTree | None = None,
         engine: Engine | None = None,
+        calibrate: bool | int = False,
     ) -> Self:
         """Train every member.
 
@@ -176,6 +181,10 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             The label tree for all members that are XRLinear models without their own `tree`.
         engine : RayEngine, optional
             The engine that trains the members that are XRLinear models; see :meth:`XRLinear.fit`.
+        calibrate : bool or int
+            Whether to learn probabilities (:meth:`predict_proba`). The model is trained additionally on all rows
+            except those of each fold (by default, of 3 folds), ranks the held-out rows, and is finally trained on all
+            rows. An integer is the number of folds.
         """
         self.check_parameters()
         members = self.unfitted_members()
@@ -190,9 +199,26 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
             "engine": engine,
         }
         checked = map_distinct(self._inputs(X, len(members)), lambda own: TrainingData.of(own, labels, **options))
-        self._fit(members, [data.features for data in checked], checked[0], [own.feature_names for own in checked])
+        features = [data.features for data in checked]
+        folds = check_folds(calibrate)
+        calibration = self._cross_fit(features, checked[0], folds) if folds else None
+        self._fit(members, features, checked[0], [own.feature_names for own in checked])
         self.set_label_ids(checked[0].label_ids)
+        self.set_calibration(calibration, TrainingRows.of(features[0]))
         return self
+
+    def _cross_fit(self, features: list[Features], data: TrainingData, folds: int) -> Calibration:
+        """Return the calibration learned from held-out rows; the members can have different features."""
+
+        def predict(train: NDArray[np.int64], held_out: NDArray[np.int64]) -> Any:
+            part = self.clone()
+            parts = map_distinct(features, lambda own: own.take(train))
+            part._fit(part.unfitted_members(), parts, data.take(train), [None] * len(parts))
+            return part.predict(
+                map_distinct(features, lambda own: own.take(held_out).to_input()), top_k=CALIBRATION_TOP_K
+            )
+
+        return learn_from_splits(data, folds, predict, seed=int(self.seed))
 
     def fit_data(self, data: TrainingData) -> Self:
         """Train every member on the same validated data."""

@@ -173,6 +173,7 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
         label_names: LabelNames | None = None,
         sample_weight: ArrayLike | None = None,
         label_features: FeaturesLike | None = None,
+        calibrate: bool | int = False,
     ) -> Self:
         """Index labels or rows, and train a ranker for every label.
 
@@ -189,10 +190,15 @@ class NearestNeighbors(BaseModel[NeighborRanker], Parameterized):
             ``over="labels"``.
         label_features : like X, of shape (labels, d), optional
             For ``representation="lf"``: the vector of each label in the feature space of X.
+        calibrate : bool or int
+            Whether to learn probabilities (:meth:`predict_proba`). The model is trained additionally on all rows
+            except those of each fold (by default, of 3 folds), ranks the held-out rows, and is finally trained on all
+            rows. An integer is the number of folds.
         """
         self.check_parameters()
         return self._fit_labeled(
-            TrainingData.of(X, Y, label_names=label_names, sample_weight=sample_weight, label_features=label_features)
+            TrainingData.of(X, Y, label_names=label_names, sample_weight=sample_weight, label_features=label_features),
+            calibrate=calibrate,
         )
 
     def fit_data(self, data: TrainingData) -> Self:

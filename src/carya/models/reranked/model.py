@@ -166,6 +166,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         groups: ArrayLike | None = None,
         name_columns: int | None = None,
         engine: Engine | None = None,
+        calibrate: bool | int = False,
     ) -> Self:
         """Train the reranker on held-out rows, and the base models on all rows.
 
@@ -190,6 +191,10 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
             columns.
         engine : RayEngine, optional
             The engine that trains the trees; see :meth:`XRLinear.fit`.
+        calibrate : bool or int
+            Whether to learn probabilities (:meth:`predict_proba`). The model is trained additionally on all rows
+            except those of each fold (by default, of 3 folds), ranks the held-out rows, and is finally trained on all
+            rows. An integer is the number of folds.
         """
         self.check_parameters()
         return self._fit_labeled(
@@ -205,7 +210,8 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
                 groups=groups,
                 name_columns=name_columns,
                 engine=engine,
-            )
+            ),
+            calibrate=calibrate,
         )
 
     def fit_data(self, data: TrainingData) -> Self:

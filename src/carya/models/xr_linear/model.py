@@ -25,6 +25,7 @@ from carya.indexing.representations import GRAPH_DIMENSIONS, SPECTRAL_DIMENSIONS
 from carya.matching.negatives import NEGATIVES_NAMES, Negatives
 from carya.models.base import BaseModel, select_tree
 from carya.models.interface import RankOptions
+from carya.models.restriction import check_label_subset
 from carya.models.training_data import TrainingData
 from carya.models.xr_linear.explanation import Explanation, explain
 from carya.models.xr_linear.serialize import pack, unpack
@@ -286,6 +287,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         label_graph: LabelsLike | None = None,
         shortlist: LabelsLike | None = None,
         engine: Engine | None = None,
+        calibrate: bool | int = False,
     ) -> Self:
         """Build the label tree and train a ranker for every node.
 
@@ -316,6 +318,10 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         engine : RayEngine, optional
             The engine that trains the layers on other machines; requires `checkpoint_dir`, a folder that all machines
             share.
+        calibrate : bool or int
+            Whether to learn probabilities (:meth:`predict_proba`). The model is trained additionally on all rows
+            except those of each fold (by default, of 3 folds), ranks the held-out rows, and is finally trained on all
+            rows. An integer is the number of folds.
         """
         self.check_parameters()
         return self._fit_labeled(
@@ -328,7 +334,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
                 label_graph=label_graph,
                 shortlist=shortlist,
                 engine=engine,
-            )
+            ),
+            calibrate=calibrate,
         )
 
     def fit_data(self, data: TrainingData) -> Self:
@@ -418,6 +425,46 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         model.set_feature_names(self._feature_names())
         return model
 
+    def remove_labels(self, labels: ArrayLike) -> Self:
+        """Remove labels from the model without retraining; the weights of all other labels stay exactly the same.
+
+        The remaining labels are renumbered in their original order. If the model is calibrated, its probabilities then
+        depend only on scores.
+
+        Parameters
+        ----------
+        labels : array_like of int or str
+            The indices or names of the labels.
+        """
+        state = self._check_fitted()
+        removed = check_label_subset(self._label_numbers(labels), state.n_labels)
+        kept = np.setdiff1d(np.arange(state.n_labels, dtype=np.int32), removed)
+        if not kept.size:
+            raise InputError("labels contains all labels of the model. At least one must remain.")
+        smaller = self.subset(kept)
+        ids, calibration = smaller._label_ids, smaller._calibration
+        self.set_fitted(smaller._check_fitted().trained)
+        self.set_label_ids(ids)
+        self.set_calibration(calibration, self._training_rows)
+        return self
+
+    def rename_labels(self, names: Mapping[str, str]) -> Self:
+        """Rename labels without retraining.
+
+        Parameters
+        ----------
+        names : mapping of str to str
+            The new name of each label to rename.
+        """
+        ids = list(self.labels_)
+        for label, name in names.items():
+            ids[self._label_number(label)] = name
+        duplicates = len(ids) - len(set(ids))
+        if duplicates:
+            raise InputError(f"{duplicates} of the new names are already the names of other labels. Use unique names.")
+        self.set_label_ids(ids)
+        return self
+
     def explain(self, x: FeaturesLike, label: int | str, *, tree: int | None = None) -> Explanation:
         """Explain the score of a label for one query: the exact contribution of every feature at every level.
 
@@ -465,6 +512,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         model = self.from_trained_tree(trained, **(self._parameters_to_save() | {"weight_dtype": weight_dtype}))
         model.set_feature_names(self._feature_names())
         model.set_label_ids(self._label_ids)
+        model.set_calibration(self._calibration, self._training_rows)
         return model
 
     def _parameters_to_save(self) -> dict[str, Any]:

@@ -42,6 +42,10 @@ class SuggestRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     open_vocabulary: Annotated[
         bool, Meta(description="Also propose phrases that occur in the texts but not in the label list.")
     ] = False
+    decide: Annotated[
+        str | None,
+        Meta(description="Decision rule instead of top_k: f1, precision>=0.8, macro-f1@5, or a number of labels."),
+    ] = None
 
 
 class SuggestedLabel(Struct, omit_defaults=True):

@@ -13,8 +13,11 @@ from carya.core import validation
 from carya.core.inputs.labels import LabelNames
 from carya.core.inputs.texts import TextsLike
 from carya.errors import InputError
+from carya.models.calibration.calibration import Calibration
+from carya.models.interface import RankOptions
+from carya.text.cross_fitting import cross_fitted_calibration_of_texts
 from carya.text.inputs import checked_list_of_texts, split_corpus
-from carya.text.labels import training_labels
+from carya.text.labels import label_matrix, training_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,22 @@ class LabeledTextLists:
         """Train a text model on the labeled texts, with sample weights if they are given."""
         weights = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
         return model.fit(self.texts, self.labels, **weights, **options)
+
+    def cross_fit(
+        self, model: Any, folds: int, options: Mapping[str, Any], groups: NDArray[Any] | None = None
+    ) -> Calibration:
+        """Return the calibration of a text model, learned from held-out texts; `options` are passed to `fit`."""
+
+        def fit(rows: NDArray[np.int64]) -> Any:
+            texts = self.take(rows)
+            own = {} if groups is None else {"groups": groups[rows]}
+            return texts.fit(model.clone(), **texts.restrict(options), **own)
+
+        def predict(part: Any, rows: NDArray[np.int64], top_k: int) -> Any:
+            return part.rank_all([self.texts[row] for row in rows.tolist()], RankOptions.of(top_k, None, None))
+
+        Y, ids = label_matrix(self.labels)
+        return cross_fitted_calibration_of_texts(Y, ids, folds, fit, predict, groups=groups, seed=int(model.seed))
 
     def restrict(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Restrict each mapping to the labels of the texts; mappings that become empty are replaced by None."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from carya.core.parameters import to_json
 from carya.core.storage import SavedModel, consistent_parts, prefixed
+from carya.models.calibration.calibration import Calibration
 from carya.models.registry import TEXT_MODEL_CLASSES, open_model
 from carya.text.base import BaseTextRanker
-from carya.text.calibration import Calibration
 
 #: The subfolder with the additional files of the members, in one numbered folder per member.
 MEMBERS_FOLDER = "members"
@@ -35,8 +35,7 @@ def pack_members(
     for number, part in enumerate(parts):
         arrays |= prefixed(str(number), part.arrays)
     if calibration is not None:
-        values = {"scores": calibration.scores, "probabilities": calibration.probabilities}
-        arrays |= prefixed(_CALIBRATION, values)
+        arrays |= prefixed(_CALIBRATION, calibration.to_arrays())
     return SavedModel(
         kind,
         {name: to_json(value) for name, value in own.items()}
@@ -73,5 +72,5 @@ def unpack_members(saved: SavedModel) -> tuple[list[BaseTextRanker[Any]], dict[s
             members.append(open_model(part, TEXT_MODEL_CLASSES))
         own = {name: value for name, value in saved.parameters.items() if name not in _OWN_KEYS}
         arrays = saved.arrays_of(_CALIBRATION)
-        calibration = Calibration(arrays["scores"], arrays["probabilities"]) if arrays else None
+        calibration = Calibration.from_arrays(arrays, len(members[0].labels_)) if arrays else None
         return members, own, calibration

@@ -18,11 +18,12 @@ from carya.core.parameters import parameter, with_parameter
 from carya.core.rules import Choice, Either, Integer, Real, Rule
 from carya.core.storage import SavedModel, consistent_parts
 from carya.errors import InputError, ParameterError
+from carya.models.calibration.calibration import Calibration
+from carya.models.calibration.cross_fitting import check_folds
 from carya.models.ensemble.combine import COMBINATIONS, combine_rankings, drop_below, matrix_to_native, pool_size
 from carya.models.ensemble.weights import MemberWeights, best_weights, check_weights
 from carya.models.interface import Model, RankOptions
 from carya.text.base import BaseTextRanker
-from carya.text.calibration import Calibration
 from carya.text.combined.labeled_texts import LabeledTextLists
 from carya.text.combined.serialize import pack_members, save_member_files, unpack_members
 from carya.text.inputs import list_of_texts
@@ -133,6 +134,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         label_texts: Mapping[str, str] | None = None,
         label_names: LabelNames | None = None,
         sample_weight: ArrayLike | None = None,
+        calibrate: bool | int = False,
     ) -> Self:
         """Train every member on the same texts.
 
@@ -147,16 +149,23 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         sample_weight : array_like of shape (texts,), optional
             Non-negative weights of the texts, passed to all members. Raises InputError if a member does not support
             weights.
+        calibrate : bool or int
+            Whether to learn probabilities (:meth:`predict_proba`) from held-out texts; an integer is the number of
+            folds (3 by default). See :meth:`carya.XRLinear.fit`.
         """
         self.check_parameters()
         self.check_dependencies()
         weights = check_weights(self.weights, len(self.members))
         data = LabeledTextLists.of(texts, labels, label_names, sample_weight)
         options = {"names": data.names if names is None else names, "label_texts": label_texts}
+        folds = check_folds(calibrate)
+        calibration = data.cross_fit(self, folds, options) if folds else None
         if isinstance(self.weights, str):
             weights = self._learn_weights(data, options)
         members = [data.fit(member, **options) for member in self._clone_members()]
         self._set_members(members, weights)
+        if calibration is not None:
+            self._set_calibration(calibration)
         return self
 
     @classmethod
@@ -227,7 +236,8 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         numbers = state.labels.numbers(labels)
         chosen = state.labels.take(numbers)
         members = [member.subset(list(chosen.ids)) for member in state.members]
-        return self._copy_with_state(state._replace(members=members, labels=chosen))
+        calibration = None if state.calibration is None else state.calibration.without_groups()
+        return self._copy_with_state(state._replace(members=members, labels=chosen, calibration=calibration))
 
     def _copy_with_state(self, state: _TextEnsembleState) -> Self:
         ensemble = self.clone(members=state.members, weights=state.weights.tolist())
@@ -255,6 +265,11 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         """Whether `predict_selected` is available; requires combine="mean" and members that score arbitrary labels."""
         members = self._check_fitted().members
         return self.combine == "mean" and all(member.scores_any_label for member in members)
+
+    def check_held_out(self, texts: Sequence[str]) -> None:
+        """Raise InputError if most of the texts are known to be training texts."""
+        for member in self._check_fitted().members:
+            member.check_held_out(texts)
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Return a mask of the texts for which any member ranks labels."""

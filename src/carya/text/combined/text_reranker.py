@@ -19,13 +19,14 @@ from carya.core.progress import show_progress
 from carya.core.rules import Choice, Either, Instance, Integer, Real, Rule
 from carya.core.storage import SavedModel, consistent_parts, prefixed
 from carya.errors import InputError, ParameterError
+from carya.models.calibration.calibration import Calibration
+from carya.models.calibration.cross_fitting import check_folds
 from carya.models.interface import Model, RankOptions
 from carya.ranking.candidates import Candidates
 from carya.ranking.neural import NeuralRanker
 from carya.ranking.pairs import Pairs, PairTexts
 from carya.ranking.ranker import Ranker, checked_scores, restore_ranker
 from carya.text.base import BaseTextRanker
-from carya.text.calibration import Calibration
 from carya.text.combined.labeled_texts import LabeledTextLists
 from carya.text.combined.serialize import pack_members, save_member_files, unpack_members
 from carya.text.inputs import list_of_texts
@@ -129,6 +130,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         label_names: LabelNames | None = None,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        calibrate: bool | int = False,
     ) -> Self:
         """Train the reranker on held-out texts, and the base model on all texts.
 
@@ -145,12 +147,20 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
         groups : array_like of int, shape (n_texts,), optional
             The group of each text. Texts in the same group, such as near-duplicates, are held out together. By default,
             each group consists of up to 20 consecutive texts.
+        calibrate : bool or int
+            Whether to learn probabilities (:meth:`predict_proba`) from held-out texts; an integer is the number of
+            folds (3 by default). See :meth:`carya.XRLinear.fit`.
         """
         self.check_parameters()
         ranker = NeuralRanker(batch_size=16) if self.ranker is None else copy.deepcopy(self.ranker)
         self.check_dependencies()  # checked before the base model is trained
         data = LabeledTextLists.of(texts, labels, label_names, sample_weight)
         options = {"names": data.names if names is None else names, "label_texts": label_texts}
+        folds = check_folds(calibrate)
+        calibration = None
+        if folds:
+            own_groups = None if groups is None else np.asarray(groups)
+            calibration = data.cross_fit(self, folds, options, own_groups)
         rows_held_out = self._held_out_rows(len(data.texts), groups)
         train = data.take(np.setdiff1d(np.arange(len(data.texts)), rows_held_out))
         held_out = data.take(rows_held_out)
@@ -170,7 +180,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
             with progress.stage("train reranker"):
                 ranker.fit(pairs, relevance)
         base = data.fit(self._make_base(), **options)
-        self._set_fitted(_TextRerankerState(base, ranker, base.label_set_))
+        self._set_fitted(_TextRerankerState(base, ranker, base.label_set_, calibration))
         return self
 
     def _predict(self, state: _TextRerankerState, texts: TextsLike, options: RankOptions) -> sp.csr_array:
@@ -186,6 +196,10 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
             pairs, candidates = candidate_pairs(state.base, block, count, beam_width=options.beam_width)
             parts.append(_rank(candidates, checked_scores(state.ranker, pairs), options))
         return sp.csr_array(sp.vstack(parts, format="csr")) if len(parts) > 1 else parts[0]
+
+    def check_held_out(self, texts: Sequence[str]) -> None:
+        """Raise InputError if most of the texts are known to be training texts."""
+        self._check_fitted().base.check_held_out(texts)
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Return a mask of the texts for which the base model ranks labels."""

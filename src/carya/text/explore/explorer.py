@@ -79,7 +79,7 @@ class Explorer:
         if beam_width is not None:
             validation.check_positive_int(beam_width, "beam_width")
         numbers, scores = self.ranker.rank(text, top_k=top_k, beam_width=beam_width)
-        labels = self._scored_labels(numbers, scores)
+        labels = self._scored_labels(numbers, scores, is_ranking=True)
         if not self._trees:
             vectorizers = self.ranker.vectorizers_
             return SearchTrace(labels, _known_spans(vectorizers, text), _known_word_spans(vectorizers, text))
@@ -97,7 +97,7 @@ class Explorer:
 
     def rank(self, text: str, *, top_k: int = 10) -> tuple[ScoredLabel, ...]:
         """Return the best labels for a text."""
-        return self._scored_labels(*self.ranker.rank(text, top_k=top_k))
+        return self._scored_labels(*self.ranker.rank(text, top_k=top_k), is_ranking=True)
 
     def score_labels(self, text: str, labels: Sequence[str]) -> tuple[ScoredLabel, ...]:
         """Return the scores of the given labels, including labels that the beam search does not reach."""
@@ -109,7 +109,7 @@ class Explorer:
             (np.ones(distinct.size, np.float32), distinct, [0, distinct.size]), shape=(1, len(self.labels))
         )
         scores = self.ranker.predict_selected([text], pairs).data[np.searchsorted(distinct, numbers)]
-        return self._scored_labels(numbers, scores)
+        return self._scored_labels(numbers, scores, is_ranking=False)
 
     def explain(self, text: str, label: str, *, tree: int = 0) -> TreeExplanation:
         """Explain a label's score as :meth:`carya.TextRanker.explain` does, and add the cluster at each level.
@@ -120,7 +120,7 @@ class Explorer:
         view = self.tree(tree)
         explanation = self.ranker.explain(text, label, tree=tree)
         number = self.labels.number(explanation.label)
-        (scored,) = self._scored_labels(np.array([number]), np.array([explanation.score]))
+        (scored,) = self._scored_labels(np.array([number]), np.array([explanation.score]), is_ranking=False)
         probability = scored.probability if view.model is self.ranker.single_tree_ else None
         result = explanation.to_dict() | {"probability": probability, "count": scored.label.count}
         *inner, last = result["levels"]
@@ -145,9 +145,17 @@ class Explorer:
         order = np.arange(len(self.labels)) if counts is None else np.argsort(-counts, kind="stable")
         return tuple(LabelView.of(self.labels, number) for number in order[:limit].tolist())
 
-    def _scored_labels(self, numbers: NDArray[Any], scores: NDArray[Any]) -> tuple[ScoredLabel, ...]:
+    def _scored_labels(
+        self, numbers: NDArray[Any], scores: NDArray[Any], *, is_ranking: bool
+    ) -> tuple[ScoredLabel, ...]:
+        """Return labels with their probabilities, which depend on the ranks if the labels are a ranking."""
         calibration = self.ranker.calibration_
-        probabilities = [None] * numbers.size if calibration is None else calibration(scores).tolist()
+        probabilities: list[Any] = [None] * numbers.size
+        if calibration is not None:
+            ranks = np.arange(1, numbers.size + 1)
+            probabilities = (
+                calibration.of_labels(numbers, scores, ranks) if is_ranking else calibration(scores)
+            ).tolist()
         return tuple(
             ScoredLabel(LabelView.of(self.labels, number), score, probability)
             for number, score, probability in zip(numbers.tolist(), scores.tolist(), probabilities, strict=True)

@@ -14,7 +14,7 @@ from carya.text.open_vocabulary.phrases import find_phrases, probabilities
 from carya.text.tfidf import Tfidf
 
 if TYPE_CHECKING:
-    from carya.text.calibration import Calibration
+    from carya.models.calibration.calibration import Calibration
 
 _MAX_PROPOSALS = 20  # per text
 #: The bias and the feature weights (in the order of `FEATURES`) of a logistic regression that was trained on the
@@ -63,8 +63,14 @@ def add_proposals(
     """Merge suggestions for known labels with proposals; the result has at most `top_k` suggestions per text."""
     merged = []
     for text, known in zip(texts, suggestions, strict=True):
+        calibration = model.calibration_
         proposals = [
-            NewLabel(phrase, _to_score(probability, model.calibration_, is_log=model.has_log_scores), phrase)
+            NewLabel(
+                phrase,
+                _to_score(probability, calibration, is_log=model.has_log_scores),
+                phrase,
+                None if calibration is None else probability,
+            )
             for phrase, probability in propose(text, vectorizer, model.label_set_, top_k=min(top_k, _MAX_PROPOSALS))
         ]
         accepted = [new for new in proposals if new.score >= min_score]

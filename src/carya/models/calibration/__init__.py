@@ -1,0 +1,1 @@
+"""Calibration: probabilities that suggested labels are correct."""
