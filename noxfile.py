@@ -1,6 +1,7 @@
 """Development tasks, one command per job: ``nox -s tests``, ``lint``, ``native``, ``transformer``, ``ray``, ``docs``.
 
-``lowest`` and ``sdist`` test the lowest supported versions of the dependencies and the source distribution.
+``lowest`` and ``sdist`` test the lowest supported versions of the dependencies and the source distribution. ``audit``
+checks the dependencies and the code for known security problems, and ``fuzz`` runs the fuzz targets.
 
 Sessions run in the active environment and install their dependencies into it; ``.ci/run`` creates a fresh environment
 first.
@@ -8,12 +9,22 @@ first.
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import nox
+
+#: Licenses of dependencies that can be combined with the Apache License 2.0; parts of expressions that end in "License"
+#: or name a version also match.
+LICENSES = (
+    "0BSD", "Apache", "BSD", "CC0", "HPND", "ISC", "MIT", "MPL", "Mozilla Public License", "PSF", "Python Software",
+    "Unlicense", "Zlib",
+)  # fmt: skip
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["tests", "lint", "native", "transformer"]
@@ -35,7 +46,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
-    session.run("clang-format", "--dry-run", "--Werror", *_tracked("native/*.[ch]pp", "tests/native/*.cpp"))
+    session.run("clang-format", "--dry-run", "--Werror", *_tracked("native/*.[ch]pp", "tests/*.cpp"))
 
 
 @nox.session
@@ -86,6 +97,28 @@ def lowest(session: nox.Session) -> None:
 
 
 @nox.session
+def audit(session: nox.Session) -> None:
+    """Check the dependencies for known vulnerabilities and their licenses, and the code with bandit."""
+    session.run("pip", "install", "bandit[toml]", "pip-audit", "pip-licenses")
+    session.run("bandit", "--quiet", "--recursive", "--configfile", "pyproject.toml", "src", "tools")
+    listing = session.run("pip-licenses", "--from=mixed", "--format=json", "--with-system", silent=True)
+    unknown = _other_licenses(json.loads(str(listing)))
+    if unknown:
+        session.error("These licenses are not in the list LICENSES:\n" + "\n".join(unknown))
+    installed = Path(session.create_tmp()) / "installed.txt"
+    installed.write_text(str(session.run("pip", "freeze", "--exclude", "carya", "--exclude-editable", silent=True)))
+    # --strict: fail if a package cannot be looked up, for example without access to the network.
+    session.run("pip-audit", "--strict", "--no-deps", "--disable-pip", "-r", str(installed), *session.posargs)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Run every fuzz target for ten minutes, or for the time in `nox -s fuzz -- --seconds N`; requires Clang."""
+    session.run("pip", "install", "atheris", "cmake", "ninja")
+    session.run("python", "tools/fuzz", *session.posargs)
+
+
+@nox.session
 def sdist(session: nox.Session) -> None:
     """Build the source distribution, install it in a separate environment, and run the tests that it contains."""
     session.run("pip", "install", "build", "twine")
@@ -100,6 +133,43 @@ def sdist(session: nox.Session) -> None:
     session.run(str(python), "-m", "pip", "install", f"{archive}[test]")
     with session.chdir(folder / archive.name.removesuffix(".tar.gz")):
         session.run(str(python), "-m", "pytest", *session.posargs)
+
+
+def _required_packages() -> set[str]:
+    """Return the names of Carya's dependencies, including those of all extras except `dev` and `docs`."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    project = nox.project.load_toml("pyproject.toml")["project"]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *(line for name in set(extras) - {"dev", "docs"} for line in extras[name])]
+    waiting = [canonicalize_name(Requirement(line).name) for line in lines]
+    packages: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            if name not in packages:
+                requirements = map(Requirement, importlib.metadata.requires(name) or ())
+                waiting += [
+                    canonicalize_name(requirement.name)
+                    for requirement in requirements
+                    if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+                ]
+                packages.add(name)
+    return packages
+
+
+def _other_licenses(packages: list[dict[str, str]]) -> list[str]:
+    """Return the dependencies whose license is not in LICENSES."""
+    from packaging.utils import canonicalize_name
+
+    required = _required_packages() - {"carya"}
+    return [
+        f"{package['Name']} {package['Version']}: {package['License']}"
+        for package in packages
+        if canonicalize_name(package["Name"]) in required
+        and not any(name.lower() in package["License"].lower() for name in LICENSES)
+    ]
 
 
 def _tracked(*patterns: str) -> list[str]:

@@ -331,6 +331,23 @@ def test_inconsistent_matrix_folders() -> None:
     assert "set/X.trn.npz does not contain a matrix" in error_message("set")
 
 
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_invalid_utf8_in_column_names(kind: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"text": ["a"], "labels": [["x"]], "name": [1]})
+    path = Path(f"a.{kind}")
+    if kind == "arrow":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        pq.write_table(table, path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"name", b"na\xffe"))
+    name = {"arrow": "an Arrow", "parquet": "a Parquet"}[kind]
+    assert error_message(f"a.{kind}") == f"a.{kind}: The file is damaged or not {name} file."
+
+
 def test_invalid_parquet_columns() -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq

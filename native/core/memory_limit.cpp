@@ -58,8 +58,8 @@ public:
         const std::lock_guard lock(mutex_);
         if (limit_ > 0) throw std::runtime_error("A memory limit is already set.");
         folder_ = folder;
+        thread_ = std::thread([this] { watch(); });  // waits for the lock
         limit_ = bytes;
-        thread_ = std::thread([this] { watch(); });
     }
 
     void clear_limit() {
@@ -94,7 +94,12 @@ public:
         if (memory == MAP_FAILED)
             fail("Cannot reserve " + std::to_string(bytes >> 20) + " MiB on disk in " + folder, map_error);
         const std::lock_guard lock(mutex_);
-        arrays_[static_cast<char*>(memory)] = bytes;
+        try {
+            arrays_[static_cast<char*>(memory)] = bytes;
+        } catch (...) {
+            munmap(memory, bytes);
+            throw;
+        }
         n_arrays_.store(arrays_.size(), std::memory_order_relaxed);
         return memory;
     }

@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -103,8 +102,9 @@ void parallel_for(std::int64_t tasks, int threads, Monitor* monitor,
                 loop.work(worker);
                 loop.finished();
             });
-    } catch (const std::system_error&) {
-        // The system cannot create more threads, so the existing threads do all the work.
+    } catch (const std::exception&) {
+        // There is not enough memory for more threads, or the system does not allow them, so the existing threads do
+        // all the work.
     }
     if (monitor && !pool.empty())
         loop.wait(static_cast<int>(pool.size()));

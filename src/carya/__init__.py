@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from carya.interpreter import check_main_interpreter
+
 if TYPE_CHECKING:
     from carya import data, errors, indexing, metrics, ranking
     from carya.cluster.ray_engine import RayEngine
@@ -66,6 +68,8 @@ __all__ = [
     "split_model",
     "tune",
 ]
+
+check_main_interpreter()
 
 _HOMES = {
     "CrossEncoderRanker": "carya.transformer.reranking.cross_encoder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -561,7 +562,10 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
     @property
     def uses_label_features(self) -> bool:
         """Whether `fit` accepts `label_features`."""
-        return self.needs_label_features or self.label_row_weight > 0
+        # The parameters may not have been checked yet.
+        return self.needs_label_features or (
+            isinstance(self.label_row_weight, numbers.Real) and self.label_row_weight > 0
+        )
 
     @property
     def uses_label_graph(self) -> bool:

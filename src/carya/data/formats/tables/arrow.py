@@ -114,6 +114,7 @@ def open_arrow(path: PathLike) -> Iterator[Table]:
         source = pyarrow.memory_map(str(path))
         is_file = source.read_at(len(_FILE_MAGIC), 0) == _FILE_MAGIC
         reader = (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(source)
+        check_names(reader.schema)
 
     def read_batches(columns: list[str]) -> Iterator[Any]:
         number = 0
@@ -131,6 +132,11 @@ def open_arrow(path: PathLike) -> Iterator[Table]:
 
     with source:
         yield Table(reader.schema, read_batches)
+
+
+def check_names(schema: Any) -> None:
+    """Raise UnicodeDecodeError if a column name is not valid UTF-8; pyarrow decodes names only when they are used."""
+    list(schema.names)
 
 
 @contextmanager

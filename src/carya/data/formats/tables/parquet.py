@@ -10,6 +10,7 @@ from carya.data.corpus import Example
 from carya.data.formats.columns import Columns
 from carya.data.formats.tables.arrow import (
     Table,
+    check_names,
     damage_reported,
     examples_of_table,
     import_pyarrow,
@@ -55,6 +56,7 @@ def _open_parquet(path: PathLike) -> Iterator[Table]:
     with damage_reported(path, "Parquet", pyarrow):
         file = parquet.ParquetFile(path)
         schema = file.schema_arrow
+        check_names(schema)
 
     def read_batches(columns: list[str]) -> Iterator[Any]:
         with damage_reported(path, "Parquet", pyarrow):
