@@ -237,6 +237,8 @@ class Client(threading.Thread):
         with socket.create_connection(("127.0.0.1", self.port), 120) as connection:
             connection.sendall(data)
             received = connection.recv(4096)
+        if not received:
+            raise ConnectionError("The connection was closed without a response.")
         return None if expected in received[:20] else f"{received[:100]!r} does not contain {expected!r}"
 
     def abort_body(self) -> None:

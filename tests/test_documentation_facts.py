@@ -58,6 +58,7 @@ def test_tables_show_the_recorded_results(table: Any) -> None:
 NOT_GENERATED = {
     "attack or fault": "numbers of attempts in the tests",
     "option": "default values",
+    "target": "one run of tools/fuzz",
     "quantity": "estimates; the formulas are in the table",
 }
 NUMBER = re.compile(r"\W*\d[\d,.]*(\s?(%|×|s|ms|µs|h|M|[MGT]B))?(\s*[/,;].*)?\**$")

@@ -69,6 +69,12 @@ def test_tree_beam_width_and_transforms_are_imported() -> None:
         ),
         (lambda model: rewrite(model / "ranker" / "0.model" / "param.json", bias="one"), "is not a libpecos XR-Linear"),
         (
+            lambda model: rewrite(model / "ranker" / "0.model" / "param.json", nr_features=float("inf")),
+            "is not a libpecos XR-Linear",
+        ),
+        (lambda model: (model / "ranker" / "param.json").write_text("[" * 10**5), "param.json cannot be read"),
+        (lambda model: (model / "ranker" / "param.json").write_text("9" * 5000), "param.json cannot be read"),
+        (
             lambda model: rewrite(model / "ranker" / "0.model" / "param.json", pred_kwargs={}),
             "is not a libpecos XR-Linear",
         ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from pathlib import Path
 from types import FunctionType
@@ -35,10 +34,7 @@ def main() -> None:
         python_targets.run_target(name, seed)  # imports all modules
     instrument()
     atheris.Setup(sys.argv, lambda data: python_targets.run_target(name, data))
-    try:
-        atheris.Fuzz()
-    finally:
-        os._exit(0)  # threads of the server may be running
+    atheris.Fuzz()
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def import_pecos(path: str | os.PathLike[str]) -> XRLinear:
             transform=[layer.transform.name for layer in layers],
             weight_dtype="float32",
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelFormatError(f"{folder} is not a libpecos XR-Linear model: {error}") from None
 
 
@@ -81,7 +81,7 @@ def _layer(tree: LabelTree, level: int, setting: dict[str, Any], matrix: sp.csr_
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelFormatError(f"{path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise ModelFormatError(f"{path} does not contain a JSON object.")

@@ -78,7 +78,7 @@ class Encoder(nn.Module):
                 model = AutoModel.from_pretrained(name, dtype=torch.float32, **options, **weights)
                 tokenizer = AutoTokenizer.from_pretrained(name, **options)
                 tokenizer.init_kwargs.pop("local_files_only", None)  # would otherwise be saved with the tokenizer
-        except (OSError, ValueError) as error:
+        except Exception as error:  # transformers raises many types of exceptions for invalid files
             reason = str(error).strip().partition("\n")[0]  # the other lines contain advice about the Hugging Face Hub
             raise InputError(f"encoder {name!r} cannot be loaded: {reason}") from None
         if getattr(model.config, "is_encoder_decoder", False):
@@ -93,7 +93,14 @@ class Encoder(nn.Module):
             )
         if pooling == "auto":
             pooling = default_pooling(name, model.config.model_type)
-        return cls(model, tokenizer, pooling, pooled_layers)
+        if not saved:
+            return cls(model, tokenizer, pooling, pooled_layers)
+        try:
+            encoder = cls(model, tokenizer, pooling, pooled_layers)
+            encoder.encode_texts(["a"], max_length=min(encoder.max_length, 16))
+        except Exception as error:  # the configuration and the tokenizer can be invalid in many ways
+            raise InputError(f"encoder {name!r} cannot encode texts: {error}") from None
+        return encoder
 
     @property
     def max_length(self) -> int:

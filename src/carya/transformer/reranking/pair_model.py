@@ -203,7 +203,7 @@ def _load(name: str | os.PathLike[str], **options: Any) -> tuple[Any, Any]:
             )
             local_only = options.get("local_files_only", False)
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=local_only)
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # transformers raises many types of exceptions for invalid files
         raise InputError(f"encoder {name!r} cannot be loaded: {error}") from None
     return model, tokenizer
 
