@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from click.testing import CliRunner
 
 import carya
+from carya.cli import demo
 from carya.core.rules import Choice, Either, Integer, Real
 from carya.data import SyntheticData
-from carya.errors import ParameterError
+from carya.data.debian import PackageIndex
+from carya.errors import MissingExtraError, ParameterError
 from carya.models.presets import PRESETS
 
 from command_line import run
@@ -68,6 +71,22 @@ def test_demo_without_a_package_index(tmp_path: Path) -> None:
     assert "Trained on 20,000 texts" in result.stdout
     assert "Try next" in result.stdout
     assert result.stderr == "", "--quiet shows no progress"
+
+
+def test_demo_with_lists_that_require_lz4(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Docker images of Debian have such lists, and the default installation does not include lz4."""
+    lists = tmp_path / "deb.debian.org_debian_dists_sid_main_binary-amd64_Packages.lz4"
+    lists.write_bytes(b"\x04\x22\x4d\x18")
+    monkeypatch.setitem(sys.modules, "lz4", None)
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    monkeypatch.setattr("carya.data.debian.find_index", lambda _: PackageIndex((lists,), ()))
+    monkeypatch.setattr(demo, "_GENERATED_ROWS", 200)
+    monkeypatch.setattr(demo, "_GENERATED_LABELS", 50)
+    result = CliRunner().invoke(demo.demo, ["--quiet"])
+    assert result.exit_code == 0, result.output
+    assert "requires lz4. Install it with: pip install 'carya[debian]'\nUsing generated data instead." in result.output
+    with pytest.raises(MissingExtraError, match="requires lz4"):
+        demo.demo.main(["--lists", str(tmp_path)], standalone_mode=False)
 
 
 def test_import_pecos(tmp_path: Path) -> None:

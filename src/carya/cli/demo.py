@@ -84,13 +84,20 @@ def demo(
 def _read_packages(console: Console, lists: Path | None) -> TextDataset | None:
     """Return the descriptions and dependencies of packages; None if there is no index or it has too few packages."""
     from carya.data.debian import find_index, read_dataset
+    from carya.errors import MissingExtraError
 
     index = find_index(lists)
     if index is None:
         console.print("No package index found. Using generated data instead.")
         return None
     console.print(f"Reading the package index ({', '.join(index.suites) or 'dpkg'}) …")
-    data = read_dataset("deps", index=index)
+    try:
+        data = read_dataset("deps", index=index)
+    except MissingExtraError as error:  # Docker images of Debian compress the lists with LZ4
+        if lists is not None:
+            raise
+        console.print(f"{error}\nUsing generated data instead.")
+        return None
     if len(data.train) < _MIN_PACKAGES:
         console.print(f"Only {len(data.train):,} packages have dependencies. Using generated data instead.")
         return None
