@@ -8,7 +8,7 @@ in any of the formats in which they are published: PECOS archives, AttentionXML 
 Classification Repository. Missing data sets are skipped or, with --synthesize, generated with their published sizes
 multiplied by a scale. Every configuration is measured in its own process, and its result is written to
 OUT/DATA/CELL.json together with the machine, the versions and the commit. An interrupted run continues with the first
-missing result. OUT/README.md shows the results next to those in the paper.
+missing result. OUT/README.md shows the results next to those in the paper, and OUT/results.json contains all of them.
 
 The transformers (X-Transformer and XR-Transformer) are measured if --encoder is given. Its value is a folder, a name on
 the Hugging Face Hub, or `random` for a small encoder with random weights, which is sufficient to measure times. With
@@ -182,6 +182,27 @@ def write_pages(results: tables.Results, sources: dict[str, Source], arguments: 
     for name, draw in figures.FIGURES.items():
         draw(results, folder / f"{name}.svg")
     (arguments.out / "README.md").write_text(page(results, sources), encoding="utf-8")
+    scales = {name: source.scale for name, source in sources.items()}
+    (arguments.out / "results.json").write_text(json.dumps(merged(results, scales), indent=1) + "\n", encoding="utf-8")
+
+
+def merged(results: tables.Results, scales: dict[str, str | None]) -> dict[str, Any]:
+    """Return the results of all cells without the points of curves; the scale of published data is null."""
+    left_out = ("data", "cell", "key", "provenance", "labels_curve", "clusters_curve")
+    provenances = [cell["provenance"] for cells in results.values() for cell in cells.values()]
+    return {
+        "provenance": max(provenances, key=lambda record: record["measured"], default=None),
+        "data": {
+            data: {
+                "scale": scales[data],
+                "cells": {
+                    name: {key: value for key, value in cell.items() if key not in left_out}
+                    for name, cell in cells.items()
+                },
+            }
+            for data, cells in results.items()
+        },
+    }
 
 
 def page(results: tables.Results, sources: dict[str, Source]) -> str:

@@ -256,6 +256,30 @@ def serving() -> str:
     return markdown([*headings, "server CPU time per text, µs (batch, single)", "memory, MB"], rows)
 
 
+def paper_generated() -> str:
+    """Return the table of times on generated data, measured by paper.py."""
+    rows = []
+    for data, run in load("paper-generated")["data"].items():
+        cells = run["cells"]
+        search, sizes = cells["layouts"], cells["statistics"]
+        trainings = (cells[f"T=3, B=32, {negatives}"]["train_s"] for negatives in ("TFN", "TFN + MAN"))
+        layouts = (1e3 * search["layouts"][layout]["one_row_ms"] for layout in ("packed", "hash", "search"))
+        rows.append(
+            [
+                f"{data} × {run['scale']}",
+                f"{sizes['n_train']:,}",
+                f"{sizes['n_labels']:,}",
+                ", ".join(f"{seconds:.2f}" for seconds in trainings),
+                ", ".join(f"{microseconds:.0f}" for microseconds in layouts),
+                f"{cells['XR-Transformer']['train_s']:.0f}",
+                f"{cells['XR-Transformer']['one_row_ms']:.1f}",
+            ]
+        )
+    headings = ["generated data", "training rows", "labels", "XR-Linear training, s (TFN, TFN + MAN)"]
+    headings += ["one query, µs (packed, hash, search)", "XR-Transformer training, s", "one query, ms"]
+    return markdown(headings, rows)
+
+
 def published_sizes() -> str:
     """Return the table of the sizes of the published data sets."""
     rows = [
@@ -307,6 +331,7 @@ def all_tables() -> dict[str, str]:
         "cluster simulation": markdown(*scale_tables.simulation(load("cluster-simulation"))),
         "serve": serving(),
         "published sizes": published_sizes(),
+        "paper on generated data": paper_generated(),
         **transformers(),
         **recorded(),
     }

@@ -192,6 +192,9 @@ def test_one_run_fills_all_tables_and_can_be_resumed(
     assert "| 3 | 32 | TFN | 3 | 2 | 82.07 / 69.61 / 58.23 |" in ablation  # the results from the paper
     for name in ("label-distribution", "time-against-precision", "latency"):
         assert "<svg" in (tmp_path / "out" / "figures" / f"{name}.svg").read_text()
+    merged = json.loads((tmp_path / "out" / "results.json").read_text())["data"]["eurlex-4k"]
+    assert merged["scale"] is None
+    assert sorted(merged["cells"]) == sorted(all_cells)
     record = read_cell(tmp_path / "out", "statistics")["provenance"]
     assert record["versions"]["carya"] == carya.__version__
     assert record["machine"]["cores"] >= 1
