@@ -54,7 +54,7 @@ def test_tables_show_the_recorded_results(table: Any) -> None:
     assert sorted(shown) == sorted(tables)
 
 
-#: First headings of tables that contain numbers but no results of benchmarks, and the origin of the numbers.
+#: Tables with numbers that are not benchmark results: the heading of the first column and the source of the numbers.
 NOT_GENERATED = {
     "attack or fault": "numbers of attempts in the tests",
     "option": "default values",

@@ -164,6 +164,30 @@ def test_prediction(cluster: Any, tmp_path: Path) -> None:
         list(engine.map(TextFiles(tmp_path, functools.partial(list, texts)).read, [Shard(0, 10), Shard(290, 20)]))
 
 
+def test_tuning(cluster: Any, tmp_path: Path) -> None:
+    """Trials on a cluster give the same results as on this machine, and a failed worker does not end the search."""
+    pytest.importorskip("optuna")
+    texts, labels = corpus(300)
+    options: dict[str, Any] = {"budget": "5m", "max_trials": 2, "models": ["trees"], "n_parallel": 1}
+    engine = carya.RayEngine(cluster.address)
+    on_cluster = carya.tune(texts, labels, engine=engine, work_dir=tmp_path / "work", **options)
+    alone = carya.tune(texts, labels, n_jobs=1, **options)
+    assert on_cluster.recipe.to_dict()["model"] == alone.recipe.to_dict()["model"]
+    for trial, other in zip(on_cluster.trials, alone.trials, strict=True):
+        assert trial.measured is not None
+        assert other.measured is not None
+        assert trial.measured.metrics == other.measured.metrics
+    assert not list((tmp_path / "work").iterdir())
+    pool = engine.open_pool(functools.partial(getattr, os, "_exit"), 1)
+    pool.start(7, 1)
+    assert pool.running == [7]
+    number, result, error = next(filter(None, (next(iter(pool.wait(1)), None) for _ in range(60))))
+    assert (number, result, pool.n_idle) == (7, None, 1)
+    assert error is not None
+    assert error.startswith("the worker failed")
+    pool.close()
+
+
 def test_errors_of_tasks_are_raised(cluster: Any, tmp_path: Path) -> None:
     folder = str(tmp_path / "checkpoints")
     carya.RayEngine(cluster.address).run([])

@@ -25,7 +25,7 @@ from carya.tuning.measure import Measured, measure
 from carya.tuning.results import TunedTrial, pareto_front
 from carya.tuning.search import Search, rungs_of
 from carya.tuning.space import Point, Space, describe_point
-from carya.tuning.workers import Outcome
+from carya.tuning.workers.interface import Outcome
 
 from topics import corpus
 

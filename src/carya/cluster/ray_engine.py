@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from carya import errors
+from carya.cluster.actor_pool import ActorPool
 from carya.cluster.prediction import predict_rows
 from carya.core.extras import require
 from carya.core.progress import Report
@@ -106,6 +107,21 @@ class RayEngine:
             if outcome.error is not None:
                 raise outcome.error
             yield outcome.result
+
+    def open_pool(self, make_function: Callable[[], Callable[..., Any]], n_workers: int) -> ActorPool:
+        """Return actors that call a function; :func:`carya.tune` runs its trials in them.
+
+        Parameters
+        ----------
+        make_function : callable
+            A picklable callable without arguments; every actor calls it once to create its function.
+        n_workers : int
+        """
+        return ActorPool(self._connect(), make_function, n_workers, self.threads_per_task)
+
+    def count_workers(self) -> int:
+        """Return the number of workers for which the cluster has enough CPUs; raise InputError if it is 0."""
+        return self._count_workers(self._connect())
 
     def predict(
         self,

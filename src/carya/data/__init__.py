@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Example, Matrices
     from carya.data.formats.vocabularies import read_vocabulary, write_vocabulary
     from carya.data.read_write import open_data, write_data
-    from carya.data.synthetic.generator import SyntheticData, generate_data, make_world
     from carya.data.synthetic.published_sizes import synthesize
+    from carya.data.synthetic.small_data import SyntheticData, generate_data, make_world
     from carya.data.vocabulary import Vocabulary
 
 __all__ = [
@@ -36,7 +36,7 @@ _NAMES_BY_MODULE = {
     "carya.data.vocabulary": ("Vocabulary",),
     "carya.data.read_write": ("open_data", "write_data"),
     "carya.data.synthetic.published_sizes": ("synthesize",),
-    "carya.data.synthetic.generator": ("SyntheticData", "generate_data", "make_world"),
+    "carya.data.synthetic.small_data": ("SyntheticData", "generate_data", "make_world"),
     "carya.data.formats.vocabularies": ("read_vocabulary", "write_vocabulary"),
 }
 

@@ -69,7 +69,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     """
     path = Path(folder)
     if not (path / _EVALUATION).is_file():
-        raise InputError(f"{path} is not a run. Record one with: carya evaluate MODEL DATA --record {path}")
+        raise InputError(f"{path} is not a run folder. Create one with: carya evaluate MODEL DATA --record {path}")
     training = _read(path / _TRAINING) if (path / _TRAINING).exists() else None
     evaluation = _read(path / _EVALUATION)
     missing = [key for key in ("metrics", "latency_ms", "model", "rows") if key not in evaluation]

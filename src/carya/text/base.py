@@ -362,9 +362,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return False
 
     def is_rankable(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return a mask of the texts for which the model ranks labels; it may rank none for texts without known
-        terms.
-        """
+        """Return a mask of the texts for which the model ranks labels, which may exclude texts without known terms."""
         return np.ones(len(texts), bool)
 
     def explain(self, text: str, label: str, *, tree: int | None = None) -> TextExplanation:

@@ -253,7 +253,7 @@ class TransformerSettings(Parameterized):
         0.5,
         Real(0, open_low=True),
         "norm of the embeddings when they are concatenated with TF-IDF features of norm 1; the default is below 1 "
-        "because embeddings fit the labels of training texts better than those of new texts",
+        "because the embeddings overfit the training texts",
         group="transformer",
     )
     n_neighbors: int = parameter(

@@ -19,7 +19,7 @@ from carya.tuning.budget import Budget
 from carya.tuning.measure import Measured
 from carya.tuning.results import TunedTrial
 from carya.tuning.space import Point, Space, describe_point
-from carya.tuning.workers import Outcome, Workers
+from carya.tuning.workers.interface import Outcome, Workers
 
 _REDUCTION = 3  # one in three configurations is promoted to the next rung, which has three times as many rows
 _MIN_ROWS = 4_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from carya.core.extras import require
 from carya.core.inputs.columns import is_table, is_tensor
 from carya.core.inputs.texts import TEXT_COLUMN, TextsLike
 from carya.data.corpus import Matrices
-from carya.errors import InputError, ParameterError
+from carya.errors import InputError, ParameterError, SaveError
 from carya.models.training_data import TrainingData
 from carya.text.inputs import checked_list_of_texts, split_corpus
 from carya.text.labels import LabelSet, training_labels
@@ -28,7 +29,9 @@ from carya.tuning.recipe import Recipe
 from carya.tuning.results import TunedTrial, Tuning
 from carya.tuning.search import Search, rungs_of
 from carya.tuning.space import Space, available_models
-from carya.tuning.workers import Workers
+from carya.tuning.workers.actors import ClusterWorkers, TrialEngine
+from carya.tuning.workers.interface import Workers
+from carya.tuning.workers.processes import WorkerProcesses
 
 _SAMPLE = 1_000
 _RESERVED = 0.02  # share of the budget reserved for stopping the workers and writing the results
@@ -53,6 +56,8 @@ def tune(
     n_jobs: int = -1,
     seed: int = 0,
     observe: Callable[[Search], None] | None = None,
+    engine: TrialEngine | None = None,
+    work_dir: str | os.PathLike[str] | None = None,
 ) -> Tuning:
     """Search for settings that perform better than the defaults, within a time budget.
 
@@ -98,6 +103,12 @@ def tune(
         results.
     observe : callable, optional
         Called several times per second with the :class:`carya.tuning.search.Search`, to show its progress.
+    engine : RayEngine, optional
+        The cluster on which to run the trials; requires `work_dir`. By default, one trial runs for each
+        `threads_per_task` CPUs of the cluster; `n_jobs` is not used.
+    work_dir : path, optional
+        The folder in which a temporary folder for the data and the features is created; with an engine, it must be on
+        storage that all machines share.
 
     Examples
     --------
@@ -113,16 +124,15 @@ def tune(
         rules.check(name, value, RULES[name])
     _check_names("models", models, MODELS)
     require("optuna", extra="tune", purpose="Tuning")  # checked before the data is read
+    n_workers, threads = _check_engine(engine, work_dir, n_parallel, n_jobs)
     clock = Budget(parse_duration(budget) * (1 - _RESERVED))
-    threads = _core.thread_count(n_jobs)
-    n_workers = min(_MAX_WORKERS, max(1, threads // 2)) if n_parallel is None else n_parallel
-    folder = Path(tempfile.mkdtemp(prefix="carya-tune-"))
+    folder = _create_folder(work_dir)
     try:
         stored = _store(folder, data, labels, names, label_texts, validation_fraction, seed)
         space = _space(stored, models, stemmers, seed)
         rungs = rungs_of(stored.train.size)
         search = Search(space, rungs, metric=metric, budget=clock, max_trials=max_trials, seed=seed, observe=observe)
-        with Workers(folder, space, n_workers=n_workers, threads=max(1, threads // n_workers)) as workers:
+        with _start_workers(engine, folder, space, n_workers, threads) as workers:
             try:
                 search.run(workers)
             except KeyboardInterrupt:  # the best settings so far are returned
@@ -149,6 +159,38 @@ def tune(
         search.cache_misses,
         recipes,
     )
+
+
+def _check_engine(engine: TrialEngine | None, work_dir: object, n_parallel: int | None, n_jobs: int) -> tuple[int, int]:
+    """Return the number of workers and the number of threads per worker."""
+    if engine is None:
+        threads = _core.thread_count(n_jobs)
+        n_workers = min(_MAX_WORKERS, max(1, threads // 2)) if n_parallel is None else n_parallel
+        return n_workers, max(1, threads // n_workers)
+    if not hasattr(engine, "open_pool"):
+        raise InputError(f"engine must be an engine such as carya.RayEngine, or None, got {engine!r}.")
+    if work_dir is None:
+        raise ParameterError("engine requires work_dir, a folder that all machines share.")
+    engine.check_dependencies()
+    n_available = engine.count_workers()
+    return min(n_available, n_parallel or n_available), engine.threads_per_task
+
+
+def _create_folder(work_dir: str | os.PathLike[str] | None) -> Path:
+    """Create a temporary folder, in `work_dir` if it is given."""
+    try:
+        if work_dir is not None:
+            Path(work_dir).mkdir(parents=True, exist_ok=True)
+        parent = None if work_dir is None else Path(work_dir).absolute()
+        return Path(tempfile.mkdtemp(prefix="carya-tune-", dir=parent))
+    except OSError as error:
+        raise SaveError(f"Cannot create a folder in {work_dir or tempfile.gettempdir()}: {error.strerror}.") from None
+
+
+def _start_workers(engine: TrialEngine | None, folder: Path, space: Space, n_workers: int, threads: int) -> Workers:
+    if engine is None:
+        return WorkerProcesses(folder, space, n_workers=n_workers, threads=threads)
+    return ClusterWorkers(engine, folder, space, n_workers=n_workers)
 
 
 def _store(

@@ -27,7 +27,7 @@ from carya.core.rules import Integer
     type=PATH,
     required=False,
     metavar="[FOLDER]",
-    help="Folder to write; by default, named after --like and --scale, such as eurlex-4k-1.",
+    help="Output folder; by default, named after --like and --scale, such as eurlex-4k-1.",
 )
 @option(
     "--like",

@@ -46,6 +46,7 @@ def _rule_option(name: str, *, heading: str, text: str, default: Any = None) -> 
         "carya tune train.jsonl --budget 1h --metric nDCG@5 -o recipe.json --parallel 4",
         "carya tune data/ --budget 30m --max-latency 500 --max-size 200MB -o recipe.json",
         "carya tune data/ --budget 10m -o recipe.json --front recipes/ --trials trials.jsonl",
+        "carya tune data/ --budget 1h -o recipe.json --ray auto --work-dir /shared/tuning",
     ],
 )
 @data_options(part="train", stored=False)
@@ -108,6 +109,20 @@ def _rule_option(name: str, *, heading: str, text: str, default: Any = None) -> 
     help="Number of trials to run in parallel. [default: one for every two threads, at most 4]",
 )
 @n_jobs_option
+@option(
+    "--ray",
+    metavar="ADDRESS",
+    heading="Search",
+    help="Run the trials on a Ray cluster: auto for the cluster on this machine, or HOST:PORT. Requires --work-dir.",
+)
+@option(
+    "--work-dir",
+    type=PATH,
+    metavar="FOLDER",
+    heading="Search",
+    help="Folder for temporary files; with --ray, it must be on storage that all machines share. "
+    "[default: the system's temporary folder]",
+)
 @_rule_option("seed", heading="Search", default=0, text="Random seed of the search and of all models.")
 @option("--out", "-o", type=PATH, required=True, metavar="FILE", heading="Output", help="File to write the recipe to.")
 @option(
@@ -134,6 +149,8 @@ def tune(
     validation_fraction: float,
     n_parallel: int | None,
     n_jobs: int,
+    ray: str | None,
+    work_dir: Path | None,
     seed: int,
     out: Path,
     front: Path | None,
@@ -171,6 +188,8 @@ def tune(
             n_jobs=n_jobs,
             seed=seed,
             observe=observe,
+            engine=_make_engine(ray, n_jobs, work_dir),
+            work_dir=work_dir,
         )
     tuning.recipe.save(out)
     if front is not None:
@@ -185,6 +204,17 @@ def tune(
         click.echo(json.dumps({"recipe": str(out), **tuning.to_dict()}, indent=1))
         return
     _print(data.name, out, tuning)
+
+
+def _make_engine(address: str | None, n_jobs: int, work_dir: Path | None) -> Any:
+    """Return the engine for --ray; raise ParameterError if --work-dir is missing."""
+    if address is None:
+        return None
+    if work_dir is None:
+        raise ParameterError("--ray requires --work-dir, a folder that all machines share.")
+    from carya.cluster.ray_engine import RayEngine
+
+    return RayEngine(address, threads_per_task=max(n_jobs, 1))
 
 
 def _names(text: str, flag: str) -> list[str]:

@@ -285,7 +285,7 @@ def _chunks(path: PathLike, read: Callable[[], bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def _input_errors(path: PathLike) -> Iterator[None]:
-    """Convert exceptions raised by reading and decompression to InputError."""
+    """Convert exceptions raised while reading or decompressing a file to InputError."""
     decompression_errors: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, gzip.BadGzipFile)
     if _compression(path) == ".zst":
         decompression_errors += (_zstandard(path).ZstdError,)

@@ -65,7 +65,7 @@ class _Reranker(Rule):
     text = "a Ranker (an object with name, fit, score, to_saved and from_saved) or None"
 
     def allows(self, value: object) -> bool:
-        """Return whether the value has the methods of a ranker."""
+        """Return whether the value is a ranker or None."""
         return value is None or (isinstance(value, Ranker) and not isinstance(value, type))
 
 

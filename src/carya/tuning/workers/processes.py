@@ -7,43 +7,19 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
-import warnings
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from carya.errors import CaryaError, InputError
-from carya.tuning.cache import TrialCache
-from carya.tuning.held_out import HeldOutData
-from carya.tuning.measure import Measured, measure
+from carya.errors import InputError
 from carya.tuning.space import Point, Space
+from carya.tuning.workers.interface import Outcome
+from carya.tuning.workers.trial_runner import TrialRunner, space_to_json
 
 _STOP_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a trial: either measurements or an error message.
-
-    Attributes
-    ----------
-    number : int
-        The trial number passed to :meth:`Workers.start`.
-    measured : Measured or None
-    error : str or None
-    cache_hits, cache_misses : int
-        How many times features and label trees were reused, and how many times they were computed.
-    """
-
-    number: int
-    measured: Measured | None
-    error: str | None = None
-    cache_hits: int = 0
-    cache_misses: int = 0
-
-
-class Workers:
-    """Pool of worker processes; each runs one trial at a time.
+class WorkerProcesses:
+    """Pool of worker processes on this machine; each runs one trial at a time.
 
     Parameters
     ----------
@@ -57,11 +33,11 @@ class Workers:
 
     def __init__(self, folder: Path, space: Space, *, n_workers: int, threads: int) -> None:
         self._context = multiprocessing.get_context("spawn")
-        self._arguments = (str(folder), json.dumps(asdict(space)), threads)
+        self._arguments = (str(folder), space_to_json(space), threads)
         self._idle: list[_TrialWorker] = [_TrialWorker(self._context, self._arguments) for _ in range(n_workers)]
         self._busy: dict[int, _TrialWorker] = {}
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -114,8 +90,7 @@ class Workers:
             self._busy[number] = worker
             return None
         self._idle.append(worker)
-        measured = None if message["measured"] is None else Measured(**message["measured"])
-        return Outcome(number, measured, message["error"], message["hits"], message["misses"])
+        return Outcome.of_result(number, message)
 
 
 class _TrialWorker:
@@ -141,26 +116,11 @@ def _run_worker(connection: Any, folder: str, space_json: str, threads: int) -> 
     """Run trials until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is handled by the main process, which stops its workers
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    warnings.simplefilter("ignore")
-    settings = json.loads(space_json)
-    space = Space(**settings | {name: tuple(settings[name]) for name in ("stemmers", "models")})
-    data = HeldOutData.open(Path(folder))
-    cache = TrialCache(data, threads=threads)
+    run = TrialRunner(folder, space_json, threads)
     connection.send_bytes(b"{}")  # signals that the process has started
     while True:
         try:
             task = json.loads(connection.recv_bytes())
         except (EOFError, OSError):
             return
-        cache.hits = cache.misses = 0
-        measured, error = None, None
-        try:
-            measured = measure(space.build(task["point"]), task["rows"], data, cache, threads=threads).to_dict()
-        except CaryaError as failure:  # for example, if no term is frequent enough for the settings
-            error = str(failure)
-        except MemoryError:
-            error = "not enough memory"
-        except Exception as failure:  # a configuration that fails must not end the search
-            error = f"{type(failure).__name__}: {failure}"
-        answer = {"measured": measured, "error": error, "hits": cache.hits, "misses": cache.misses}
-        connection.send_bytes(json.dumps(answer).encode())
+        connection.send_bytes(json.dumps(run(task["point"], task["rows"])).encode())

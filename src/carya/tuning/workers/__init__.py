@@ -1,0 +1,1 @@
+"""Workers that run trials: processes on this machine or actors on a Ray cluster."""
