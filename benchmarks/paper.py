@@ -187,7 +187,7 @@ def write_pages(results: tables.Results, sources: dict[str, Source], arguments: 
 
 
 def merged(results: tables.Results, scales: dict[str, str | None]) -> dict[str, Any]:
-    """Return the results of all cells without the points of curves; the scale of published data is null."""
+    """Return the results of all cells, without curve data; the scale is null for published data."""
     left_out = ("data", "cell", "key", "provenance", "labels_curve", "clusters_curve")
     provenances = [cell["provenance"] for cells in results.values() for cell in cells.values()]
     return {

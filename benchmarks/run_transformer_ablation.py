@@ -4,10 +4,10 @@
     python benchmarks/run_transformer_ablation.py DATA --encoder FOLDER --variants variants.json --final
 
 variants.json maps the name of each variant to parameters of XRTransformer; the parameters in "all" apply to all
-variants, and those in a nested object only to the data set that it is named after. A variant with "preset", such as
-{"preset": "accurate"}, is a TextRanker with this preset. Runs of 20 consecutive texts are held out together, because
-texts from the same source are often adjacent. Models are trained in parallel processes, which share the GPU; models
-that have not been started after --time-limit seconds are skipped.
+variants, and those in a nested object apply only to the data set with the name of the object. A variant with "preset",
+such as {"preset": "accurate"}, is a TextRanker with this preset. Runs of 20 consecutive texts are held out together,
+because texts from the same source are often adjacent. Models are trained in parallel processes, which share the GPU;
+models that have not been started after --time-limit seconds are skipped.
 
 With --final, the models are trained on all training texts and evaluated on the test texts (test.texts.txt.gz) or, in
 the data set of the LLMs4Subjects shared task, on dev.en and dev.de. Labels that do not occur in the training texts

@@ -5,13 +5,13 @@
 
 DATA is a text folder; MODEL_A and MODEL_B are two models trained on it, for example with different seeds. Two workers
 serve a folder in which the models replace each other every minute. Every five minutes, the newest worker is killed with
-SIGKILL, so that the other worker runs from the beginning to the end. Four clients send valid requests of several kinds,
-whose results are compared with those of both models, and invalid and aborted requests, whose status codes are compared
-with the expected ones. Memory, open files, threads and latencies are recorded every ten seconds.
+SIGKILL, so that the other worker runs for the entire test. Four clients send valid requests of several kinds, whose
+results are compared with those of both models, and invalid and aborted requests, whose status codes are compared with
+the expected ones. Memory, open files, threads and latencies are recorded every ten seconds.
 
-A request has failed if its response is missing, unexpected or wrong. A failure is attributed to a killed worker only
-if the connection is lost, and if the connection was opened before a worker was killed and has not returned a response
-since then.
+A request counts as failed if its response is missing, unexpected or incorrect. A failure is attributed to a killed
+worker only if the connection is lost and was opened before a worker was killed, and if no response has been received
+over it since then.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class Expected:
         return cls(texts, suggestions, suggestions[0][0][0][0])
 
     def check(self, indices: list[int], message: Any) -> str | None:
-        """Return a description of the error if the results are not those of one of the models."""
+        """Return None if the results match one of the models, or an error message otherwise."""
         results = [
             [(item["label"], round(item["score"], 5)) for item in result["suggestions"]]
             for result in message["results"]
         ]
         if any(results == [rows[index] for index in indices] for rows in self.suggestions):
             return None
-        return "the results are not those of either model"
+        return "the results match neither model"
 
 
 @dataclass
@@ -322,7 +322,7 @@ def results(record: Record, arguments: argparse.Namespace, started: dict[str, An
 
 
 def schedule(seconds: float) -> Iterator[bool]:
-    """Yield whether the interval has elapsed since the last time."""
+    """Yield whether the next interval of the given length has elapsed."""
     due = time.monotonic() + seconds
     while True:
         is_due = time.monotonic() >= due
@@ -387,7 +387,7 @@ def draw(measured: dict[str, Any], path: Path) -> None:
         memory, counts, latency = figure.subplots(3, 1, sharex=True)
 
         def values(key: str, group: str) -> list[float]:
-            """Return the values of the supervisor, the worker that is never killed, or its sibling."""
+            """Return the values of the supervisor, the worker that is never killed, or the other worker."""
             found = []
             for sample in samples:
                 names = {"supervisor": ["supervisor"], "oldest": [oldest]}.get(group)
@@ -431,10 +431,10 @@ def main() -> None:
     parser.add_argument("model_a", nargs="?")
     parser.add_argument("model_b", nargs="?")
     parser.add_argument("--minutes", type=float, default=120)
-    parser.add_argument("--rate", type=float, default=5, help="requests per second of all clients together")
+    parser.add_argument("--rate", type=float, default=5, help="total requests per second of all clients")
     parser.add_argument("--out", help="JSON file, written every minute")
     parser.add_argument("--plot", help="SVG file")
-    parser.add_argument("--draw", help="draw a recorded result instead of measuring")
+    parser.add_argument("--draw", help="plot a recorded result instead of measuring")
     arguments = parser.parse_args()
     if arguments.draw:
         measured = json.loads(Path(arguments.draw).read_text())

@@ -257,7 +257,7 @@ def serving() -> str:
 
 
 def paper_generated() -> str:
-    """Return the table of times on generated data, measured by paper.py."""
+    """Return the table of execution times on generated data, measured by paper.py."""
     rows = []
     for data, run in load("paper-generated")["data"].items():
         cells = run["cells"]

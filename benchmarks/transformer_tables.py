@@ -8,7 +8,7 @@ from typing import Any
 _Table = tuple[list[str], list[list[str]]]
 
 MODELS = {"xr": "XR-Transformer", "x": "X-Transformer"}
-#: Column headings and the keys of the parts of a model in the results, which have earlier names.
+#: Column headings for the parts of a model, and their keys in the results, which use earlier names.
 PARTS = {
     "head": "head",
     "TF-IDF + embeddings": "concatenated",
@@ -64,5 +64,5 @@ def throughput(results: dict[str, Any]) -> _Table:
         ]
         for run in runs
     ]
-    rate = f"fraction of the GPU's measured bf16 rate ({results['bf16_tflops']} TFLOP/s)"
+    rate = f"fraction of the GPU's measured bf16 throughput ({results['bf16_tflops']} TFLOP/s)"
     return ["tokens per batch", "million tokens per second", rate], rows

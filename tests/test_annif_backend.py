@@ -1,4 +1,4 @@
-"""Tests for the Annif backend with a real Annif, in the environment named by CARYA_ANNIF_PYTHON if it is set."""
+"""Tests for the Annif backend with an Annif installation, in the environment of CARYA_ANNIF_PYTHON if it is set."""
 
 from __future__ import annotations
 

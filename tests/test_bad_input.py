@@ -193,7 +193,7 @@ def test_unusable_shortlists_are_rejected() -> None:
         match=r"shortlist is not used by negatives='teacher'. Omit it, or add 'given' to negatives",
     ):
         carya.XRLinear(negatives="teacher", max_leaf_size=1).fit(X, Y, shortlist=Y)
-    with pytest.raises(InputError, match=r"shortlist must have the shape of Y, \(6, 4\), got \(6, 3\)"):
+    with pytest.raises(InputError, match=r"shortlist must have the same shape as Y, \(6, 4\), got \(6, 3\)"):
         carya.XRLinear(negatives="teacher+given", max_leaf_size=1).fit(X, Y, shortlist=Y[:, :3])
 
 

@@ -126,7 +126,7 @@ def fit_text_ranker(**settings: Any) -> carya.TextRanker:
 
 
 def held_out_texts() -> tuple[list[str], list[list[str]]]:
-    """Return texts that are not training texts: two training texts each, with the labels of both."""
+    """Return texts that are not training texts: pairs of concatenated training texts, with the labels of both."""
     pairs = [(first, second) for first in range(len(TEXTS)) for second in range(first)] * 20
     texts = [f"{TEXTS[first]} {TEXTS[second]}" for first, second in pairs]
     return texts, [[*LABELS[first], *LABELS[second]] for first, second in pairs]

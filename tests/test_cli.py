@@ -74,7 +74,7 @@ def test_demo_without_a_package_index(tmp_path: Path) -> None:
 
 
 def test_demo_with_lists_that_require_lz4(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Docker images of Debian have such lists, and the default installation does not include lz4."""
+    """Debian's Docker images have such lists, and the default installation of Carya does not include lz4."""
     lists = tmp_path / "deb.debian.org_debian_dists_sid_main_binary-amd64_Packages.lz4"
     lists.write_bytes(b"\x04\x22\x4d\x18")
     monkeypatch.setitem(sys.modules, "lz4", None)

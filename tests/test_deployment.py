@@ -153,7 +153,7 @@ def check_prefix(port: int) -> None:
             text = client.get(page, **options).text
             links = re.findall(r'(?:src|href)="([^"#:]+)"', text)
             assert links
-            for link in links:  # relative links stay below the prefix
+            for link in links:  # relative links stay under the prefix
                 assert not link.startswith("/")
                 assert client.get(f"/carya/{link}", **options).status_code == 200
         document = client.get("/carya/openapi.json", **options).json()

@@ -154,7 +154,7 @@ def test_sliders_limit_the_results(page: Any) -> None:
     wait_until(page, "document.querySelectorAll('#results [role=option]').length === 20")
     page.reload()
     wait_until(page, "document.querySelectorAll('#results [role=option]').length === 20")
-    assert shown_labels(page) == labels  # the address contains the settings
+    assert shown_labels(page) == labels  # the URL contains the settings
 
 
 def test_results_can_be_copied_downloaded_and_shared(page: Any, url: str) -> None:

@@ -121,7 +121,7 @@ def test_a_limit_that_is_too_low_is_rejected_before_training() -> None:
 def test_unusable_folders_are_rejected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     X, Y = _problem(50, 60, 5)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    with pytest.raises(ParameterError, match=r"requires a temporary folder on a disk.*Set the environment variable"):
+    with pytest.raises(ParameterError, match=r"requires a temporary folder on disk.*Set the environment variable"):
         carya.XRLinear(memory="1GB").fit(X, Y)
     if Path("/dev/shm").exists():
         monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")

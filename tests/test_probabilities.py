@@ -86,7 +86,7 @@ def test_text_models_have_probabilities(model: Any, tmp_path: Path) -> None:
     rows = fitted.suggest_all(NEW_TEXTS, top_k=4)
     assert [suggestion.probability for row in rows for suggestion in row] == pytest.approx(P.data)
     assert [suggestion.probability for suggestion in loaded.suggest(NEW_TEXTS[0], top_k=4)] == pytest.approx(P.data[:4])
-    if not isinstance(model, carya.TextReranker):  # whose reranker has too few training texts here
+    if not isinstance(model, carya.TextReranker):  # its reranker has too few training texts here
         correct = is_correct(P, fitted.label_matrix(NEW_LABELS))
         assert expected_calibration_error(P.data.astype(np.float64), correct) < 0.15
     with pytest.raises(InputError, match="occur in the training data"):

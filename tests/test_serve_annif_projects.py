@@ -83,7 +83,7 @@ def test_label_names_depend_on_the_language(client: Client) -> None:
     assert suggest()[f"{URI}astronomy"] == ("astronomy", "520")
     finnish = suggest(language="fi", limit="100")
     assert finnish[f"{URI}astronomy"] == ("tähtitiede", "520")
-    assert finnish[f"{URI}chess"] == ("Chess", None)  # the name that the model stores
+    assert finnish[f"{URI}chess"] == ("Chess", None)  # the name stored in the model
     batch = client.post("/v1/projects/topics/suggest-batch?language=fi", {"documents": [{"text": TEXT}]}).json()
     assert ("tähtitiede", "520") in [(item["label"], item["notation"]) for item in batch[0]["results"]]
     response = client.post("/v1/projects/topics/suggest", data={"text": TEXT, "language": "sv"})

@@ -277,7 +277,7 @@ def test_feedback_databases_are_bounded_and_belong_to_carya(tmp_path: Path) -> N
     assert list(store.rows("other")) == []
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE t (x)")
-    with pytest.raises(InputError, match="is a database of another program"):
+    with pytest.raises(InputError, match="is a database that belongs to another program"):
         FeedbackStore(tmp_path / "other.db")
     with pytest.raises(InputError, match="does not exist"):
         FeedbackStore(tmp_path / "missing.db", must_exist=True)

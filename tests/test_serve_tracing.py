@@ -1,4 +1,4 @@
-"""Tests for OpenTelemetry traces: spans in a collector, and a collector that is not reachable."""
+"""Tests for OpenTelemetry traces: spans in a collector, and an unreachable collector."""
 
 from __future__ import annotations
 

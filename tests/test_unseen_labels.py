@@ -1,4 +1,4 @@
-"""Tests for ranking labels of a vocabulary that no training text has."""
+"""Tests for ranking the labels of a vocabulary that have no training texts."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ private:
     }
 
     // Prefetches one of the next rows while the current row is being added, because rows are scattered in memory.
-    // GCC removes calls of functions that only prefetch, unless they are inlined.
+    // GCC removes calls to functions that only prefetch, unless they are inlined.
     [[gnu::always_inline]] void prefetch_rows(std::int64_t label, std::int64_t i) const {
         constexpr std::int64_t offset_distance = 10;
         constexpr std::int64_t distance = 4;

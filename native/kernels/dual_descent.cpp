@@ -45,7 +45,7 @@ namespace {
 // updates would let b lag behind.
 constexpr std::int64_t kBiasInterval = 16;
 
-// The active rows are listed in advance, so that skipping the others causes no mispredicted branches.
+// The active rows are listed in advance, so that skipping the others causes no branch mispredictions.
 constexpr std::int64_t kRowsPerList = 1024;  // a multiple of kBiasInterval
 
 // Prefetch distance, in rows. The weights of the next row are prefetched from the addresses in its entries, which must

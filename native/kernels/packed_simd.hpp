@@ -1,7 +1,7 @@
 // Vector instructions for reading packed blocks: the parts of packed_scores.cpp that differ between instruction sets.
 //
 // Blocks are not aligned and may end where the data ends. AVX-512 has masked loads, which read only the selected bytes.
-// AVX2 has no masked loads of bytes. The AVX2 functions load whole vectors if these end before `end`, the end of the
+// AVX2 has no masked byte loads. The AVX2 functions load whole vectors if these end before `end`, the end of the
 // data; otherwise, they return false, and the caller uses scalar instructions.
 #pragma once
 

@@ -8,7 +8,7 @@
 namespace carya::CARYA_ISA {
 
 float sparse_dot(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x) {
-    constexpr int kSums = 8;  // independent sums, so that an addition need not wait for the previous one
+    constexpr int kSums = 8;  // independent accumulators, which hide the latency of additions
     float sums[kSums] = {};
     std::int64_t i = 0;
     for (; i + kSums <= count; i += kSums)

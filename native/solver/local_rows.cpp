@@ -11,7 +11,7 @@ namespace {
 // Rows are scattered in memory, so they are prefetched this number of rows in advance.
 constexpr std::size_t kPrefetchDistance = 3;
 
-// Prefetches the entries of a row. GCC removes calls of functions that only prefetch, unless they are inlined.
+// Prefetches the entries of a row. GCC removes calls to functions that only prefetch, unless they are inlined.
 template <class T>
 [[gnu::always_inline]] inline void prefetch_row(const CsrView& x, std::span<const T> entries, std::int32_t row) {
     constexpr std::int64_t entries_per_line = 16;

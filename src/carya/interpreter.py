@@ -21,7 +21,7 @@ def check_main_interpreter() -> None:
 
 
 def _interpreters_module() -> ModuleType | None:
-    """Return the interpreter's module for subinterpreters, whose name depends on the version of Python."""
+    """Return Python's internal module for subinterpreters, whose name depends on the Python version."""
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
             return importlib.import_module(name)

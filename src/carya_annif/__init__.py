@@ -1,6 +1,6 @@
 """Carya as a backend of Annif (https://annif.org).
 
-``python -m carya_annif`` runs the ``annif`` command with the backend ``carya``. Programs that use Annif as a library
+``python -m carya_annif`` runs the ``annif`` command with the ``carya`` backend. Programs that use Annif as a library
 call :func:`register`.
 """
 
@@ -10,10 +10,10 @@ BACKEND_ID = "carya"
 
 
 def register() -> None:
-    """Add the backend ``carya`` to Annif's table of backends."""
+    """Register the ``carya`` backend with Annif."""
     import annif.backend
 
-    annif.backend._backend_fns.setdefault(BACKEND_ID, get_backend)  # Annif has no public interface for this
+    annif.backend._backend_fns.setdefault(BACKEND_ID, get_backend)  # Annif has no public API for this
 
 
 def get_backend() -> type:

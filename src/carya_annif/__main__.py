@@ -1,4 +1,4 @@
-"""`python -m carya_annif`: the `annif` command with the backend `carya`."""
+"""`python -m carya_annif`: the `annif` command with the `carya` backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import carya_annif
 
 
 def main() -> None:
-    """Run the `annif` command with the backend `carya`."""
+    """Run the `annif` command with the `carya` backend."""
     try:
         from annif.cli import cli
     except ModuleNotFoundError as error:

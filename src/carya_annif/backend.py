@@ -76,7 +76,7 @@ class CaryaOptimizer(hyperopt.HyperparameterOptimizer):
 
 
 class CaryaBackend(hyperopt.AnnifHyperoptBackend, backend.AnnifLearningBackend):
-    """Annif backend that trains and uses a Carya text model in the process of Annif."""
+    """Annif backend that trains and uses a Carya text model in Annif's process."""
 
     name = "carya"
 
@@ -197,7 +197,7 @@ def new_ranker(params: dict[str, Any], *, jobs: int) -> Any:
 def suggest(ranker: Any, texts: list[str], limit: int, subjects: Any) -> list[list[SubjectSuggestion]]:
     """Return the suggestions for each text, with scores between 0 and 1 as in Annif's API.
 
-    Rerankers return logarithmic scores, which are exponentiated; Annif discards scores that are not positive.
+    The scores of rerankers are on a log scale, so they are exponentiated; Annif discards scores that are not positive.
     """
     results = []
     for ranking in ranker.suggest_all(texts, top_k=limit):

@@ -1,4 +1,4 @@
-"""Let every allocation of several operations fail in turn, and check that each operation raises MemoryError.
+"""Make every allocation of several operations fail in turn, and check that each operation raises MemoryError.
 
 The script is run by test_allocation_faults.py with allocation_faults.c preloaded. It prints a JSON object with the
 number of faults and a list of problems per operation.
@@ -20,8 +20,8 @@ import numpy as np
 import carya
 from carya.data import generate_data
 
-MAX_FAULTS = int(sys.argv[1])  # maximum number of faults per operation, which are distributed evenly
-REPETITIONS = 8  # of the faults that are checked for leaks
+MAX_FAULTS = int(sys.argv[1])  # maximum number of faults per operation, spaced evenly over its allocations
+REPETITIONS = 8  # number of times that a fault is repeated in a leak check
 MAX_LEAKED = 4  # allocations that are still in use after all repetitions, for example in pools
 
 library = ctypes.CDLL(None)
@@ -55,7 +55,7 @@ def leaks(operation: Callable[[], Any], at: int) -> int:
 
 
 def check(operation: Callable[[], Any], result: Callable[[], Any]) -> dict[str, Any]:
-    """Let the allocations of an operation fail in turn; `result()` must always return the same value."""
+    """Make the allocations of an operation fail in turn; `result()` must always return the same value."""
     expected = result()
     operation()
     library.allocation_faults(0)

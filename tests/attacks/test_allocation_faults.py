@@ -15,7 +15,7 @@ CXX = shutil.which("c++") or shutil.which("g++")
 pytestmark = pytest.mark.skipif(CXX is None or sys.platform != "linux", reason="requires a C++ compiler and LD_PRELOAD")
 
 ATTACKS = Path(__file__).parent
-MAX_FAULTS = 20  # per operation; pass a larger number to allocation_driver.py to let every allocation fail
+MAX_FAULTS = 20  # per operation; pass a larger number to allocation_driver.py to make every allocation fail
 
 
 def test_failed_allocations_raise_memory_error(tmp_path: Path) -> None:

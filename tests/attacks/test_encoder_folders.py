@@ -1,4 +1,4 @@
-"""Tests with forged encoders in saved transformer models, whose checksums are valid."""
+"""Tests for saved transformer models that contain forged encoders with valid checksums."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fuzz targets in Python: functions that read arbitrary bytes and raise an error only if Carya has a defect.
 
-Each target accepts the exceptions in carya.errors, which are how Carya rejects invalid input. `tools/fuzz` runs the
-targets with atheris, which selects inputs by code coverage, and tests/attacks/test_fuzz_targets.py runs them with
-random inputs.
+Each target ignores the exceptions in carya.errors, which Carya raises for invalid input. `tools/fuzz` runs the targets
+with atheris, which selects inputs by code coverage, and tests/attacks/test_fuzz_targets.py runs them with random
+inputs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ VALUES: list[Any] = [
 
 
 class Choices:
-    """A sequence of decisions that is determined by the bytes of a fuzzer; zeros follow the last byte."""
+    """A sequence of decisions derived from the bytes of a fuzzer, which are padded with zeros."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -129,7 +129,7 @@ def saved_models() -> list[tuple[str, dict[str, Any], bytes]]:
 
 
 def seal(manifest: dict[str, Any], arrays: bytes) -> tuple[bytes, bytes]:
-    """Return the manifest and the arrays with correct checksums, as far as the manifest describes them."""
+    """Return the manifest and the arrays with correct checksums, if the manifest has a valid entry for checksums."""
     checksums = manifest.get("checksums")
     offset = checksums.get("offset") if isinstance(checksums, dict) else None
     if isinstance(checksums, dict) and type(offset) is int and 0 <= offset <= len(arrays):
@@ -156,7 +156,7 @@ def edit_arrays(arrays: bytes, manifest: dict[str, Any], choices: Choices) -> by
 
 
 def load_model(data: bytes) -> None:
-    """Load and use a model with an edited manifest and edited arrays."""
+    """Load and use a model with a mutated manifest and mutated arrays."""
     choices = Choices(data)
     models = saved_models()
     name, manifest, arrays = models[choices.integer(len(models))]
@@ -397,7 +397,7 @@ def read_data(data: bytes) -> None:
         path.write_bytes(original)
 
 
-# Recipes, messages between servers, and models of other programs
+# Recipes, messages between servers, and models from other libraries
 
 
 RECIPE = Recipe(
@@ -407,7 +407,7 @@ RECIPE = Recipe(
 
 
 def read_recipe(data: bytes) -> None:
-    """Read an edited recipe, or arbitrary bytes, as a recipe."""
+    """Read a mutated recipe, or arbitrary bytes, as a recipe."""
     choices = Choices(data)
     content = choices.rest() if choices.integer(4) == 0 else encode_json(edit_json(RECIPE, choices))
     path = work_folder() / "recipe.json"
@@ -438,7 +438,7 @@ PART_CONTENT = (
 
 
 def read_part_message(data: bytes) -> None:
-    """Decode an edited message between servers, or arbitrary bytes."""
+    """Decode a mutated message between servers, or arbitrary bytes."""
     choices = Choices(data)
     if choices.integer(3) == 0:
         message = choices.rest()

@@ -1,4 +1,4 @@
-"""Write the inputs with which the fuzzers start: python tests/fuzz/seeds.py FOLDER."""
+"""Write the seed inputs of the fuzzers: python tests/fuzz/seeds.py FOLDER."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def model_input(path: Path) -> bytes:
 
 
 def block_inputs() -> Iterator[bytes]:
-    """Yield random blocks; fuzz_blocks.cpp reads sizes from the end of an input, and blocks from its beginning."""
+    """Yield random blocks; fuzz_blocks.cpp reads sizes from the end of an input and blocks from its beginning."""
     rng = np.random.default_rng(0)
     for size in (50, 200, 800, 3000):
         for high in (4, 40, 256):

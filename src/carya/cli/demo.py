@@ -93,7 +93,7 @@ def _read_packages(console: Console, lists: Path | None) -> TextDataset | None:
     console.print(f"Reading the package index ({', '.join(index.suites) or 'dpkg'}) …")
     try:
         data = read_dataset("deps", index=index)
-    except MissingExtraError as error:  # Docker images of Debian compress the lists with LZ4
+    except MissingExtraError as error:  # Debian's Docker images compress the lists with LZ4
         if lists is not None:
             raise
         console.print(f"{error}\nUsing generated data instead.")

@@ -184,7 +184,7 @@ def predict(
 
 
 def _decision_options(decide: str, limits: dict[str, Any], ray: str | None) -> dict[str, Any]:
-    """Return the options for assigning labels; raise an error if other options contradict --decide."""
+    """Return the options for assigning labels; raise an error if other options conflict with --decide."""
     from carya.models.calibration.assignment import pool_size
 
     pool_size(decide)  # raises ParameterError if the rule is invalid

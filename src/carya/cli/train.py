@@ -135,7 +135,7 @@ class _TrainCommand(Command):
 @option(
     "--calibrate",
     is_flag=True,
-    heading="Training",
+    heading="Model",
     help="Learn the probability that a suggested label is correct, from held-out predictions of three additional "
     "models that are each trained on two thirds of the rows.",
 )

@@ -1,4 +1,4 @@
-"""Actors on a Ray cluster that call a function with changing arguments."""
+"""Actors on a Ray cluster that repeatedly call a function with different arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ActorPool:
     ray : module
         The connected Ray module.
     make_function : callable
-        A picklable callable without arguments; every actor calls it once to create its function.
+        A picklable callable that takes no arguments; every actor calls it once to create its function.
     n_workers : int
     threads : int
         The number of CPUs per actor.
@@ -25,7 +25,7 @@ class ActorPool:
         self._actor_class = ray.remote(num_cpus=threads)(_Actor)
         self._make_function = make_function
         self._idle = [self._actor_class.remote(make_function) for _ in range(n_workers)]
-        self._busy: dict[Any, tuple[int, Any]] = {}  # by the reference to the result: the call's number and the actor
+        self._busy: dict[Any, tuple[int, Any]] = {}  # result reference: (call number, actor)
 
     @property
     def n_idle(self) -> int:
@@ -48,8 +48,8 @@ class ActorPool:
         Returns
         -------
         list of tuple
-            For each finished call, its number, its result, and None; or its number, None, and an error message if the
-            actor failed. A failed actor is replaced.
+            For each finished call, ``(number, result, None)``, or ``(number, None, message)`` if the call or its actor
+            failed. A failed actor is replaced.
         """
         finished, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=max(0.0, timeout))
         return [self._receive(reference) for reference in finished]
@@ -64,7 +64,7 @@ class ActorPool:
         except self._ray.exceptions.RayError as error:
             self._ray.kill(actor)
             self._idle.append(self._actor_class.remote(self._make_function))
-            return number, None, f"the worker failed: {type(error).__name__}"
+            return number, None, f"the worker failed: {type(error).__name__}: {error}"
         self._idle.append(actor)
         return number, result, None
 

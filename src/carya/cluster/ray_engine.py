@@ -114,7 +114,7 @@ class RayEngine:
         Parameters
         ----------
         make_function : callable
-            A picklable callable without arguments; every actor calls it once to create its function.
+            A picklable callable that takes no arguments; every actor calls it once to create its function.
         n_workers : int
         """
         return ActorPool(self._connect(), make_function, n_workers, self.threads_per_task)

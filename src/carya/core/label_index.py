@@ -169,7 +169,7 @@ class _SortedStrings:
 
 
 class _SearchableStrings:
-    """The strings in lower case, one after another, for searching substrings.
+    """The case-folded strings, concatenated for substring search.
 
     Python searches 100 MB of text in a tenth of a second, so a million labels need no further index.
     """

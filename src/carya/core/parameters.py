@@ -8,10 +8,12 @@ the closest match.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -21,6 +23,7 @@ from carya.errors import NotFittedError, ParameterError, UnknownParameterError
 
 State = TypeVar("State")
 Settings = TypeVar("Settings")
+EstimatorT = TypeVar("EstimatorT", bound="Parameterized")
 
 
 def parameter(default: Any, rule: Rule, doc: str, *, group: str = "other") -> Any:
@@ -259,6 +262,25 @@ def set_in_all(estimator: object, **values: Any) -> None:
     for inner in _nested_estimators(estimator, set()):
         names = inner.parameter_names()
         inner.set_params(**{name: value for name, value in values.items() if name in names})
+
+
+def clone_with_checkpoints_in(estimator: EstimatorT, name: str) -> EstimatorT:
+    """Return an unfitted copy; it and all nested estimators that have a checkpoint folder use a subfolder of it.
+
+    >>> import carya
+    >>> clone_with_checkpoints_in(carya.Ensemble(carya.XRLinear(checkpoint_dir="a")), "fold-1").members
+    XRLinear(checkpoint_dir='a/fold-1')
+    """
+    unfitted = estimator.clone()
+    folders = [getattr(inner, "checkpoint_dir", None) for inner in _nested_estimators(unfitted, set())]
+    if not any(folders):
+        return unfitted
+    unfitted = copy.deepcopy(unfitted)
+    for inner in _nested_estimators(unfitted, set()):
+        folder = getattr(inner, "checkpoint_dir", None)
+        if folder is not None:
+            inner.set_params(checkpoint_dir=str(Path(folder) / name))
+    return unfitted
 
 
 def _nested_estimators(value: object, seen: set[int]) -> Iterator[Parameterized]:

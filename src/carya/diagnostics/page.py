@@ -57,7 +57,8 @@ def _reliability_section(report: DiagnosticReport) -> list[str]:
         for predicted, observed, size in measured["bins"]
     ]
     caption = (
-        f"Each point is a tenth of the suggestions. The expected calibration error is {100 * measured['error']:.2f}%."
+        "Each point represents a tenth of the suggestions. "
+        f"The expected calibration error is {100 * measured['error']:.2f}%."
     )
     return [
         "<h2>Reliability</h2>",

@@ -159,8 +159,8 @@ class BaseModel(Fitted[StateT]):
         state = self._check_fitted()
         X, Y = split_data(X, Y)
         truth = Y if isinstance(Y, CoercedLabels) else match_labels(Y, self.labels_, "Y", nested_is_matrix=True)
-        if self._training_rows is not None and not isinstance(X, list):
-            self._training_rows.check_held_out(self._check_queries(state, X))
+        if self._training_rows is not None:
+            self._training_rows.check_held_out(self._calibration_rows(state, X))
         S = self.predict(X, top_k=top_k)
         if S.shape[0] != truth.matrix.rows:
             raise InputError(f"X and Y must have the same number of rows, got {S.shape[0]} and {truth.matrix.rows}.")
@@ -421,6 +421,7 @@ class BaseModel(Fitted[StateT]):
                 variants = {}
             copy = self._copy_with_transform(state, transform)
             copy._label_ids, copy._label_index = self._label_ids, self._label_index
+            copy.set_calibration(None, self._training_rows)
             variants = variants | {key: copy}
             _VARIANTS[self] = state, variants
         variant: Self = variants[key]
@@ -441,8 +442,9 @@ class BaseModel(Fitted[StateT]):
         model = self._copy_with_labels(state, numbers)
         if self._label_ids is not None:
             model.set_label_ids([self._label_ids[number] for number in numbers.tolist()])
-        if self._calibration is not None:  # other labels take the ranks of the removed labels
-            model.set_calibration(self._calibration.without_groups(), self._training_rows)
+        # The remaining labels move up in the rankings, so their probabilities depend only on scores.
+        calibration = None if self._calibration is None else self._calibration.without_groups()
+        model.set_calibration(calibration, self._training_rows)
         model.data_options_ = dict(self.data_options_)
         return model
 
@@ -623,6 +625,10 @@ class BaseModel(Fitted[StateT]):
         X = features_of(X)
         check_feature_names(X, self._feature_names())
         return validation.check_features_like(X, state.widths)
+
+    def _calibration_rows(self, state: StateT, X: FeaturesLike) -> Features:
+        """Return the features that are compared with the training rows when the model is calibrated."""
+        return self._check_queries(state, X)
 
     def _check_query(self, state: StateT, x: FeaturesLike) -> QueryArrays:
         """Validate the features of one query."""

@@ -101,7 +101,7 @@ def create_state(
 
 
 def job_folder(settings: ServerSettings) -> JobFolder | None:
-    """Return the folder for batch jobs, which is created, or None; raise InputError if it cannot be used."""
+    """Create and return the folder for batch jobs, or return None; raise InputError if it cannot be used."""
     if settings.jobs_folder is None:
         return None
     return JobFolder(Path(settings.jobs_folder), settings.max_jobs, settings.max_jobs_bytes)
@@ -119,7 +119,10 @@ def _job_runner(registry: ModelRegistry, settings: ServerSettings, logger: JsonL
 
 
 def feedback_store(settings: ServerSettings) -> FeedbackStore | None:
-    """Return the database for feedback, which is created, or None; raise InputError if it cannot be used."""
+    """Open or create the feedback database; return None if feedback is disabled.
+
+    Raises InputError if the database cannot be used.
+    """
     if settings.feedback_file is None:
         return None
     return FeedbackStore(Path(settings.feedback_file), max_rows=settings.max_feedback)

@@ -82,7 +82,7 @@ class FeedbackStore:
                 (application,) = connection.execute("PRAGMA application_id").fetchone()
                 (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if application != _APPLICATION_ID and n_tables:
-                    raise InputError(f"{path} is a database of another program. Pass a new file.")
+                    raise InputError(f"{path} is a database that belongs to another program. Pass a new file.")
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 connection.executescript(_SCHEMA)

@@ -18,7 +18,7 @@ class Project:
     Attributes
     ----------
     name : str
-        The name of the project, for people.
+        The display name of the project.
     language : str
         The language of the texts and, by default, of the label names.
     vocabulary : str

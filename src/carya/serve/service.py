@@ -79,7 +79,13 @@ def check_search_options(top_k: int, beam_width: int | None, settings: ServerSet
 
 def estimate_response(model: ServedModel, request: SuggestRequest, texts: list[str]) -> int:
     """Return the approximate maximum size of a response in bytes."""
-    labels = min(request.top_k, len(model.ranker.labels_)) * len(texts)
+    top_k = request.top_k
+    if request.decide is not None:
+        try:
+            top_k = pool_size(request.decide)
+        except ParameterError as error:
+            raise BadRequestError(str(error)) from None
+    labels = min(top_k, len(model.ranker.labels_)) * len(texts)
     return int(labels * (_LABEL_BYTES + model.mean_label_bytes))
 
 

@@ -288,7 +288,7 @@ class ServerSettings(Parameterized):
     max_job_bytes: int = parameter(
         256 << 20,
         Integer(1, 1 << 60),
-        "maximum size of the file of a job in bytes (413 if exceeded)",
+        "maximum size of a job file in bytes (413 if exceeded)",
         group="batch jobs",
     )
     max_jobs: int = parameter(

@@ -406,7 +406,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         """Raise InputError if most of the texts are known to be training texts."""
 
     def _learn_calibration(self, S: sp.csr_array, texts: Sequence[str], labels: Any) -> Self:
-        """Learn a calibration from a prediction for held-out texts and their labels."""
+        """Learn a calibration from the predictions for held-out texts and their true labels."""
         Y = self._truth(S, labels)
         if not S.nnz:
             raise InputError("The ranker returns no suggestions for these texts. Calibration requires at least one.")
@@ -432,7 +432,7 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         return S.data, is_correct(S, self._truth(S, labels))
 
     def _truth(self, S: sp.csr_array, labels: Any) -> sp.csr_array:
-        """Return the relevant labels of the texts in a prediction as a matrix."""
+        """Return the matrix of relevant labels; raise InputError if it cannot be compared with the predictions `S`."""
         Y = self.label_matrix(labels)
         if S.shape[0] != Y.shape[0]:
             raise InputError(f"texts and labels must have the same length, got {S.shape[0]} and {Y.shape[0]}.")

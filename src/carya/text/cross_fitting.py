@@ -23,13 +23,13 @@ def cross_fitted_calibration_of_texts(
     groups: NDArray[Any] | None = None,
     seed: int = 0,
 ) -> Calibration:
-    """Return the calibration of a text model, learned from copies trained on a part of the texts each.
+    """Return the calibration of a text model, learned from copies that are each trained on a part of the texts.
 
     Parameters
     ----------
     Y : csr_array of shape (texts, labels)
     ids : sequence of str
-        The label of each column of `Y`, in sorted order.
+        The label of each column of `Y`.
     fit : callable
         ``fit(rows)`` returns a model trained on the given texts.
     predict : callable
@@ -37,11 +37,13 @@ def cross_fitted_calibration_of_texts(
     groups : ndarray, optional
         The group of each text; texts in the same group are held out together.
     """
+    number = {label: column for column, label in enumerate(ids)}
     parts = []
     for train, held_out in splits(Y.shape[0], folds, groups=groups, seed=seed):
         part = fit(train)
         S = predict(part, held_out, TOP_K)
-        column = np.searchsorted(np.array(ids), np.array(part.labels_))  # the model does not have labels without texts
+        # Labels without training texts are not in the model.
+        column = np.array([number[label] for label in part.labels_], np.int32)
         S = sp.csr_array((S.data, column[S.indices], S.indptr), shape=(S.shape[0], len(ids)))
         parts.append(Suggested.of(S, Y[held_out], np.bincount(Y[train].indices, minlength=len(ids))))
     return learn_calibration(Suggested.concatenate(parts), np.bincount(Y.indices, minlength=len(ids)))

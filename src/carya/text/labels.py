@@ -157,8 +157,9 @@ def training_labels(labels: Any, label_names: LabelNames | None = None) -> tuple
 
 
 def add_unseen_labels(Y: Csr, ids: list[str], vocabulary: Iterable[str] | None) -> tuple[Csr, list[str]]:
-    """Add empty columns for the labels in a vocabulary that no text has; the order of the labels stays the same or, if
-    they were sorted, sorted.
+    """Add empty columns for the labels in a vocabulary that no text has.
+
+    If the labels are sorted, the new labels are inserted in sorted order; otherwise, they are appended.
 
     >>> Y, ids = add_unseen_labels(training_labels([["b"], ["d"]])[0], ["b", "d"], ["a", "b", "c"])
     >>> ids, Y.to_scipy().toarray().tolist()

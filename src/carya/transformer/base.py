@@ -234,7 +234,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
         label_texts: Mapping[str, str] | None,
         label_features: Features | None,
     ) -> Calibration:
-        """Return the calibration learned from held-out texts; every fold trains an encoder."""
+        """Return the calibration learned from held-out texts; an encoder is trained for each fold."""
 
         def fit(rows: NDArray[np.int64]) -> Any:
             texts = data.take(rows)

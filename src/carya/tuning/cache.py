@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable
@@ -195,8 +196,8 @@ class TrialCache:
             return folder
         self.misses += 1
         self._root.mkdir(exist_ok=True)
-        temporary = self._root / f"{key}.{os.getpid()}"
-        shutil.rmtree(temporary, ignore_errors=True)
+        # Process ids are not unique on a cluster, whose machines share the folder.
+        temporary = self._root / f"{key}.{secrets.token_hex(8)}"
         compute(temporary)
         try:
             temporary.rename(folder)

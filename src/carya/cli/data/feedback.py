@@ -20,7 +20,7 @@ from carya.cli.options.common import PATH
     ],
 )
 @argument("database", type=PATH, metavar="DATABASE", help="The file that was passed to carya serve --feedback-file.")
-@argument("target", type=PATH, metavar="TARGET", help="JSON Lines file to write, with a text and its labels per line.")
+@argument("target", type=PATH, metavar="TARGET", help="JSON Lines file to write: one text and its labels per line.")
 @option("--model", metavar="NAME", help="Export only the feedback on this model; by default, on all models.")
 @option(
     "--rejected",
@@ -32,7 +32,8 @@ def feedback(database: Path, target: Path, model: str | None, rejected: Path | N
     """Export the feedback collected by `carya serve` as a corpus.
 
     The corpus contains each text once, with the labels that users accepted. If a label was both accepted and rejected,
-    the latest feedback counts. Texts without accepted labels are not exported. The server can be running.
+    the latest feedback counts. Texts without accepted labels are not exported. The server can keep running during the
+    export.
     """
     from carya.core.atomic import atomic_file
     from carya.serve.feedback import FeedbackStore

@@ -74,9 +74,9 @@ def read_languages(path: PathLike, *, language: str) -> tuple[dict[str, dict[str
     Parameters
     ----------
     path : path
-        A SKOS or CSV file, as in :func:`read_vocabulary`, or a file with names in one language.
+        A SKOS or CSV file, as in :func:`read_vocabulary`, or a monolingual file.
     language : str
-        The language of the names in files with names in one language.
+        The language of the names in monolingual files.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def _read_csv(path: PathLike, language: str) -> Iterator[_Entry]:
 
 
 def _parse_skos(path: PathLike, rdf_format: str) -> tuple[Any, Any]:
-    """Return the module rdflib and the graph in a file."""
+    """Return the rdflib module and the graph parsed from a file."""
     rdflib = require("rdflib", extra="skos", purpose=display_name(path))
     graph = rdflib.Graph()
     content = read_bytes(path)

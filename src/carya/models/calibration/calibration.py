@@ -30,7 +30,7 @@ _MIN_BIN_SIZE = 50
 _RANKS = (1, 2, 3, 4, 5, 6, 8, 11)
 #: Number of label-frequency groups.
 _FREQUENCY_GROUPS = 5
-#: Number of suggestions whose outcome is assumed to follow the parent group, per bin.
+#: Weight of the parent group's probability in each bin, as a number of suggestions.
 _PRIOR_SIZE = 10.0
 
 _ARRAYS = ("scores", "probabilities")
@@ -72,7 +72,7 @@ class Suggested(NamedTuple):
 
     @classmethod
     def concatenate(cls, parts: list[Suggested]) -> Self:
-        """Return all suggestions of several parts."""
+        """Concatenate the suggestions of several parts."""
         return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 

@@ -48,6 +48,8 @@ def splits(
     if groups is None:
         blocks = np.arange(n_rows) // max(1, min(_RUN, n_rows // (10 * folds)))
     else:
+        if len(groups) != n_rows:
+            raise InputError(f"groups must have one entry per row ({n_rows}), got {len(groups)}.")
         blocks = np.unique(groups, return_inverse=True)[1]
     n_blocks = int(blocks.max()) + 1
     if n_blocks < folds:
@@ -60,7 +62,7 @@ def splits(
 
 
 def cross_fitted_calibration(model: Any, data: TrainingData, folds: int) -> Calibration:
-    """Return the calibration of a model for features, learned from copies trained on a part of the rows each."""
+    """Return the calibration of a model for features, learned from copies that are each trained on part of the rows."""
 
     def predict(train: NDArray[np.int64], held_out: NDArray[np.int64]) -> Any:
         part = model.clone().fit_data(data.take(train))

@@ -4,7 +4,7 @@ The rule ``macro-f1@5`` assigns the five labels with the largest utilities. The 
 of its probability p: F1 of a label is 2·tp / (predicted + relevant), and its gradient with respect to one more
 prediction, which is correct with probability p, is 2·p / (predicted + relevant) - 2·tp / (predicted + relevant)². The
 counts depend on the decisions, which are therefore updated repeatedly (a Frank-Wolfe method, as in xCOLUMNs). A
-constant weight of p limits the loss of precision.
+constant added to the coefficient of p limits the loss of precision.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from carya.errors import InputError, ParameterError
 MACRO_K = 5
 _MAX_ROWS = 50_000
 _N_CUTOFFS = 50
-_MAX_LEAST = 5  # largest minimum number of labels for the rule f1
+_MAX_LEAST = 5  # upper bound on the minimum number of labels for the rule f1
 _STEPS = 8
 _PRECISION_WEIGHTS = (0.2, 0.3, 0.5, 1.0, 2.0, 4.0)
 _MAX_PRECISION_LOSS = 0.018
@@ -103,6 +103,11 @@ class Decisions:
                 or not np.isfinite(array).all()
             ):
                 raise InputError(f"{name} must be a finite float32 array of {size} rows.")
+        probabilities = np.append(self.cutoffs, self.f1_cutoff[0])
+        if probabilities.min() < 0 or probabilities.max() > 1 or (np.diff(self.cutoffs[0]) <= 0).any():
+            raise InputError("cutoffs must contain probabilities in ascending order.")
+        if self.f1_cutoff[1] < 0:
+            raise InputError(f"The minimum number of labels must be >= 0, got {self.f1_cutoff[1]}.")
 
     @classmethod
     def learn(cls, pools: HeldOutPools) -> Decisions:

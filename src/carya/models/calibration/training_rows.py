@@ -1,8 +1,8 @@
-"""Fingerprints of training rows, with which calibration on training rows is detected.
+"""Fingerprints of training rows, used to detect calibration on training rows.
 
-A model stores the smallest hashes of its training rows, at most 4,096 of them (a bottom-k sketch). Of any other rows,
-those whose hashes are in the same range are compared with the stored ones; the fraction found is an estimate of the
-fraction of rows that occur in the training data.
+A model stores the smallest hashes of its training rows, at most 4,096 of them (a bottom-k sketch). To check other rows,
+their hashes in the same range are compared with the stored hashes; the fraction of matches estimates the fraction of
+rows that occur in the training data.
 """
 
 from __future__ import annotations
@@ -38,8 +38,15 @@ class TrainingRows:
 
     def __post_init__(self) -> None:
         hashes = self.hashes
-        if hashes.dtype != np.uint64 or hashes.ndim != 1 or hashes.size > _MAX_HASHES or (np.diff(hashes) == 0).any():
-            raise InputError(f"The hashes of training rows must be at most {_MAX_HASHES} distinct uint64 values.")
+        if (
+            hashes.dtype != np.uint64
+            or hashes.ndim != 1
+            or hashes.size > _MAX_HASHES
+            or (hashes[1:] <= hashes[:-1]).any()
+        ):
+            raise InputError(
+                f"The hashes of training rows must be at most {_MAX_HASHES} distinct uint64 values in ascending order."
+            )
 
     @classmethod
     def of(cls, rows: Features | Sequence[str]) -> Self:
@@ -73,7 +80,8 @@ def _row_hashes(rows: Features | Sequence[str]) -> NDArray[np.uint64]:
         end = min(max(end - 1, begin + 1), rows.rows)
         first, last = int(sparse.indptr[begin]), int(sparse.indptr[end])
         sums = np.zeros(last - first + 1, np.uint64)
-        np.cumsum(_mix(sparse.indices[first:last].astype(np.uint64)), out=sums[1:])
+        bits = np.ascontiguousarray(sparse.values[first:last]).view(np.uint32).astype(np.uint64)
+        np.cumsum(_mix(sparse.indices[first:last].astype(np.uint64) | bits << np.uint64(32)), out=sums[1:])
         bounds = sparse.indptr[begin : end + 1] - first
         hashes[begin:end] = sums[bounds[1:]] - sums[bounds[:-1]]
         begin = end

@@ -182,9 +182,9 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         engine : RayEngine, optional
             The engine that trains the members that are XRLinear models; see :meth:`XRLinear.fit`.
         calibrate : bool or int
-            Whether to learn probabilities (:meth:`predict_proba`). The model is trained additionally on all rows
-            except those of each fold (by default, of 3 folds), ranks the held-out rows, and is finally trained on all
-            rows. An integer is the number of folds.
+            Whether to learn probabilities (:meth:`predict_proba`). For each of 3 folds, a model trained on the
+            other folds ranks the rows of this fold; the final model is trained on all rows. An integer is the number
+            of folds.
         """
         self.check_parameters()
         members = self.unfitted_members()
@@ -561,6 +561,9 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
                 f"X is a list of {len(X)} inputs, but the ensemble has {n_members} members. Pass one input per member."
             )
         return list(X)
+
+    def _calibration_rows(self, state: Any, X: Any) -> Features:
+        return validation.check_features_like(self._check_inputs(X, state.members)[0], state.widths)
 
     def _check_inputs(self, X: Any, members: Sequence[Any]) -> list[Any]:
         """Return the features for each member, after checking the columns of data frames."""

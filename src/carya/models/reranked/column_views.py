@@ -80,6 +80,6 @@ def first_columns_of_row(
 
 
 def _select_entries(matrix: Csr, selected: NDArray[np.bool_], cols: int) -> Csr:
-    """Return the selected entries; for a single row, this takes a tenth of the time of slicing a SciPy matrix."""
+    """Return the selected entries; for a single row, this is ten times as fast as slicing a SciPy matrix."""
     indptr = np.concatenate([[0], np.cumsum(selected)])[matrix.indptr].astype(np.int64)
     return Csr.of(indptr, matrix.indices[selected], matrix.values[selected], cols)

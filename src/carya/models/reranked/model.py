@@ -192,9 +192,9 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         engine : RayEngine, optional
             The engine that trains the trees; see :meth:`XRLinear.fit`.
         calibrate : bool or int
-            Whether to learn probabilities (:meth:`predict_proba`). The model is trained additionally on all rows
-            except those of each fold (by default, of 3 folds), ranks the held-out rows, and is finally trained on all
-            rows. An integer is the number of folds.
+            Whether to learn probabilities (:meth:`predict_proba`). For each of 3 folds, a model trained on the
+            other folds ranks the rows of this fold; the final model is trained on all rows. An integer is the number
+            of folds.
         """
         self.check_parameters()
         return self._fit_labeled(

@@ -320,9 +320,9 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
             The engine that trains the layers on other machines; requires `checkpoint_dir`, a folder that all machines
             share.
         calibrate : bool or int
-            Whether to learn probabilities (:meth:`predict_proba`). The model is trained additionally on all rows
-            except those of each fold (by default, of 3 folds), ranks the held-out rows, and is finally trained on all
-            rows. An integer is the number of folds.
+            Whether to learn probabilities (:meth:`predict_proba`). For each of 3 folds, a model trained on the
+            other folds ranks the rows of this fold; the final model is trained on all rows. An integer is the number
+            of folds.
         """
         self.check_parameters()
         return self._fit_labeled(
@@ -427,7 +427,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         return model
 
     def remove_labels(self, labels: ArrayLike) -> Self:
-        """Remove labels from the model without retraining; the weights of all other labels stay exactly the same.
+        """Remove labels from the model without retraining; the weights of all other labels do not change.
 
         The remaining labels are renumbered in their original order. If the model is calibrated, its probabilities then
         depend only on scores.
@@ -459,6 +459,8 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         """
         ids = list(self.labels_)
         for label, name in names.items():
+            if not isinstance(name, str):
+                raise InputError(f"names must map labels to strings, but {label!r} is mapped to {name!r}.")
             ids[self._label_number(label)] = name
         duplicates = len(ids) - len(set(ids))
         if duplicates:

@@ -42,7 +42,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _CHUNK_BYTES = 64 << 10
 # Maximum time for receiving the rest of a rejected body. Many clients read the response only after sending the body.
 _DRAIN_SECONDS = 1.0
-# Uploads may take `body_timeout` plus the time at this rate in bytes per second.
+# Minimum upload rate in bytes per second: an upload may take `body_timeout` plus its size divided by this rate.
 _MIN_UPLOAD_RATE = 64 << 10
 _CLIENT_DISCONNECTED = 499
 _CONTEXT_KEY = "carya.context"

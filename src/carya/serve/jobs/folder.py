@@ -30,7 +30,7 @@ INPUT, RESULTS = "input.jsonl", "results.jsonl"
 _STATE = "job.json"
 _ID = re.compile(r"[0-9a-f]{32}")
 _UPLOAD = re.compile(r"\.upload-[0-9a-f]{32}")
-_UPLOAD_SECONDS = 3600.0  # uploads that have not changed for this time were interrupted
+_UPLOAD_SECONDS = 3600.0  # uploads that have not changed for this long are considered interrupted
 
 
 def now() -> str:
@@ -78,7 +78,7 @@ class Upload:
 
 
 class ClaimedJob:
-    """A job that only this worker processes; raises OSError if another worker processes it.
+    """A job locked by this worker; raises OSError if another worker holds the lock.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class JobFolder:
         return Upload(self.path)
 
     def check_space(self, additional: int = 0) -> None:
-        """Raise TooManyRequestsError if the files of all jobs are too large."""
+        """Raise TooManyRequestsError if the total size of all job files exceeds the limit."""
         used = 0
         for entry in self._entries():
             for name in (INPUT, RESULTS):

@@ -144,10 +144,10 @@ class JobRunner:
         return False
 
     def _read_block(self, lines: BinaryIO, state: JobState) -> list[Row]:
-        """Return the next rows, without empty lines; an empty list at the end of the file."""
+        """Return the next rows, skipping empty lines; return an empty list at the end of the file."""
         rows: list[Row] = []
         begin = lines.tell()
-        limit = 6 * self._settings.max_text_length + 1024  # JSON escapes a character in at most 6 bytes, mostly
+        limit = 6 * self._settings.max_text_length + 1024  # almost all characters have JSON escapes of at most 6 bytes
         while len(rows) < _BLOCK_TEXTS and lines.tell() - begin < _BLOCK_BYTES:
             line = lines.readline(limit)
             if not line:

@@ -105,7 +105,7 @@ async def suggest_batch(state: ServerState, request: Request) -> Response:
 
 
 async def learn(state: ServerState, request: Request) -> Response:
-    """Store documents with their subjects as feedback, with which the model can be trained again."""
+    """Store documents with their subjects as feedback, which can be used to retrain the model."""
     model = _project(state, request)
     if state.feedback is None:
         raise ForbiddenError(
@@ -119,7 +119,7 @@ async def learn(state: ServerState, request: Request) -> Response:
         )
     rows: list[tuple[str, list[str], list[str]]] = []
     for document in documents:
-        if document.text is not None and document.subjects is not None:  # as in Annif, others are ignored
+        if document.text is not None and document.subjects is not None:  # other documents are ignored, as in Annif
             check_text_lengths([document.text], state.settings)
             rows.append((document.text, label_ids(model, [subject.uri for subject in document.subjects]), []))
     if rows:

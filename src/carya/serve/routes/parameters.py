@@ -65,7 +65,7 @@ class IntegerParameter(Parameter):
         return {"type": "integer", **bounds, "default": self.default}
 
     def parse(self, values: Mapping[str, str], settings: ServerSettings) -> int:
-        """Return the value in a query or a form; raise BadRequestError if it is invalid."""
+        """Parse the value from a query or form; raise BadRequestError if it is invalid."""
         value = values.get(self.name)
         if value is None:
             return self.default
@@ -90,7 +90,7 @@ class FractionParameter(Parameter):
         return {"type": "number", "minimum": 0, "maximum": 1, "default": 0}
 
     def parse(self, values: Mapping[str, str]) -> float:
-        """Return the value in a query or a form; raise BadRequestError if it is invalid."""
+        """Parse the value from a query or form; raise BadRequestError if it is invalid."""
         text = values.get(self.name, "0")
         try:
             value = float(text)
@@ -117,7 +117,7 @@ class ChoiceParameter(Parameter):
         return {"type": "string", "enum": list(self.choices), "default": self.choices[0]}
 
     def parse(self, values: Mapping[str, str]) -> str:
-        """Return the value in a query; raise BadRequestError if it is invalid."""
+        """Parse the value from a query; raise BadRequestError if it is invalid."""
         value = values.get(self.name, self.choices[0])
         if value not in self.choices:
             raise BadRequestError(f"{self.name} must be one of {', '.join(self.choices)}, got {value[:_MAX_ECHO]!r}.")
@@ -133,7 +133,7 @@ class NumberParameter(Parameter):
         return {"type": "number"}
 
     def parse(self, values: Mapping[str, str]) -> float | None:
-        """Return the value in a query or a form; raise BadRequestError if it is invalid."""
+        """Parse the value from a query or form; raise BadRequestError if it is invalid."""
         text = values.get(self.name)
         if text is None:
             return None

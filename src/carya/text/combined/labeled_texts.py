@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from carya.core import validation
 from carya.core.inputs.labels import LabelNames
 from carya.core.inputs.texts import TextsLike
+from carya.core.parameters import clone_with_checkpoints_in
 from carya.errors import InputError
 from carya.models.calibration.calibration import Calibration
 from carya.models.interface import RankOptions
+from carya.ranking.tasks.checkpoint_folder import fingerprint
 from carya.text.cross_fitting import cross_fitted_calibration_of_texts
 from carya.text.inputs import checked_list_of_texts, split_corpus
 from carya.text.labels import label_matrix, training_labels
@@ -78,7 +80,9 @@ class LabeledTextLists:
         def fit(rows: NDArray[np.int64]) -> Any:
             texts = self.take(rows)
             own = {} if groups is None else {"groups": groups[rows]}
-            return texts.fit(model.clone(), **texts.restrict(options), **own)
+            # Checkpoints of transformers belong to one set of texts.
+            part = clone_with_checkpoints_in(model, f"fold-{fingerprint([rows])[:8]}")
+            return texts.fit(part, **texts.restrict(options), **own)
 
         def predict(part: Any, rows: NDArray[np.int64], top_k: int) -> Any:
             return part.rank_all([self.texts[row] for row in rows.tolist()], RankOptions.of(top_k, None, None))

@@ -72,7 +72,7 @@ class RankerInputs:
         if ranker == "concatenated":
             return append_embeddings(self.features, self.embeddings, self.embedding_weight).to_input()
         if ranker in TERM_RANKERS:
-            assert self.label_terms is not None  # models with these rankers have a vectorizer for them
+            assert self.label_terms is not None  # always set if the model has these rankers
             return label_term_features(ranker, self.label_terms).to_input()
         return self.features.to_input() if ranker == "linear" else self.embeddings
 
@@ -231,7 +231,7 @@ class CombinedRankers:
         return np.where(keys[positions] == own, values[positions], 0).astype(np.float32)
 
     def _candidates(self, inputs: RankerInputs, top_k: int, beam_width: int | None) -> list[sp.csr_array]:
-        """Return the labels that each ranker suggests for a learned mixture."""
+        """Return the candidates of each ranker for a learned mixture."""
         return [
             sp.csr_array((inputs.rows, self.n_labels), dtype=np.float32)
             if name in _NO_CANDIDATES

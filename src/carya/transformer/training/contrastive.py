@@ -1,7 +1,7 @@
 """Train an encoder so that texts and the texts of their labels have similar embeddings (NGAME, Dahiya et al. 2023).
 
-Each batch consists of texts, one label text per text, and no other negatives. The batches are composed of texts whose
-labels are in the same clusters of the label tree, so the label texts of the other texts in a batch are hard negatives.
+Each batch consists of texts and one label text per text; the only negatives are the label texts of the other texts in
+the batch. They are hard negatives, because the labels of a batch are in the same clusters of the label tree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from carya.trees.label_tree import LabelTree
 
 _TEMPERATURE = 0.05
 _LOSS = "decoupled-softmax"
-_STAGE = 10_000  # distinguishes the random numbers of this stage from those of the stages that train heads
+_STAGE = 10_000  # so that the random numbers differ from those of the stages that train heads
 
 
 def train_contrastively(
@@ -39,7 +39,7 @@ def train_contrastively(
 ) -> list[float]:
     """Train the encoder for `contrastive_epochs` epochs and return the mean loss of each epoch.
 
-    Texts without a label that has a text are ignored.
+    Texts whose labels have no label texts are ignored.
     """
     described = Csr.of_scipy(labels.to_scipy()[:, label_texts.labels])
     texts = np.flatnonzero(np.diff(described.indptr))
@@ -104,7 +104,7 @@ def _batch_loss(
     sampled: NDArray[np.int64],
     described: Csr,
 ) -> torch.Tensor:
-    """Return the mean loss of ranking the label texts for each text, and the texts for each label text."""
+    """Return the mean of two losses, for ranking label texts given a text and for ranking texts given a label text."""
     selected = np.concatenate([rows, n_texts + sampled])
     embeddings = _embed(encoder, all_tokens, selected, settings.max_length)
     relevance = described.take(rows).to_scipy()[:, sampled].toarray() > 0

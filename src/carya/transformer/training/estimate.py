@@ -1,4 +1,4 @@
-"""Estimate the time of fine-tuning on a CPU, where it can take hours, and warn before it starts."""
+"""Estimate the fine-tuning time on a CPU, which can be hours, and warn before fine-tuning starts."""
 
 from __future__ import annotations
 

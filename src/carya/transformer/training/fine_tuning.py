@@ -114,7 +114,7 @@ def fine_tune(settings: TransformerSettings, run: TrainingRun, tree: LabelTree, 
         checkpoints=_checkpoints(settings, training_tokens, training_labels, tree, run.name),
         progress=run.progress,
     )
-    if run.stop_after is None:  # otherwise, the estimate of the previous run included this run
+    if run.stop_after is None:  # otherwise, the previous run's estimate already included this run
         runs = 2 if settings.refit and run.name == "split" else 1
         warn_if_slow(encoder, training_tokens, stages, extra_epochs=settings.contrastive_epochs, runs=runs)
     if settings.contrastive_epochs and label_texts is not None and label_tokens is not None and not trainer.is_resumed:

@@ -1,4 +1,4 @@
-"""Learning rates: parameter groups of the optimizer, and the change of the rates over a stage."""
+"""Optimizer parameter groups and the learning rate schedule of a training stage."""
 
 from __future__ import annotations
 

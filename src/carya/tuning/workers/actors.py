@@ -40,7 +40,7 @@ class ClusterWorkers:
     ----------
     engine : TrialEngine
     folder : Path
-        The folder of the data, on storage that all machines share.
+        The data folder, on storage shared by all machines.
     space : Space
     n_workers : int
     """

@@ -21,12 +21,12 @@ def space_to_json(space: Space) -> str:
 
 
 class TrialRunner:
-    """Callable that trains and evaluates a configuration, and reuses features and label trees of earlier ones.
+    """Callable that runs a trial, reusing the features and label trees of earlier trials where possible.
 
     Parameters
     ----------
     folder : str
-        The folder of the data; see :class:`HeldOutData`.
+        The data folder; see :class:`HeldOutData`.
     space_json : str
         The result of :func:`space_to_json`.
     threads : int

@@ -43,7 +43,7 @@ def feedback_store(state: ServerState) -> FeedbackStore:
 
 
 def label_ids(model: ServedModel, labels: list[str]) -> list[str]:
-    """Return the ids of labels that are specified by id or name; labels that the model lacks are kept unchanged.
+    """Return the ids of labels that are specified by id or name; labels that are not in the model are kept unchanged.
 
     Raises BadRequestError if there are too many labels, or if one is empty or too long.
     """

@@ -30,7 +30,7 @@ BEAM_WIDTH = IntegerParameter(
     maximum="max_beam_width",
 )
 
-_FIRST_LINE_BYTES = 1 << 20  # the first line is checked when it is received, if it is not longer
+_FIRST_LINE_BYTES = 1 << 20  # a first line up to this size is checked during the upload
 
 
 async def create_job(state: ServerState, request: Request) -> Response:
@@ -70,7 +70,7 @@ async def _receive(request: Request, folder: JobFolder, upload: Upload) -> None:
             line, end, _ = first.partition(b"\n")
             if end or len(first) > _FIRST_LINE_BYTES:
                 if end:
-                    parse_line(line)  # most mistakes concern the whole file, so they are reported immediately
+                    parse_line(line)  # most mistakes affect the whole file, so they are reported immediately
                 first = None
         if data:
             await asyncio.to_thread(upload.write, data)
