@@ -22,6 +22,7 @@ from carya.models.calibration.calibration import (
 from carya.models.calibration.cross_fitting import splits
 from carya.models.calibration.training_rows import TrainingRows
 from carya.ranking import NeuralRanker
+from carya.text.cross_fitting import cross_fitted_calibration_of_texts
 
 from command_line import run
 from topics import corpus
@@ -155,6 +156,43 @@ def test_training_rows_are_recognized_in_large_data() -> None:
     rows.check_held_out(carya.core.matrices.Features.of(carya.core.matrices.Csr.of_scipy(other)))
     with pytest.raises(InputError, match="must be at most 4096 distinct uint64 values"):
         TrainingRows(np.zeros(2, np.uint64))
+
+
+def test_the_values_of_rows_are_compared() -> None:
+    """Rows with the same nonzero columns but different values are not training rows."""
+    rng = np.random.default_rng(0)
+    train, other = (sp.csr_array(rng.normal(size=(50, 4))) for _ in range(2))
+    Y = sp.csr_array(np.eye(4)[rng.integers(0, 4, 50)])
+    model = carya.XRLinear(n_jobs=1).fit(train, Y)
+    model.calibrate(other, Y)
+    for same in (model, model.subset([0, 1, 2, 3]), model.with_transform("sigmoid")):
+        with pytest.raises(InputError, match="occur in the training data"):
+            same.calibrate(train, Y)
+        with pytest.raises(InputError, match="occur in the training data"):
+            same.calibrate(train.toarray().tolist(), Y)
+
+
+def test_the_columns_of_texts_can_have_any_order() -> None:
+    texts, labels = corpus(120)
+    known = sorted({label for row in labels for label in row})
+
+    def calibration(ids: list[str]) -> Calibration:
+        Y = sp.csr_array(np.array([[float(label in row) for label in ids] for row in labels]))
+
+        def fit(rows: Any) -> carya.TextRanker:
+            return words().fit([texts[row] for row in rows], [labels[row] for row in rows])
+
+        def predict(part: carya.TextRanker, rows: Any, top_k: int) -> Any:
+            return part.predict([texts[row] for row in rows], top_k=top_k)
+
+        return cross_fitted_calibration_of_texts(Y, ids, 2, fit, predict)
+
+    np.testing.assert_array_equal(calibration(known).probabilities, calibration(known[::-1]).probabilities)
+
+
+def test_groups_must_have_one_entry_per_row() -> None:
+    with pytest.raises(InputError, match=r"groups must have one entry per row \(6\), got 5"):
+        list(splits(6, 2, groups=np.arange(5)))
 
 
 def test_commands(tmp_path: Path) -> None:

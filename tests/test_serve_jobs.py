@@ -103,6 +103,16 @@ def test_invalid_lines_have_errors_and_do_not_stop_the_job(server: Any) -> None:
     ]
 
 
+def test_many_empty_lines_do_not_end_a_job(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("carya.serve.jobs.runner._BLOCK_BYTES", 1000)
+    runner = new_runner(folder, tmp_path / "jobs")
+    job = add_job(runner, lines([TEXT] * 3) + b"\n" * 5000 + lines([TEXT] * 2))
+    while runner.run_next():
+        pass
+    info = runner.folder.state(job).info
+    assert (info.state, info.n_texts) == ("completed", 5)
+
+
 @pytest.mark.parametrize(
     ("content", "query", "status", "detail"),
     [

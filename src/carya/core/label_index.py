@@ -89,7 +89,7 @@ class LabelIndex:
         >>> index.search_words("numpy").tolist(), index.search_words("scipy PYTHON").tolist()
         ([1, 0, 3], [2])
         """
-        words = query.casefold().split()
+        words = list(dict.fromkeys(query.casefold().split()))
         if not words:
             return self.search(query)
         first = self.search(query)

@@ -30,7 +30,11 @@ def accepts_gzip(header: bytes) -> bool:
 def is_compressible(start: Message) -> bool:
     """Return whether a response has a compressible type and is not encoded yet."""
     headers = dict(start.get("headers", ()))
-    return headers.get(b"content-type", b"").startswith(_MEDIA_TYPES) and b"content-encoding" not in headers
+    return (
+        headers.get(b"content-type", b"").startswith(_MEDIA_TYPES)
+        and b"content-encoding" not in headers
+        and b"content-range" not in headers  # the range refers to the uncompressed bytes
+    )
 
 
 async def compress(start: Message, body: bytes) -> tuple[Message, bytes]:

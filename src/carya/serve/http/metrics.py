@@ -16,7 +16,7 @@ from pathlib import Path
 #: The value of the `route` label for requests to unknown paths.
 UNKNOWN_ROUTE = "other"
 
-_STATUSES = (200, 204, 304, 400, 401, 403, 404, 405, 408, 413, 415, 421, 429, 431, 499, 500, 503)
+_STATUSES = (200, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 413, 415, 416, 421, 429, 431, 499, 500, 503)
 _DURATIONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _GAUGES = {
     "requests_in_progress": "Number of requests being processed.",

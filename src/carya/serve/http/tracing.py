@@ -12,6 +12,7 @@ from carya.serve.http.middleware import RequestContext, relative_path
 from carya.serve.routes.route import RouteTable
 
 _PURPOSE = "--trace-endpoint"
+_QUERY_STRING = "carya.query_string"
 
 
 def trace_requests(app: ASGIApp, routes: RouteTable, endpoint: str) -> ASGIApp:
@@ -46,6 +47,8 @@ def trace_requests(app: ASGIApp, routes: RouteTable, endpoint: str) -> ASGIApp:
         return f"{scope['method']} {route.path}", {"http.route": route.path}
 
     async def app_with_attributes(scope: Scope, receive: Receive, send: Send) -> None:
+        scope = {**scope, "query_string": scope.get(_QUERY_STRING, b"")}
+
         async def send_with_attributes(message: Message) -> None:
             context = RequestContext.of_scope(scope)
             if message["type"] == "http.response.start" and context is not None:  # the span ends with the response
@@ -63,4 +66,10 @@ def trace_requests(app: ASGIApp, routes: RouteTable, endpoint: str) -> ASGIApp:
         tracer_provider=provider,
         exclude_spans=["receive", "send"],
     )
-    return traced
+
+    async def without_query_string(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":  # otherwise, the span would contain the query string
+            scope = {**scope, _QUERY_STRING: scope["query_string"], "query_string": b""}
+        await traced(scope, receive, send)
+
+    return without_query_string

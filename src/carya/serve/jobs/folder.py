@@ -195,7 +195,8 @@ class JobFolder:
             path = self.path / entry
             with contextlib.suppress(OSError, NotFoundError, msgspec.DecodeError):
                 if _UPLOAD.fullmatch(entry):
-                    if time.time() - (path / INPUT).stat().st_mtime > _UPLOAD_SECONDS:
+                    file = path / INPUT
+                    if time.time() - (file if file.exists() else path).stat().st_mtime > _UPLOAD_SECONDS:
                         shutil.rmtree(path, ignore_errors=True)
                 elif load_state(path).info.finished and time.time() - (path / _STATE).stat().st_mtime > seconds:
                     self.delete(entry)

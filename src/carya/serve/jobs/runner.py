@@ -148,7 +148,7 @@ class JobRunner:
         rows: list[Row] = []
         begin = lines.tell()
         limit = 6 * self._settings.max_text_length + 1024  # almost all characters have JSON escapes of at most 6 bytes
-        while len(rows) < _BLOCK_TEXTS and lines.tell() - begin < _BLOCK_BYTES:
+        while len(rows) < _BLOCK_TEXTS and (not rows or lines.tell() - begin < _BLOCK_BYTES):
             line = lines.readline(limit)
             if not line:
                 break

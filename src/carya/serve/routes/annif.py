@@ -117,13 +117,16 @@ async def learn(state: ServerState, request: Request) -> Response:
         raise ContentTooLargeError(
             f"A request can have at most {state.settings.max_texts} documents, got {len(documents)}."
         )
-    rows: list[tuple[str, list[str], list[str]]] = []
+    given: list[tuple[str, list[str]]] = []
     for document in documents:
         if document.text is not None and document.subjects is not None:  # other documents are ignored, as in Annif
             check_text_lengths([document.text], state.settings)
-            rows.append((document.text, label_ids(model, [subject.uri for subject in document.subjects]), []))
-    if rows:
-        await store_feedback(state.feedback, model, rows)
+            given.append((document.text, [subject.uri for subject in document.subjects]))
+    if given:
+        ids = await label_ids(state, request, model, [labels for _, labels in given])
+        await store_feedback(
+            state.feedback, model, [(text, own, []) for (text, _), own in zip(given, ids, strict=True)]
+        )
     return Response(status_code=204)
 
 

@@ -10,12 +10,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from carya.serve import service
+from carya.serve.http.errors import BadRequestError
 from carya.serve.http.middleware import RequestContext
 from carya.serve.registry import ServedModel
 from carya.serve.routes.json_io import json_response, json_response_from_thread, read_json
 from carya.serve.routes.parameters import MODEL, ChoiceParameter, IntegerParameter, Parameter
 from carya.serve.routes.schemas import ExplainRequest, HealthStatus, SuggestRequest, SuggestResponse
 from carya.serve.state import ServerState
+
+_MAX_LABEL_QUERY = 1000
 
 LABEL_PREFIX = Parameter(
     name="q", description="Prefix of the label name or id, or words that it contains; case is ignored."
@@ -64,6 +67,8 @@ async def search_labels(state: ServerState, request: Request) -> Response:
     limit = LABEL_LIMIT.parse(query, state.settings)
     by_words = LABEL_MATCH.parse(query) == "words"
     text = query.get(LABEL_PREFIX.name, "")
+    if len(text) > _MAX_LABEL_QUERY:
+        raise BadRequestError(f"{LABEL_PREFIX.name} can have at most {_MAX_LABEL_QUERY} characters, got {len(text)}.")
 
     def run() -> Any:
         with model.in_use():

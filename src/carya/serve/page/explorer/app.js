@@ -190,8 +190,10 @@ async function renderTextView() {
 function applyThreshold(model) {
   const threshold = Number($("threshold").value);
   $("threshold-name").textContent = model.is_calibrated ? "Minimum probability" : "Minimum score";
-  const best = Math.max(...(rendered.rows ?? []).map((row) => row.scores[0]?.score ?? -Infinity));
-  const minimum = model.is_calibrated ? threshold / 100 : (best * threshold) / 100;
+  const scores = (rendered.rows ?? []).map((row) => row.scores[0]?.score).filter((score) => score !== undefined);
+  const best = Math.max(0, ...scores);
+  const lowest = Math.min(0, ...scores);
+  const minimum = model.is_calibrated ? threshold / 100 : lowest + ((best - lowest) * threshold) / 100;
   $("threshold-value").textContent = model.is_calibrated ? `${threshold} %` : threshold ? formatScore(minimum) : "0";
   if (!rendered.trace) return;
   const isShown = (row) => !threshold || row.scores.some((scored) => scored && (model.is_calibrated ? scored.probability ?? scored.score : scored.score) >= minimum);
@@ -332,7 +334,11 @@ function confirmAction(message) {
 }
 $("copy").addEventListener("click", async () => confirmAction(await copyText(exported()) ? "Copied." : "The browser does not allow copying. Use Download."));
 $("download").addEventListener("click", () => downloadText(FILE_NAMES[$("format").value], exported()));
-$("share").addEventListener("click", async () => confirmAction(await copyText(location.href) ? "The link contains the text." : "Copy the link from the address bar."));
+$("share").addEventListener("click", async () => {
+  const isTooLong = (state.text ?? "").length > MAX_ADDRESS_TEXT;
+  const message = isTooLong ? "Link copied. The text is too long to be part of it." : "The link contains the text.";
+  confirmAction(await copyText(location.href) ? message : "Copy the link from the address bar.");
+});
 
 $("text").addEventListener("keydown", (event) => {
   const isAtEnd = event.target.selectionStart === event.target.value.length;
