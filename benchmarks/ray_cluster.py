@@ -112,7 +112,7 @@ def measure_kills(X: Any, Y: Any, kills: int) -> dict[str, int]:
 
 
 def measure_prediction_kills(X: Any, Y: Any, data: Path, kills: int) -> dict[str, Any]:
-    """Predict several times, each time killing a node at a random time; return the number of correct predictions."""
+    """Predict repeatedly, killing a node at a random moment in each run; return the number of correct predictions."""
     prediction.BATCH_SIZE = 256
     cluster = start_cluster(1)
     engine = carya.RayEngine(cluster.address)

@@ -61,7 +61,7 @@ class FakeTransport:
 
 
 def attributes_in_source() -> dict[str, set[str]]:
-    """Return the attributes of the protocol, of requests (`cycle`) and of flow control, as used in connections.py."""
+    """Return the protocol, request (`cycle`) and flow-control attributes that connections.py uses."""
     used: dict[str, set[str]] = {"self": set(), "cycle": set(), "flow": set()}
     for node in ast.walk(ast.parse(inspect.getsource(connections))):
         if not isinstance(node, ast.Attribute):

@@ -728,7 +728,7 @@ class TransformerRanker(BaseTextRanker[FittedTransformer], TransformerSettings):
 
 
 def _join_features(tfidf: sp.csr_array | None, own: Features | None) -> Features:
-    """Return the TF-IDF features concatenated with the user-supplied features; at least one of them is given."""
+    """Return the TF-IDF features concatenated with the user-supplied features; at least one must be given."""
     if own is None:
         assert tfidf is not None
         return Features.of(Csr.of_scipy(tfidf))

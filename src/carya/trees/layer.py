@@ -220,7 +220,7 @@ class Layer:
         *,
         threads: int = 1,
     ) -> Layer:
-        """Return a layer with a subset of the nodes; their weights are exactly the same.
+        """Return a layer with a subset of the nodes; the weights are unchanged.
 
         Parameters
         ----------

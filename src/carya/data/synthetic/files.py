@@ -85,7 +85,7 @@ def write_texts(model: TopicModel, folder: Path, progress: Progress | None = Non
 
 
 def _report_rows(blocks: Iterator[_Block], n_rows: int, report: Report) -> Iterator[_Block]:
-    """Yield the blocks and report the number of rows after each."""
+    """Yield the blocks and report the cumulative number of rows after each block."""
     done = 0
     for block in blocks:
         yield block

@@ -131,7 +131,7 @@ class Encoder(nn.Module):
     def forward(self, batch: Batch, rows: int) -> torch.Tensor:
         """Return the embeddings, which are unit vectors, as a tensor of shape (rows, width).
 
-        Rows beyond the texts of a packed batch are undefined.
+        For a packed batch, the rows after the last text are undefined.
         """
         options: dict[str, Any] = {"output_hidden_states": True} if self.pooled_layers > 1 else {}
         if batch.mask is not None:

@@ -38,7 +38,7 @@ _MIN_BIAS = -10  # lower bound for initial biases: in linear rankers, nodes with
 
 @dataclass(frozen=True, eq=False)
 class Matcher:
-    """An encoder and the rankers that result from training it.
+    """A trained encoder and the rankers produced during training.
 
     Attributes
     ----------

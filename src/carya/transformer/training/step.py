@@ -101,7 +101,7 @@ class TrainingStep:
 
     @property
     def keeps_gradients(self) -> bool:
-        """Whether a graph writes to the gradient tensors, which must then be reused instead of replaced."""
+        """Whether a CUDA graph writes to the gradient tensors, which must then be reused instead of replaced."""
         return self._uses_graph
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -30,7 +30,7 @@ BEAM_WIDTH = IntegerParameter(
     maximum="max_beam_width",
 )
 
-_FIRST_LINE_BYTES = 1 << 20  # a first line up to this size is checked during the upload
+_FIRST_LINE_BYTES = 1 << 20  # maximum size of a first line that is validated during the upload
 
 
 async def create_job(state: ServerState, request: Request) -> Response:
