@@ -116,17 +116,16 @@ class CaryaBackend(hyperopt.AnnifHyperoptBackend, backend.AnnifLearningBackend):
             if corpus.is_empty():
                 raise NotSupportedException("Cannot train carya project with no documents")
             self._save_documents(self._documents(corpus))
-        self._fit(params, jobs)
+        self._fit(params, jobs, *self.load_documents())
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
         texts, labels = self.load_documents()
         rows = [*zip(texts, labels, strict=True), *self._documents(corpus)]
-        self._save_documents(rows)
         self.info(f"training with {len(rows)} documents, {len(rows) - len(texts)} of them new")
-        self._fit(params, jobs=0)
+        self._fit(params, 0, [text for text, _ in rows], [own for _, own in rows])
+        self._save_documents(rows)  # only after training, so that a command that failed can be repeated
 
-    def _fit(self, params: dict[str, Any], jobs: int) -> None:
-        texts, labels = self.load_documents()
+    def _fit(self, params: dict[str, Any], jobs: int, texts: list[str], labels: list[list[str]]) -> None:
         ranker = new_ranker(params, jobs=jobs or -1)
         try:
             self._ranker = ranker.fit(texts, labels, names=self.subject_names())
