@@ -19,7 +19,7 @@ from carya.core.matrices import Features
 from carya.errors import InputError
 
 _MAX_HASHES = 4096
-_BLOCK = 1 << 22  # number of feature values hashed at a time
+_BLOCK = 1 << 16  # number of feature values hashed at a time; their arrays fit into the L2 cache
 _MAX_SHARE = 0.5  # some texts, such as short titles, occur several times in most collections
 _MIN_COMPARED = 5
 
@@ -94,6 +94,8 @@ def _row_hashes(rows: Features | Sequence[str]) -> NDArray[np.uint64]:
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return well-distributed hashes of integers (SplitMix64)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        values ^= values >> np.uint64(shift)
+        values *= np.uint64(factor)
+    values ^= values >> np.uint64(31)
+    return values
