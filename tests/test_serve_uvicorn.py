@@ -19,6 +19,7 @@ from uvicorn.server import ServerState
 from carya.serve.http import connections
 from carya.serve.http.connections import LimitedConnection
 from carya.serve.server import DrainingServer
+from fake_transport import FakeTransport
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
@@ -32,32 +33,6 @@ def test_the_version_is_pinned() -> None:
     assert installed in uvicorn_requirement.specifier
     next_minor = Version(f"{installed.major}.{installed.minor + 1}.0")
     assert next_minor not in uvicorn_requirement.specifier, "pyproject.toml must exclude the next minor version"
-
-
-class FakeTransport:
-    """Transport that records the data written to it."""
-
-    def __init__(self) -> None:
-        self.written = b""
-        self.closing = False
-
-    def get_extra_info(self, name: str) -> Any:
-        return None
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def is_closing(self) -> bool:
-        return self.closing
-
-    def close(self) -> None:
-        self.closing = True
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
 
 
 def attributes_in_source() -> dict[str, set[str]]:

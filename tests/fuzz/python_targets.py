@@ -31,6 +31,7 @@ from carya.data import Corpus, open_data
 from carya.errors import CaryaError
 from carya.models.routed.messages import PartRequest, PartResponse
 from carya.tuning.recipe import Recipe
+from fake_transport import FakeTransport
 
 from format_files import FORMAT_FILES
 from golden_models import ANSWERS, GOLDEN
@@ -274,40 +275,6 @@ def answer_request(data: bytes) -> None:
     assert 200 <= statuses[0] < 500, f"status {statuses[0]}"
 
 
-class Transport:
-    """Transport that records the data written to it."""
-
-    def __init__(self) -> None:
-        self.written = b""
-        self.closing = False
-
-    def get_extra_info(self, name: str) -> Any:
-        return None
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def is_closing(self) -> bool:
-        return self.closing
-
-    def close(self) -> None:
-        self.closing = True
-
-    abort = close
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def set_write_buffer_limits(self, *_: Any, **__: Any) -> None:
-        pass
-
-
 @functools.cache
 def connection_setup() -> tuple[Any, Any]:
     import uvicorn
@@ -325,7 +292,7 @@ def connection_setup() -> tuple[Any, Any]:
 def parse_connection(data: bytes) -> None:
     """Send bytes to a connection in two parts; the server must respond with valid responses or close it."""
     split = data[0] * len(data) // 256 if data else 0
-    transport = Transport()
+    transport = FakeTransport()
 
     async def send() -> None:
         protocol = connection_setup()[1]()
