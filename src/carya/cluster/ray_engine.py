@@ -57,7 +57,7 @@ class RayEngine:
         if not tasks:
             return
         ray = self._connect()
-        self._count_workers(ray)
+        self.count_workers()
         remote = ray.remote(num_cpus=self.threads_per_task, max_retries=-1)(_run)
         largest_first = sorted(tasks, key=lambda task: -task.work)
         pending = {remote.remote(task, self.threads_per_task): task.work for task in largest_first}
@@ -90,9 +90,9 @@ class RayEngine:
         """
         if not items:
             return
-        ray, data = self._connect(), _import_ray("ray.data")
+        n_workers = min(self.count_workers(), len(items))
+        data = _import_ray("ray.data")
         logging.getLogger("ray.data").setLevel(logging.ERROR)
-        n_workers = min(self._count_workers(ray), len(items))
         dataset = data.from_items([{"item": _Boxed(item)} for item in items], override_num_blocks=len(items))
         dataset.context.execution_options.preserve_order = True
         dataset.context.enable_progress_bars = False
@@ -118,10 +118,6 @@ class RayEngine:
         n_workers : int
         """
         return ActorPool(self._connect(), make_function, n_workers, self.threads_per_task)
-
-    def count_workers(self) -> int:
-        """Return the number of workers for which the cluster has enough CPUs; raise InputError if it is 0."""
-        return self._count_workers(self._connect())
 
     def predict(
         self,
@@ -163,9 +159,9 @@ class RayEngine:
         """Raise MissingExtraError if Ray is not installed."""
         _import_ray()
 
-    def _count_workers(self, ray: Any) -> int:
+    def count_workers(self) -> int:
         """Return the number of workers for which the cluster has enough CPUs; raise InputError if it is 0."""
-        cpus = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+        cpus = [int(node["Resources"].get("CPU", 0)) for node in self._connect().nodes() if node["Alive"]]
         n_workers = sum(count // self.threads_per_task for count in cpus)
         if not n_workers:
             raise InputError(
