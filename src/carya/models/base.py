@@ -25,7 +25,7 @@ from carya.core.strings import NumberStrings, StringArray
 from carya.core.validation import FeaturesLike, LabelsLike, QueryArrays
 from carya.errors import InputError
 from carya.models.calibration.assignment import pool_size, select
-from carya.models.calibration.calibration import Calibration, Suggested
+from carya.models.calibration.calibration import Calibration, Suggested, require_calibration
 from carya.models.calibration.cross_fitting import TOP_K, check_folds, cross_fitted_calibration, learn_calibration
 from carya.models.calibration.training_rows import TrainingRows
 from carya.models.interface import ModelState, RankOptions
@@ -187,10 +187,9 @@ class BaseModel(Fitted[StateT]):
         X, top_k, beam_width, min_score, labels
             See :meth:`predict`.
         """
-        self._check_calibrated()
+        calibration = require_calibration(self.calibration_, "rows")
         rankings = self._rank_inputs(X, top_k, beam_width, min_score, None, labels)
-        values = self._probabilities_of(rankings, is_restricted=labels is not None)
-        assert values is not None
+        values = calibration.of_ranking_arrays(rankings, is_restricted=labels is not None)
         indptr, ranked, _ = rankings
         return sp.csr_array((values.astype(np.float32), ranked, indptr), shape=(indptr.size - 1, self.n_labels_))
 
@@ -215,24 +214,10 @@ class BaseModel(Fitted[StateT]):
         *assigned, values = select(self._calibration, decide, rankings)
         return to_suggestions(tuple(assigned), self.labels_, probabilities=values)  # type: ignore[arg-type]
 
-    def _check_calibrated(self) -> Calibration:
-        calibration = self.calibration_
-        if calibration is None:
-            raise InputError(
-                "The model is not calibrated, so its scores have no probabilities. Train it with calibrate=True, or "
-                "call calibrate with rows that were not used for training."
-            )
-        return calibration
-
     def _probabilities_of(self, rankings: Rankings, *, is_restricted: bool = False) -> NDArray[np.float64] | None:
-        """Return the probability of each suggestion, or None if the model is not calibrated.
-
-        If the ranking is restricted to some labels, ranks have a different meaning, so only scores are used.
-        """
+        """Return the probability of each suggestion, or None if the model is not calibrated."""
         calibration = self._calibration
-        if calibration is None:
-            return None
-        return calibration(rankings[2]) if is_restricted else calibration.of_rankings(*rankings)
+        return None if calibration is None else calibration.of_ranking_arrays(rankings, is_restricted=is_restricted)
 
     def predict(
         self,

@@ -24,7 +24,7 @@ from carya.core.storage import SavedModel
 from carya.errors import InputError, UnknownTextWarning
 from carya.models.base import select_tree
 from carya.models.calibration.assignment import pool_size, select
-from carya.models.calibration.calibration import Calibration, Suggested, is_correct
+from carya.models.calibration.calibration import Calibration, Suggested, is_correct, require_calibration
 from carya.models.interface import RankOptions
 from carya.models.registry import load_model
 from carya.models.suggestions import RankingArrays, Suggestion, to_frame, to_suggestions
@@ -130,15 +130,10 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         texts, top_k, beam_width, min_score, labels
             See :meth:`predict`.
         """
-        calibration = self.calibration_
-        if calibration is None:
-            raise InputError(
-                "The model is not calibrated, so its scores have no probabilities. Train it with calibrate=True, or "
-                "call calibrate with texts that were not used for training."
-            )
+        calibration = require_calibration(self.calibration_, "texts")
         S = self.predict(texts, top_k=top_k, beam_width=beam_width, min_score=min_score, labels=labels)
         rankings = (S.indptr, S.indices, S.data)
-        values = calibration(S.data) if labels is not None else calibration.of_rankings(*rankings)
+        values = calibration.of_ranking_arrays(rankings, is_restricted=labels is not None)
         return sp.csr_array((values.astype(np.float32), S.indices, S.indptr), shape=S.shape)
 
     def assign(

@@ -239,6 +239,13 @@ class Calibration:
         """Return the probability of each suggestion in complete rankings, each sorted best first."""
         return self.of_labels(labels, scores, ranks_of(indptr))
 
+    def of_ranking_arrays(self, rankings: tuple[Any, Any, Any], *, is_restricted: bool) -> NDArray[np.float64]:
+        """Return the probability of each suggestion in (indptr, labels, scores) arrays.
+
+        If the ranking is restricted to some labels, ranks have a different meaning, so only scores are used.
+        """
+        return self(rankings[2]) if is_restricted else self.of_rankings(*rankings)
+
     def with_decisions(self, suggested: Suggested, label_counts: NDArray[np.int64]) -> Calibration:
         """Return a copy with the cut-offs learned from suggestions for held-out rows."""
         rows = np.cumsum(suggested.ranks == 1) - 1
@@ -279,6 +286,16 @@ class Calibration:
         if len(arrays) != len(names):
             raise InputError("The calibration contains unknown arrays.")
         return calibration
+
+
+def require_calibration(calibration: Calibration | None, rows: str) -> Calibration:
+    """Return the calibration; raise InputError if it is None. `rows` is the kind of input, for the error message."""
+    if calibration is None:
+        raise InputError(
+            "The model is not calibrated, so its scores have no probabilities. Train it with calibrate=True, or call "
+            f"calibrate with {rows} that were not used for training."
+        )
+    return calibration
 
 
 def _isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
