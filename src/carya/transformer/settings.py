@@ -272,7 +272,7 @@ class TransformerSettings(Parameterized):
     validation_fraction: float = parameter(
         0.1,
         Real(0, high=0.9),
-        "fraction of the texts held out for validation if validation_data is not passed to fit; 0 disables validation",
+        "fraction of held-out texts for validation if validation_data is not passed to fit; 0 disables validation",
         group="transformer",
     )
     refit: bool = parameter(

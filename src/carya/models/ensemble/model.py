@@ -120,7 +120,7 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
         "weights of the members; learned chooses them on held-out rows, and None means equal weights",
     )
     validation_fraction: float = parameter(
-        0.1, Real(0, 0.9, open_low=True), "fraction of the rows held out to learn the weights"
+        0.1, Real(0, 0.9, open_low=True), "fraction of held-out rows, from which the weights are learned"
     )
     pool_size: int | None = parameter(
         None,

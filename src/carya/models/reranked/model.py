@@ -121,7 +121,7 @@ class Reranked(BaseModel[_RerankedState], Parameterized):
         "number of additional candidates per source (votes, label centroids and label names)",
     )
     validation_fraction: float = parameter(
-        0.2, Real(0, 0.9, open_low=True), "fraction of the rows held out per round to train the reranker"
+        0.2, Real(0, 0.9, open_low=True), "fraction of held-out rows per round, on which the reranker is trained"
     )
     n_rounds: int = parameter(
         1, Integer(1), "number of rounds with different held-out rows; each round trains all base models"

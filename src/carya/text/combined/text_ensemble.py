@@ -90,7 +90,7 @@ class TextEnsemble(BaseTextRanker[_TextEnsembleState]):
         "weights of the members; learned selects them on held-out texts, and None means equal weights",
     )
     validation_fraction: float = parameter(
-        0.1, Real(0, 0.9, open_low=True), "fraction of the texts held out to learn the weights"
+        0.1, Real(0, 0.9, open_low=True), "fraction of held-out texts, from which the weights are learned"
     )
     pool_size: int | None = parameter(
         None,

@@ -91,7 +91,7 @@ class TextReranker(BaseTextRanker[_TextRerankerState]):
     ranker: Any = parameter(None, _PairRanker(), "the reranker; None means a NeuralRanker, which ignores the texts")
     n_candidates: int = parameter(20, Integer(2), "number of candidates per text")
     validation_fraction: float = parameter(
-        0.2, Real(0, 0.9, open_low=True), "fraction of the texts held out to train the reranker"
+        0.2, Real(0, 0.9, open_low=True), "fraction of held-out texts, on which the reranker is trained"
     )
     max_ranker_rows: int = parameter(10_000, Integer(1), "maximum number of texts on which the reranker is trained")
     n_jobs: int | None = parameter(
