@@ -43,17 +43,25 @@ def release_notes(version: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
 
 
-def test_release_notes_contain_the_section_of_one_version(tmp_path: Path) -> None:
-    (tmp_path / "tools").mkdir()
-    script = tmp_path / "tools" / "release-notes"
-    script.write_bytes((ROOT / "tools/release-notes").read_bytes())
+def test_release_notes_contain_the_section_of_one_version() -> None:
+    notes = release_notes("0.1.0")
+    assert notes.returncode == 0, notes.stderr
+    assert notes.stdout.startswith("The first release.\n\n### Added")
+    assert "\n## " not in notes.stdout
+    assert "[Unreleased]:" not in notes.stdout
+
+
+def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
+    """Versions have dates and links, and the newest version comes first."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    dated = changelog.replace("## [0.1.0] - unreleased", "## [0.1.0] - 2026-12-31")
-    (tmp_path / "CHANGELOG.md").write_text(dated, encoding="utf-8")
-    command = [sys.executable, str(script), "0.1.0"]
-    notes = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
-    assert notes.startswith("The first release.\n\n### Added")
-    assert "\n## " not in notes
+    headings = re.findall(r"^## (.*)$", changelog, re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    releases = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - (\d{4}-\d{2}-\d{2})", heading) for heading in headings[1:]]
+    assert all(releases)
+    dates = [release[2] for release in releases if release]
+    assert dates == sorted(dates, reverse=True)
+    for name in ["Unreleased", *(release[1] for release in releases if release)]:
+        assert f"\n[{name}]: {project()['urls']['Source']}/" in changelog
 
 
 def test_release_notes_without_a_date_are_rejected() -> None:
