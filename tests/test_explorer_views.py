@@ -276,6 +276,18 @@ def test_feedback_buttons_store_labels(page: Any, feedback_file: Path) -> None:
     assert list(FeedbackStore(feedback_file).rows("topics")) == [FeedbackRow(TEXT, [], [label])]
 
 
+def test_feedback_belongs_to_the_text_of_the_shown_labels(page: Any, feedback_file: Path) -> None:
+    enter_text(page, f"{TEXT} rook")
+    label = shown_labels(page)[0]
+    page.route("**/v1/explore/text*", lambda route: None)  # never answered
+    page.fill("#text", "a telescope")
+    page.wait_for_selector("#results[aria-busy]")
+    page.click("#accept")
+    page.wait_for_selector("#feedback-done:has-text('accepted')")
+    assert FeedbackRow(f"{TEXT} rook", [label], []) in list(FeedbackStore(feedback_file).rows("topics"))
+    page.unroute("**/v1/explore/text*")
+
+
 VIEWS = {
     "start": "",
     "text": f"#text={TEXT}",

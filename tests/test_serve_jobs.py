@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import sqlite3
 import time
@@ -15,14 +17,16 @@ import httpx
 import pytest
 
 import carya
-from carya.errors import InputError
+from carya.errors import InputError, PartUnavailableError
 from carya.serve.app import create_app
 from carya.serve.feedback import FeedbackRow, FeedbackStore
+from carya.serve.http.errors import ServiceUnavailableError
 from carya.serve.http.logging import JsonLogger
 from carya.serve.jobs.folder import JobFolder
 from carya.serve.jobs.job import JobOptions
 from carya.serve.jobs.runner import JobRunner
 from carya.serve.registry import ModelRegistry
+from carya.serve.service import suggest
 from carya.serve.settings import ServerSettings
 
 from serving import Client, run_carya, save_model, start_server
@@ -155,6 +159,7 @@ def add_job(runner: JobRunner, content: bytes, **options: Any) -> str:
 def test_interrupted_jobs_are_resumed_with_the_same_results(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("carya.serve.jobs.runner._OUTAGE_SECONDS", 0)
     runner = new_runner(folder, tmp_path / "jobs")
     content = lines(corpus(300, seed=3)[0])
     expected, job = add_job(runner, content), add_job(runner, content)
@@ -162,12 +167,10 @@ def test_interrupted_jobs_are_resumed_with_the_same_results(
     assert runner.run_next()
     reference = (tmp_path / "jobs" / expected / "results.jsonl").read_bytes()
     assert (tmp_path / "jobs" / job / "results.jsonl").read_bytes() == reference
-    fsync, calls, interruptions = os.fsync, 0, 0
+    fsync, rng, interruptions = os.fsync, random.Random(0), 0
 
     def fail_at_times(descriptor: int) -> None:
-        nonlocal calls
-        calls += 1
-        if calls % 4 == 0:
+        if rng.random() < 0.4:
             raise OSError(28, "No space left on device")
         fsync(descriptor)
 
@@ -212,6 +215,63 @@ def test_jobs_that_never_progress_fail(folder: Path, tmp_path: Path, monkeypatch
     runner.run_next()
     info = runner.folder.state(job).info
     assert (info.state, info.error) == ("failed", "It was interrupted 30 times at the same position.")
+
+
+def test_outages_do_not_count_as_attempts(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("carya.serve.jobs.runner._OUTAGE_SECONDS", 0)
+    runner = new_runner(folder, tmp_path / "jobs")
+    job = add_job(runner, lines([TEXT] * 100))
+    calls = 0
+
+    def fail_after_the_first_block(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if 1 < calls < 100:
+            raise PartUnavailableError("top", ["no replica responds"]) if calls % 2 else ServiceUnavailableError("busy")
+        return suggest(*arguments)
+
+    monkeypatch.setattr("carya.serve.jobs.runner.suggest", fail_after_the_first_block)
+    while (info := runner.folder.state(job).info).finished is None:
+        try:
+            runner.run_next()
+        except (PartUnavailableError, ServiceUnavailableError):
+            assert runner.folder.state(job).info.state == "queued"
+    assert (info.state, info.n_texts, info.result_bytes) == (
+        "completed",
+        100,
+        (tmp_path / "jobs" / job / "results.jsonl").stat().st_size,
+    )
+    assert calls == 100
+
+
+def test_an_outage_does_not_delay_other_jobs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = new_runner(folder, tmp_path / "jobs")
+    waiting, other = add_job(runner, lines([TEXT]), top_k=1), add_job(runner, lines([TEXT]), top_k=2)
+
+    def fail_for_one_job(model: Any, request: Any, *arguments: Any) -> Any:
+        if request.top_k == 1:
+            raise ServiceUnavailableError("busy")
+        return suggest(model, request, *arguments)
+
+    monkeypatch.setattr("carya.serve.jobs.runner.suggest", fail_for_one_job)
+    for _ in range(2):  # the order of jobs that were created in the same second is arbitrary
+        with contextlib.suppress(ServiceUnavailableError):
+            runner.run_next()
+    assert (runner.folder.state(other).info.state, runner.folder.state(waiting).info.state) == ("completed", "queued")
+    assert not runner.run_next()
+
+
+def test_expired_jobs_are_deleted_while_a_long_job_runs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("carya.serve.jobs.runner._EXPIRY_SECONDS", 0)
+    runner = new_runner(folder, tmp_path / "jobs", job_retention=0.0)
+    expired = add_job(runner, lines([TEXT]))
+    assert runner.run_next()
+    time.sleep(0.01)
+    add_job(runner, lines([TEXT]))
+    assert runner.run_next()
+    assert not (tmp_path / "jobs" / expired).exists()
 
 
 def test_the_number_and_the_size_of_jobs_are_limited(folder: Path, tmp_path: Path) -> None:
@@ -285,6 +345,12 @@ def test_feedback_databases_are_bounded_and_belong_to_carya(tmp_path: Path) -> N
     assert store.add("m", "1", "b", accepted=["x"], rejected=[]) is None
     assert list(store.rows("m")) == [FeedbackRow("a", ["x"], [])]
     assert list(store.rows("other")) == []
+    store = FeedbackStore(tmp_path / "small.db", max_bytes=1 << 16)
+    numbers = [store.add("m", "1", "a" * 10_000, accepted=["x"], rejected=[]) for _ in range(10)]
+    assert numbers[0] == 1
+    assert numbers[-1] is None
+    assert (tmp_path / "small.db").stat().st_size <= 1 << 16
+    assert len(list(store.rows("m"))) == 1
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE t (x)")
     with pytest.raises(InputError, match="is a database that belongs to another program"):

@@ -125,7 +125,9 @@ def feedback_store(settings: ServerSettings) -> FeedbackStore | None:
     """
     if settings.feedback_file is None:
         return None
-    return FeedbackStore(Path(settings.feedback_file), max_rows=settings.max_feedback)
+    return FeedbackStore(
+        Path(settings.feedback_file), max_rows=settings.max_feedback, max_bytes=settings.max_feedback_bytes
+    )
 
 
 def application(state: ServerState) -> ASGIApp:

@@ -60,6 +60,8 @@ class FeedbackStore:
         Created if it does not exist, unless `must_exist` is set.
     max_rows : int, optional
         The maximum number of texts; unlimited by default.
+    max_bytes : int, optional
+        The maximum size of the file, without the write-ahead log; unlimited by default.
 
     Examples
     --------
@@ -72,9 +74,12 @@ class FeedbackStore:
     FeedbackRow(text='a cat', accepted=['pet'], rejected=['cat', 'dog'])
     """
 
-    def __init__(self, path: Path, *, max_rows: int | None = None, must_exist: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, max_rows: int | None = None, max_bytes: int | None = None, must_exist: bool = False
+    ) -> None:
         self._path = path
         self._max_rows = max_rows
+        self._max_bytes = max_bytes
         if must_exist and not path.is_file():
             raise InputError(f"{path} does not exist. Pass the file that was passed to carya serve --feedback-file.")
         try:
@@ -102,6 +107,16 @@ class FeedbackStore:
         self, model: str, version: str, rows: Sequence[tuple[str, Sequence[str], Sequence[str]]]
     ) -> list[int] | None:
         """Store the feedback on several texts in one transaction; return the ids, or None if the database is full."""
+        try:
+            return self._insert(model, version, rows)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                return None
+            raise
+
+    def _insert(
+        self, model: str, version: str, rows: Sequence[tuple[str, Sequence[str], Sequence[str]]]
+    ) -> list[int] | None:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         numbers = []
         with self._connect() as connection, connection:
@@ -149,6 +164,9 @@ class FeedbackStore:
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             connection.execute("PRAGMA foreign_keys = ON")
+            if self._max_bytes is not None:  # SQLite never reduces the limit below the current size
+                (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+                connection.execute(f"PRAGMA max_page_count = {max(1, self._max_bytes // page_bytes)}")
             yield connection
         finally:
             connection.close()

@@ -312,6 +312,12 @@ class ServerSettings(Parameterized):
     max_feedback: int = parameter(
         1_000_000, Integer(1), "maximum number of texts in the feedback database (503 if exceeded)", group="feedback"
     )
+    max_feedback_bytes: int = parameter(
+        1 << 30,
+        Integer(1 << 16, 1 << 40),
+        "maximum size of the feedback database in bytes (503 if exceeded)",
+        group="feedback",
+    )
     projects_file: str | None = parameter(
         None,
         FilePath(),

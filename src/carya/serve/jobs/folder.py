@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 import time
+from collections.abc import Container
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -99,6 +100,13 @@ class ClaimedJob:
     def save(self) -> None:
         """Save the state; raise FileNotFoundError if the job has been deleted."""
         save_state(self.path, self.state)
+
+    def postpone(self) -> None:
+        """Return the job to the queue at the last saved position, without counting the attempt."""
+        self.state = load_state(self.path)
+        self.state.attempts = max(0, self.state.attempts - 1)
+        self.state.info.state = "queued"
+        self.save()
 
     def open_input(self) -> BinaryIO:
         """Open the uploaded file at the last saved position."""
@@ -201,11 +209,11 @@ class JobFolder:
                 elif load_state(path).info.finished and time.time() - (path / _STATE).stat().st_mtime > seconds:
                     self.delete(entry)
 
-    def claim(self) -> ClaimedJob | None:
-        """Return the oldest unfinished job that no other worker processes, or None."""
+    def claim(self, skipped: Container[str] = ()) -> ClaimedJob | None:
+        """Return the oldest unfinished job that no other worker processes and that is not in `skipped`, or None."""
         waiting = []
         for entry in self._entries():
-            if _ID.fullmatch(entry):
+            if _ID.fullmatch(entry) and entry not in skipped:
                 with contextlib.suppress(OSError, msgspec.DecodeError):
                     state = load_state(self.path / entry)
                     if state.info.finished is None:

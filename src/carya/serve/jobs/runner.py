@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
+import time
 import traceback
 from typing import Any, BinaryIO
 
@@ -23,7 +25,8 @@ _BLOCK_TEXTS = 64  # larger blocks are not faster; the state is saved after each
 _BLOCK_BYTES = 4 << 20
 _POLL_SECONDS = 1.0
 _MAX_ATTEMPTS = 30
-_EXPIRY_ROUNDS = 60  # number of polls between checks for expired jobs
+_OUTAGE_SECONDS = 10.0  # time after which a job is resumed if its model or the disk was unavailable
+_EXPIRY_SECONDS = 60.0  # time between checks for expired jobs
 
 Row = tuple[str | int, str | None, str | None]  # the id of a line, and its text or the reason why it is invalid
 
@@ -48,6 +51,8 @@ class JobRunner:
         self._logger = logger
         self._stop = threading.Event()
         self._wake = threading.Event()
+        self._paused: dict[str, float] = {}  # for each paused job, the time at which it is resumed
+        self._next_expiry = 0.0
         self._thread = threading.Thread(target=self._run, name="carya-jobs", daemon=True)
 
     def start(self) -> None:
@@ -66,15 +71,12 @@ class JobRunner:
             await asyncio.to_thread(self._thread.join, self._settings.request_timeout)
 
     def _run(self) -> None:
-        rounds = 0
         while not self._stop.is_set():
             try:
-                if rounds % _EXPIRY_ROUNDS == 0:
-                    self.folder.delete_expired(self._settings.job_retention)
-                rounds += 1
+                self._delete_expired()
                 while not self._stop.is_set() and self.run_next():
                     pass
-            except Exception as error:  # such as a full disk; the job is resumed at the next poll
+            except Exception as error:  # such as a full disk; the job is resumed later
                 self._logger.log(
                     "error", "job interrupted", error=repr(error), traceback=traceback.format_exc(limit=10)
                 )
@@ -82,17 +84,33 @@ class JobRunner:
             self._wake.clear()
 
     def run_next(self) -> bool:
-        """Process the oldest unfinished job; return whether there was one."""
-        job = self.folder.claim()
+        """Process the oldest unfinished job that is not paused; return whether there was one.
+
+        If its model or the disk is unavailable, the job is paused, so that it does not delay other jobs, and the
+        attempt does not count.
+        """
+        self._paused = {name: until for name, until in self._paused.items() if until > time.monotonic()}
+        job = self.folder.claim(skipped=self._paused)
         if job is None:
             return False
         try:
             self._run_job(job)
         except FileNotFoundError:
             pass  # the job was deleted
+        except (ServiceUnavailableError, OSError):  # includes PartUnavailableError
+            self._paused[job.path.name] = time.monotonic() + _OUTAGE_SECONDS
+            with contextlib.suppress(OSError):
+                job.postpone()
+            raise
         finally:
             job.release()
         return True
+
+    def _delete_expired(self) -> None:
+        """Delete expired jobs if the last check was some time ago; also called between the blocks of a long job."""
+        if time.monotonic() >= self._next_expiry:
+            self._next_expiry = time.monotonic() + _EXPIRY_SECONDS
+            self.folder.delete_expired(self._settings.job_retention)
 
     def _run_job(self, job: ClaimedJob) -> None:
         state, info = job.state, job.state.info
@@ -102,15 +120,11 @@ class JobRunner:
         self._logger.log("info", "job started", model=info.model, input_bytes=info.input_bytes, text=info.n_texts)
         try:
             if state.attempts > _MAX_ATTEMPTS:
-                raise ServiceUnavailableError(f"It was interrupted {_MAX_ATTEMPTS} times at the same position.")
+                raise BadRequestError(f"It was interrupted {_MAX_ATTEMPTS} times at the same position.")
             if not self._process(job):
                 return
             info.state, info.progress = "completed", 1.0
         except (NotFoundError, TooManyRequestsError, BadRequestError) as error:
-            info.state, info.error = "failed", error.detail
-        except ServiceUnavailableError as error:
-            if state.attempts <= _MAX_ATTEMPTS:
-                raise
             info.state, info.error = "failed", error.detail
         info.finished = now()
         job.save()
@@ -141,6 +155,7 @@ class JobRunner:
                 state.attempts = 0
                 info.progress = state.input_offset / info.input_bytes
                 job.save()
+                self._delete_expired()
         return False
 
     def _read_block(self, lines: BinaryIO, state: JobState) -> list[Row]:

@@ -168,7 +168,7 @@ async function renderTextView() {
     if (trace === undefined || (other && (comparison === undefined || otherTrace === undefined))) return; // canceled by a newer request
     const milliseconds = Math.max(1, Math.round(performance.now() - begin));
     const rows = toRows(trace, comparison);
-    rendered = { ...rendered, text: key, trace, otherTrace, rows, explanation: undefined, selectInBeam: undefined };
+    rendered = { ...rendered, text: key, query: { text, model: model.name }, trace, otherTrace, rows, explanation: undefined, selectInBeam: undefined };
     $("results").removeAttribute("aria-busy");
     if (!rows.length) {
       clearResults("The text contains no terms from the model's vocabulary.");
@@ -255,7 +255,7 @@ function renderBeam(model, trace, other, otherTrace) {
 }
 
 function clearResults(message) {
-  rendered.trace = undefined;
+  rendered.trace = rendered.query = undefined;
   $("status").textContent = message;
   for (const id of ["legend", "results", "beam"]) $(id).replaceChildren();
   for (const id of ["results-title", "results", "beam-panel", "filters", "actions", "unknown-warning"]) $(id).hidden = true;
@@ -296,9 +296,10 @@ async function renderExplanation(label, text, model, other) {
 for (const [button, field] of [["accept", "accepted"], ["reject", "rejected"]]) {
   $(button).addEventListener("click", () => showErrors(async () => {
     const label = selectedOption($("results"))?.dataset.label;
-    if (!label) return;
-    const stored = await request("feedback", "v1/feedback", { body: { text: state.text, model: currentModel().name, [field]: [label] } });
-    if (stored) $("feedback-done").textContent = `Stored as ${field}.`;
+    const { query } = rendered; // the shown labels belong to this text, even if the text has been edited since
+    if (!label || !query) return;
+    const stored = await request("feedback", "v1/feedback", { body: { ...query, [field]: [label] } });
+    if (stored && rendered.query === query) $("feedback-done").textContent = `Stored as ${field}.`;
   }));
 }
 
@@ -326,7 +327,7 @@ $("count").addEventListener("input", () => {
 });
 $("threshold").addEventListener("input", () => navigate({ threshold: $("threshold").value }, { replace: true }));
 
-const exported = () => createExport($("format").value, { text: state.text, model: currentModel().name, rows: rendered.shown ?? rendered.rows });
+const exported = () => createExport($("format").value, { ...rendered.query, rows: rendered.shown ?? rendered.rows ?? [] });
 
 function confirmAction(message) {
   $("done").textContent = message;

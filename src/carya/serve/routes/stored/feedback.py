@@ -86,4 +86,6 @@ async def store_feedback(
     except sqlite3.OperationalError as error:
         raise ServiceUnavailableError(f"The feedback database cannot be written: {error}.") from None
     if numbers is None:
-        raise ServiceUnavailableError("The feedback database has reached its limit, --max-feedback.")
+        raise ServiceUnavailableError(
+            "The feedback database has reached its limit, --max-feedback or --max-feedback-bytes, or the disk is full."
+        )
