@@ -111,6 +111,30 @@ with memory.limit_memory(str(limit)):
     assert result.returncode == 0, result.stderr
 
 
+def test_saving_does_not_keep_the_model_in_memory(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+import numpy as np
+from carya import _core
+from carya.core import memory, storage
+with memory.limit_memory("8GB"):
+    array = memory.empty(40_000_000, np.float32)
+array[:] = np.arange(array.size)
+memory.page_out()
+before = _core.resident_bytes()
+Path("/proc/self/clear_refs").write_text("5")  # reset the peak
+storage.save(sys.argv[1], storage.SavedModel("test", {}, {}, {"values": array}))
+(peak,) = (line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+assert int(peak) * 1024 < before + 120_000_000, (peak, before)
+assert (storage.load(sys.argv[1]).arrays["values"] == array).all()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "model")], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
 def test_a_limit_that_is_too_low_is_rejected_before_training() -> None:
     X, Y = _problem(2000, 500, 50)
     with pytest.raises(ParameterError, match=r"memory must be at least [\d.]+ [MG]B for this training run, got 1 MB"):

@@ -42,20 +42,26 @@ void register_layouts(nb::module_& m) {
 
     m.def(
         "pack_chunks",
-        [](const std::vector<const PyChunkedWeights*>& parts, Array<std::int64_t> chunks, std::int64_t n_features,
+        [](const std::vector<PyChunkedWeights*>& parts, Array<std::int64_t> chunks, std::int64_t n_features,
            WeightDtype dtype, int threads) {
             std::vector<ChunkWeightsView> weights;
-            for (const PyChunkedWeights* part : parts)
+            // The memory of small layers is not discarded, because the system calls would take longer than the packing.
+            std::size_t min_discarded_bytes = std::size_t{1} << 28;
+            for (const PyChunkedWeights* part : parts) {
                 weights.insert(weights.end(), part->chunks().begin(), part->chunks().end());
+                if (!part->owns_weights()) min_discarded_bytes = std::numeric_limits<std::size_t>::max();
+            }
             Packed out;
             {
                 const ReleasedGil released;
-                out = pack(weights, span(chunks), n_features, dtype, threads);
+                out = pack(weights, span(chunks), n_features, dtype, threads, min_discarded_bytes);
+                for (PyChunkedWeights* part : parts) part->clear();
             }
             return packed_to_numpy(std::move(out));
         },
         "parts"_a, "chunks"_a.noconvert(), "n_features"_a, "dtype"_a, "threads"_a,
-        "Pack the weights of all chunks of a layer and return (starts, data, scales, n_weights, n_used).");
+        "Pack the weights of all chunks of a layer and return (starts, data, scales, n_weights, n_used). The parts are "
+        "empty afterward, because their memory is released while they are packed.");
 }
 
 }  // namespace carya::bind

@@ -111,6 +111,8 @@ void register_matrix(nb::module_& m) {
           "Store large arrays in files in a folder on disk; unmap their pages to stay below a memory limit.");
     m.def("clear_memory_limit", &clear_memory_limit, nb::call_guard<ReleasedGil>(), "Stop enforcing the memory limit.");
     m.def("memory_limit", &memory_limit, "Return the memory limit in bytes, or 0 if no limit is set.");
+    m.def("page_out", &page_out, nb::call_guard<ReleasedGil>(),
+          "Unmap the pages of all arrays that are stored in files.");
     m.def("resident_bytes", &resident_bytes, "Return the resident memory of this process in bytes, or 0.");
 
     m.def("thread_count", &thread_count, "n_jobs"_a,

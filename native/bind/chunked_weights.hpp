@@ -65,6 +65,14 @@ public:
 
     const std::vector<ChunkWeightsView>& chunks() const { return chunks_; }
 
+    // Whether the weights are owned by this object and not memory-mapped from a checkpoint.
+    bool owns_weights() const { return !trained_.empty(); }
+
+    void clear() {
+        chunks_.clear();
+        trained_.clear();
+    }
+
     // Returns the constructor arguments that follow `dtype`.
     nb::dict arrays() const {
         std::vector<std::int64_t> run_counts;

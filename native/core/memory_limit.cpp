@@ -78,6 +78,12 @@ public:
         return limit_;
     }
 
+    void page_out() {
+        if (n_arrays_.load(std::memory_order_relaxed) == 0) return;
+        const std::lock_guard lock(mutex_);
+        evict(0);
+    }
+
     void* allocate(std::size_t bytes) {
         std::string folder;
         {
@@ -161,6 +167,7 @@ FileArrays& file_arrays() {
 void set_memory_limit(std::size_t bytes, const std::string& folder) { file_arrays().set_limit(bytes, folder); }
 void clear_memory_limit() { file_arrays().clear_limit(); }
 std::size_t memory_limit() { return file_arrays().limit(); }
+void page_out() { file_arrays().page_out(); }
 void* allocate_in_file(std::size_t bytes) { return file_arrays().allocate(bytes); }
 bool free_in_file(void* memory, std::size_t bytes) noexcept { return file_arrays().free(memory, bytes); }
 
@@ -187,6 +194,7 @@ void set_memory_limit(std::size_t, const std::string&) {
 }
 void clear_memory_limit() {}
 std::size_t memory_limit() { return 0; }
+void page_out() {}
 void* allocate_in_file(std::size_t) { return nullptr; }
 bool free_in_file(void*, std::size_t) noexcept { return false; }
 std::size_t resident_bytes() { return 0; }
@@ -196,6 +204,19 @@ std::size_t resident_bytes() { return 0; }
 #endif
 
 namespace carya {
+
+void discard_pages(const void* memory, std::size_t bytes) {
+#ifdef __linux__
+    static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto address = reinterpret_cast<std::uintptr_t>(memory);
+    const std::uintptr_t first = (address + page - 1) / page * page;
+    const std::uintptr_t last = (address + bytes) / page * page;
+    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+#else
+    static_cast<void>(memory);
+    static_cast<void>(bytes);
+#endif
+}
 
 void release_free_memory() {
 #ifdef __GLIBC__

@@ -24,10 +24,17 @@ void* allocate_in_file(std::size_t bytes);
 // Frees memory that was allocated by allocate_in_file. Returns false if the memory was allocated in another way.
 bool free_in_file(void* memory, std::size_t bytes) noexcept;
 
+// Unmaps the pages of all arrays that are stored in files. They are read again when they are used.
+void page_out();
+
 // Returns the resident memory of this process in bytes, or 0 if it is unknown.
 std::size_t resident_bytes();
 
 // Makes the allocator return to the operating system the memory that worker threads have freed.
 void release_free_memory();
+
+// Releases the pages that are completely within a range of memory. The contents of allocated memory are lost; the pages
+// of mapped files are read again when they are used.
+void discard_pages(const void* memory, std::size_t bytes);
 
 }  // namespace carya

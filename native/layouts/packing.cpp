@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../core/memory_limit.hpp"
 #include "../core/parallel.hpp"
 #include "block_reader.hpp"
 #include "block_types.hpp"
@@ -180,6 +181,11 @@ public:
     // Calls body(runs) for the runs of all features in a range. The runs of a feature are sorted by chunk.
     virtual void for_each_runs(std::int64_t range, const PackedFormat& format, bool counts_only,
                                const RunsBody& body) const = 0;
+    // Whether discard_before releases memory.
+    virtual bool discards() const { return false; }
+    // Releases the memory of all ranges before `range`, which are not read again.
+    virtual void discard_before([[maybe_unused]] std::int64_t range, [[maybe_unused]] const PackedFormat& format,
+                                [[maybe_unused]] int threads) {}
 
     // The first feature of each range, followed by the number of features.
     std::span<const std::int64_t> boundaries() const { return boundaries_; }
@@ -191,8 +197,14 @@ protected:
 // Trained weights, chunk by chunk.
 class ChunkSource : public RunSource {
 public:
-    ChunkSource(std::span<const ChunkWeightsView> weights, std::span<const std::int64_t> chunks)
-        : weights_(weights), chunks_(chunks) {}
+    ChunkSource(std::span<const ChunkWeightsView> weights, std::span<const std::int64_t> chunks,
+                std::size_t min_discarded_bytes)
+        : weights_(weights), chunks_(chunks) {
+        std::size_t bytes = 0;
+        for (const ChunkWeightsView& chunk : weights)
+            bytes += chunk.features.size_bytes() + chunk.counts.size() + chunk.children.size() + chunk.values.size();
+        discards_ = bytes >= min_discarded_bytes;
+    }
 
     std::vector<float> scales() const override {
         std::vector<float> out;
@@ -235,6 +247,21 @@ public:
                   counts_only ? nullptr : reader.children.data(),
                   counts_only ? nullptr : weights.values.data() + begin.weight * weight_bytes(format.dtype)});
         }
+    }
+
+    bool discards() const override { return discards_; }
+
+    void discard_before(std::int64_t range, const PackedFormat& format, int threads) override {
+        const std::size_t value_bytes = weight_bytes(format.dtype);
+        parallel_each(std::ssize(weights_), kChunksPerTask, threads, nullptr, [&](int, std::int64_t chunk) {
+            const ChunkWeightsView& weights = weights_[chunk];
+            const auto runs = static_cast<std::size_t>(begins_of(chunk)[range].run);
+            const auto entries = static_cast<std::size_t>(begins_of(chunk)[range].weight);
+            discard_pages(weights.features.data(), runs * sizeof(std::uint32_t));
+            discard_pages(weights.counts.data(), runs * weights.index_bytes);
+            discard_pages(weights.children.data(), entries * weights.index_bytes);
+            discard_pages(weights.values.data(), entries * value_bytes);
+        });
     }
 
 private:
@@ -310,6 +337,7 @@ private:
 
     std::span<const ChunkWeightsView> weights_;
     std::span<const std::int64_t> chunks_;
+    bool discards_;
     std::vector<Begin> begins_;  // chunks x (ranges + 1)
 };
 
@@ -401,19 +429,31 @@ public:
             out.n_used += block.weights > 0;
         }
         locate<Types>(out);
-        const std::span<const std::int64_t> boundaries = source_.boundaries();
-        parallel_for(n_ranges, threads_, nullptr, [&](int, std::int64_t range) {
-            const BlockWriter<Types> writer(format_);
-            for (std::int64_t f = boundaries[range]; f < boundaries[range + 1]; ++f)
-                if (blocks_[f].weights > 0) std::memset(blocks_[f].bytes, 0, blocks_[f].template size<Types>(format_));
-            source_.for_each_runs(range, format_, false, [&](const Runs& runs) { write(writer, runs); });
-        });
+        const std::int64_t step =
+            source_.discards() ? std::max<std::int64_t>(n_ranges / kDiscardSteps, threads_) : n_ranges;
+        for (std::int64_t first = 0; first < n_ranges; first += step) {
+            const std::int64_t last = std::min(first + step, n_ranges);
+            parallel_for(last - first, threads_, nullptr,
+                         [&](int, std::int64_t i) { write_range<Types>(first + i); });
+            if (source_.discards()) source_.discard_before(last, format_, threads_);
+        }
         return out;
     }
 
     const PackedFormat& format() const { return format_; }
 
 private:
+    static constexpr std::int64_t kDiscardSteps = 8;
+
+    template <class Types>
+    void write_range(std::int64_t range) {
+        const BlockWriter<Types> writer(format_);
+        const std::span<const std::int64_t> boundaries = source_.boundaries();
+        for (std::int64_t f = boundaries[range]; f < boundaries[range + 1]; ++f)
+            if (blocks_[f].weights > 0) std::memset(blocks_[f].bytes, 0, blocks_[f].template size<Types>(format_));
+        source_.for_each_runs(range, format_, false, [&](const Runs& runs) { write(writer, runs); });
+    }
+
     template <class Types>
     void write(const BlockWriter<Types>& writer, const Runs& runs) {
         const std::uint32_t* children = runs.children;
@@ -484,10 +524,10 @@ Packed pack_source(RunSource& source, std::span<const std::int64_t> chunks, std:
 }  // namespace
 
 Packed pack(std::span<const ChunkWeightsView> weights, std::span<const std::int64_t> chunks, std::int64_t n_features,
-            WeightDtype dtype, int threads) {
+            WeightDtype dtype, int threads, std::size_t min_discarded_bytes) {
     if (weights.size() != chunks.size() - 1)
         throw std::invalid_argument("There must be one chunk of weights per parent.");
-    ChunkSource source(weights, chunks);
+    ChunkSource source(weights, chunks, min_discarded_bytes);
     return pack_source(source, chunks, n_features, dtype, threads);
 }
 

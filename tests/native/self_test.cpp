@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -131,6 +132,35 @@ void test_train_and_rank(int threads, Loss loss) {
     }
 }
 
+// Checks that packing gives the same result if the memory of the weights is released while they are packed.
+void test_discarded_weights(int threads) {
+    constexpr std::uint32_t kFeatures = 40'000;  // so that the arrays of a chunk consist of several pages
+    const std::vector<std::int64_t> chunks{0, 20, 400, 410};
+    std::vector<Packed> results;
+    for (const std::size_t min_discarded_bytes : {std::numeric_limits<std::size_t>::max(), std::size_t{0}}) {
+        Random random(3);
+        std::vector<ChunkWeights> owned;
+        for (std::size_t c = 0; c + 1 < chunks.size(); ++c) {
+            ChunkWeightsBuilder builder;
+            for (std::uint32_t feature = 0; feature < kFeatures; feature += 1 + random.below(3)) {
+                builder.begin_feature(feature);
+                builder.append(random.below(5), uniform(random) - 0.5F);
+                builder.append(5 + random.below(5), uniform(random) - 0.5F);
+            }
+            owned.push_back(builder.finish(chunks[c + 1] - chunks[c], WeightDtype::int8));
+        }
+        std::vector<ChunkWeightsView> weights;
+        for (const ChunkWeights& chunk : owned) weights.push_back(chunk.view());
+        results.push_back(pack(weights, chunks, kFeatures, WeightDtype::int8, threads, min_discarded_bytes));
+#ifdef __linux__
+        const bool released = weights[1].features[5000] == 0;
+        expect(released == (min_discarded_bytes == 0), "the weights are released only if this is requested");
+#endif
+    }
+    expect(results[0].n_weights > 0 && results[0].data == results[1].data,
+           "the packed weights do not depend on whether the original weights are released");
+}
+
 // Checks that every learned term is found, that transform returns the same features as fit, and that the number of
 // threads does not affect the result.
 void test_vectorizer(const TextAnalyzer& analyzer, const Weighting& weighting,
@@ -232,6 +262,7 @@ int main() {
     test_dot();
     for (const carya::Loss loss : {carya::Loss::squared_hinge, carya::Loss::hinge, carya::Loss::logistic})
         for (const int threads : {1, 3}) test_train_and_rank(threads, loss);
+    for (const int threads : {1, 3}) test_discarded_weights(threads);
     test_texts();
     test_exceptions_in_threads();
     std::printf(failures == 0 ? "all tests passed\n" : "%d failures\n", failures);

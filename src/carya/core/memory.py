@@ -122,6 +122,11 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     return _core.allocate_bytes(size * dtype.itemsize).view(dtype).reshape(shape)
 
 
+def page_out() -> None:
+    """Unmap the pages of all arrays that are stored in files; they are read again when they are used."""
+    _core.page_out()
+
+
 def to_limited(array: NDArray[Any]) -> NDArray[Any]:
     """Copy an array to memory that can be paged out to disk; without a memory limit, return the array itself."""
     if not is_limited():

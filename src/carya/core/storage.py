@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core.atomic import replace_folder, temporary_folder
+from carya.core.memory import page_out
 from carya.core.strings import StringArray
 from carya.errors import CaryaError, MissingExtraError, ModelFormatError, SaveError
 
@@ -42,6 +43,8 @@ LAZY_ARRAYS = frozenset({"data", "dense"})
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays.bin"
 _MAX_MANIFEST_BYTES = 64 << 20
+#: Number of bytes to write or read at a time, a multiple of the size of the blocks that have checksums.
+_SLICE = 64 << 20
 #: Maximum number of attempts to open a folder while other processes are replacing it.
 _MAX_ATTEMPTS = 100
 
@@ -409,7 +412,7 @@ def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[list[
         # An empty file cannot be memory-mapped, so a model whose arrays are all empty has one block of zeros.
         file.write(b"\0" * (-file.tell() % _ALIGNMENT if file.tell() else _ALIGNMENT))
         file.flush()
-        sums = _core.block_checksums(np.memmap(path, np.uint8, mode="r") if file.tell() else np.zeros(0, np.uint8))
+        sums = _block_checksums(path, file.tell())
         checksums = _write_array(file, "checksums", sums) | {"checksum": _checksum(sums)}
     return entries, checksums
 
@@ -419,8 +422,20 @@ def _write_array(file: BinaryIO, name: str, array: NDArray[Any]) -> dict[str, An
         raise TypeError(f"Array {name!r} has dtype {array.dtype}, which the model format does not support.")
     file.write(b"\0" * (-file.tell() % _ALIGNMENT))
     entry = {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "offset": file.tell()}
-    file.write(np.ascontiguousarray(array, _DTYPES[str(array.dtype)]).reshape(-1).view(np.uint8).data)
+    data = np.ascontiguousarray(array, _DTYPES[str(array.dtype)]).reshape(-1).view(np.uint8)
+    for first in range(0, data.size, _SLICE):
+        file.write(data[first : first + _SLICE].data)
+        page_out()
     return entry
+
+
+def _block_checksums(path: Path, size: int) -> NDArray[np.uint64]:
+    """Return the checksums of the blocks of a file; only a part of the file is memory-mapped at a time."""
+    sums = [np.zeros(0, np.uint64)]
+    for first in range(0, size, _SLICE):
+        part = np.memmap(path, np.uint8, mode="r", offset=first, shape=(min(_SLICE, size - first),))
+        sums.append(_core.block_checksums(part))
+    return np.concatenate(sums)
 
 
 def _seal(manifest: Mapping[str, Any]) -> bytes:

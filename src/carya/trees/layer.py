@@ -90,7 +90,10 @@ class Weights:
         *,
         threads: int = 1,
     ) -> Self:
-        """Pack trained weights, given as parts that together contain all chunks in order."""
+        """Pack trained weights, given as parts that together contain all chunks in order.
+
+        The parts are empty afterward, which limits the peak memory.
+        """
         packed = _core.pack_chunks(parts, chunks, n_features, getattr(_core.WeightDtype, dtype), threads)
         return cls._of_packed(packed, dtype, n_features)
 
