@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -58,6 +60,22 @@ def test_long_queries_with_few_weights_use_the_by_label_layout() -> None:
     choice = choose_layout(make_layer(5000, 100, 20, 10), beam_width=1, query_features=4000)
     assert choice.layout == "by-label"
     assert "times as fast as packed" in choice.reason
+
+
+def test_large_layers_remain_packed() -> None:
+    layer = make_layer(5000, 100, 20, 10)
+    large = replace(layer, weights=replace(layer.weights, n_weights=200_000_000))
+    choice = choose_layout(large, beam_width=1, query_features=1e9)
+    assert choice.layout == "packed"
+    assert "too much memory" in choice.reason
+
+
+def test_scanning_many_clusters_is_not_assumed_if_the_beam_is_narrow() -> None:
+    layer = make_layer(100, 7000, 98, 1)
+    weights = replace(layer.weights, n_features=14_000, n_used=14_000, n_weights=90_000_000)  # 6,400 per feature
+    choice = choose_layout(replace(layer, weights=weights), beam_width=10, query_features=50)
+    assert choice.layout == "packed"
+    assert choice.reason.startswith("fastest")
 
 
 def test_models_use_the_chosen_layout(world: SyntheticData, monkeypatch: pytest.MonkeyPatch) -> None:

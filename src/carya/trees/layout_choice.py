@@ -22,8 +22,11 @@ TYPICAL_FEATURES = 50.0
 # Other layouts are used only if the search is at least this many times as fast as with the packed layout, because
 # building them takes time and memory.
 _MIN_SPEEDUP = 2.0
-# Time per operation, in nanoseconds.
-_FEATURE, _BLOCK, _SCANNED_CHUNK, _PACKED_ADD = 6.0, 60.0, 0.3, 0.6
+# Layers with more weights always use the packed layout, because other layouts take about 30 bytes per weight.
+_MAX_WEIGHTS = 100_000_000
+# Time per operation, in nanoseconds. In the packed layout, the clusters in the beam are found in a feature's block
+# either by scanning all of its clusters or by looking up each cluster in the beam, whichever is faster.
+_FEATURE, _BLOCK, _SCANNED_CHUNK, _LOOKUP, _PACKED_ADD = 6.0, 60.0, 0.3, 20.0, 0.6
 _LABEL_ADD, _SPREAD_FEATURE = 1.9, 5.0
 _HASH_PROBE, _SEARCH_STEP, _ADD = 100.0, 11.0, 1.2
 
@@ -61,10 +64,9 @@ def choose_layout(layer: Layer, *, beam_width: int, query_features: float = TYPI
     per_feature = weights / used
     adds = effective * per_feature * visited / clusters
     per_cluster = max(weights / clusters, 2.0)
+    find_chunks = min(_SCANNED_CHUNK * min(per_feature, clusters), _LOOKUP * visited)
     costs = {
-        "packed": query_features * _FEATURE
-        + effective * (_BLOCK + _SCANNED_CHUNK * min(per_feature, clusters))
-        + adds * _PACKED_ADD,
+        "packed": query_features * _FEATURE + effective * (_BLOCK + find_chunks) + adds * _PACKED_ADD,
         "by-label": query_features * _SPREAD_FEATURE + visited / clusters * weights * _LABEL_ADD,
         "by-feature": query_features * _FEATURE
         + effective * (_BLOCK + visited * _SEARCH_STEP * math.log2(per_feature + 2))
@@ -77,6 +79,8 @@ def choose_layout(layer: Layer, *, beam_width: int, query_features: float = TYPI
         f"{visited} of {clusters:,} clusters, {query_features:.0f} features per query, {per_feature:.1f} weights per "
         f"feature, {weights / nodes:.1f} weights per node"
     )
+    if weights > _MAX_WEIGHTS:
+        return LayoutChoice("packed", f"other layouts would take too much memory ({details})", costs)
     if best == "packed" or costs["packed"] < _MIN_SPEEDUP * costs[best]:
         other = min((name for name in LAYOUTS if name != "packed"), key=lambda name: costs[name])
         if best == "packed":
