@@ -18,7 +18,7 @@ TESTS = Path(__file__).parent
 
 # Layers from lowest to highest. A module may import from its own package and from lower layers.
 LAYERS: list[set[str]] = [
-    {"errors", "interpreter", "version", "_core"},
+    {"errors", "fork_safety", "interpreter", "version", "_core"},
     {"core", "c_library"},
     {"trees", "metrics", "upgrade"},
     {"indexing", "matching", "ranking", "data"},

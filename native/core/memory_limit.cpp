@@ -9,6 +9,7 @@
 #ifdef __linux__
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 
 namespace carya {
@@ -110,6 +112,16 @@ public:
         return memory;
     }
 
+    void before_fork() { mutex_.lock(); }
+    void after_fork_in_parent() { mutex_.unlock(); }
+    // The child process has no watcher thread, so it has no memory limit.
+    void after_fork_in_child() {
+        limit_ = 0;
+        new (&thread_) std::thread;  // the destructor of the parent's object would terminate the process
+        new (&wake_) std::condition_variable;
+        mutex_.unlock();
+    }
+
     bool free(void* memory, std::size_t bytes) noexcept {
         if (n_arrays_.load(std::memory_order_relaxed) == 0) return false;
         const std::lock_guard lock(mutex_);
@@ -158,7 +170,12 @@ private:
 };
 
 FileArrays& file_arrays() {
-    static auto* arrays = new FileArrays;  // never destroyed, because arrays can be freed while the process exits
+    // Never destroyed, because arrays can be freed while the process exits.
+    static auto* arrays = [] {
+        pthread_atfork([] { file_arrays().before_fork(); }, [] { file_arrays().after_fork_in_parent(); },
+                       [] { file_arrays().after_fork_in_child(); });
+        return new FileArrays;
+    }();
     return *arrays;
 }
 

@@ -324,23 +324,28 @@ void BeamSearch::merge_leaves(std::vector<ScoredNode>& candidates, std::int64_t 
     keep_best_labels(candidates, top_k);
 }
 
-BeamSearch::WorkspaceLease::WorkspaceLease(const BeamSearch& owner) : search(owner) {
-    {
-        const std::lock_guard held(search.mutex_);
-        if (!search.workspace_pool_.empty()) {
-            workspace = std::move(search.workspace_pool_.back());
-            search.workspace_pool_.pop_back();
-        }
-    }
-    if (workspace) return;
-    workspace = std::make_unique<Workspace>();
-    const std::lock_guard held(search.mutex_);
-    search.workspace_pool_.reserve(++search.n_workspaces_);  // so that returning a workspace cannot throw
+BeamSearch::WorkspacePool::~WorkspacePool() {
+    for (const std::atomic<Workspace*>& slot : slots_) delete slot.load();
 }
 
-BeamSearch::WorkspaceLease::~WorkspaceLease() {
-    const std::lock_guard held(search.mutex_);
-    search.workspace_pool_.push_back(std::move(workspace));
+std::unique_ptr<BeamSearch::Workspace> BeamSearch::WorkspacePool::take() {
+    for (std::atomic<Workspace*>& slot : slots_) {
+        if (slot.load(std::memory_order_relaxed) == nullptr) continue;
+        if (Workspace* workspace = slot.exchange(nullptr, std::memory_order_acquire))
+            return std::unique_ptr<Workspace>(workspace);
+    }
+    return std::make_unique<Workspace>();
+}
+
+void BeamSearch::WorkspacePool::put_back(std::unique_ptr<Workspace> workspace) noexcept {
+    for (std::atomic<Workspace*>& slot : slots_) {
+        Workspace* empty = nullptr;
+        if (slot.compare_exchange_strong(empty, workspace.get(), std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+            workspace.release();
+            return;
+        }
+    }
 }
 
 // Returns an upper bound on the number of labels per query, used to allocate the result.

@@ -1,12 +1,15 @@
 // Beam search over the layers of a model, which returns the top-ranked labels for a query and their scores.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../core/matrix.hpp"
@@ -83,7 +86,7 @@ public:
     // Calls body(workspace) with a workspace from the pool. Thread-safe.
     template <class Body>
     auto with_workspace(const Body& body) const {
-        WorkspaceLease lease(*this);
+        const WorkspaceLease lease(workspaces_);
         return body(*lease.workspace);
     }
 
@@ -119,10 +122,26 @@ public:
     float final_score(float path_score) const;
 
 private:
+    // Workspaces that are not in use. There is no lock, which could remain locked in a process that is forked while
+    // other threads are searching.
+    class WorkspacePool {
+    public:
+        WorkspacePool() = default;
+        WorkspacePool(const WorkspacePool&) = delete;
+        WorkspacePool& operator=(const WorkspacePool&) = delete;
+        ~WorkspacePool();
+        std::unique_ptr<Workspace> take();                             // creates a workspace if there is none
+        void put_back(std::unique_ptr<Workspace> workspace) noexcept;  // destroys the workspace if the pool is full
+
+    private:
+        std::array<std::atomic<Workspace*>, 64> slots_{};  // null if empty
+    };
     struct WorkspaceLease {
-        explicit WorkspaceLease(const BeamSearch& owner);
-        ~WorkspaceLease();
-        const BeamSearch& search;
+        explicit WorkspaceLease(WorkspacePool& owner) : pool(owner), workspace(owner.take()) {}
+        WorkspaceLease(const WorkspaceLease&) = delete;
+        WorkspaceLease& operator=(const WorkspaceLease&) = delete;
+        ~WorkspaceLease() { pool.put_back(std::move(workspace)); }
+        WorkspacePool& pool;
         std::unique_ptr<Workspace> workspace;
     };
     // The parent and position of each node in a level. Used only by score_pairs.
@@ -160,9 +179,7 @@ private:
 
     mutable std::once_flag node_locations_once_;
     mutable std::vector<NodeLocations> node_locations_;
-    mutable std::mutex mutex_;
-    mutable std::vector<std::unique_ptr<Workspace>> workspace_pool_;
-    mutable std::size_t n_workspaces_ = 0;  // in the pool or in use
+    mutable WorkspacePool workspaces_;
 };
 
 }  // namespace carya

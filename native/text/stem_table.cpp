@@ -2,13 +2,65 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <set>
 #include <stdexcept>
+
+#ifndef _WIN32
+#include <pthread.h>
+#endif
 
 #include "../core/parallel.hpp"
 #include "tokenizer.hpp"
 
 namespace carya {
+
+// All tables. No thread uses a table while the process is forked, because the locks of the other threads would never be
+// released in the child process.
+class StemTables {
+public:
+    static StemTables& instance() {
+        static StemTables* tables = create();  // never destroyed, because tables can exist while the process exits
+        return *tables;
+    }
+
+    void add(StemTable* table) {
+        const std::lock_guard held(mutex_);
+        tables_.insert(table);
+    }
+    void remove(StemTable* table) {
+        const std::lock_guard held(mutex_);
+        tables_.erase(table);
+    }
+
+private:
+    static StemTables* create() {
+#ifndef _WIN32
+        pthread_atfork([] { instance().before_fork(); }, [] { instance().after_fork_in_parent(); },
+                       [] { instance().after_fork_in_child(); });
+#endif
+        return new StemTables;
+    }
+
+    void before_fork() {
+        mutex_.lock();
+        for (StemTable* table : tables_) table->mutex_.lock();
+    }
+    void after_fork_in_parent() {
+        for (StemTable* table : tables_) table->mutex_.unlock();
+        mutex_.unlock();
+    }
+    void after_fork_in_child() {
+        for (StemTable* table : tables_) new (&table->mutex_) std::shared_mutex;  // owned by a thread of the parent
+        mutex_.unlock();
+    }
+
+    std::mutex mutex_;
+    std::set<StemTable*> tables_;
+};
+
+StemTable::StemTable() { StemTables::instance().add(this); }
+StemTable::~StemTable() { StemTables::instance().remove(this); }
 
 std::vector<std::string> StemTable::missing(std::span<const std::string_view> texts, const AnalyzerOptions& options,
                                             int threads) const {

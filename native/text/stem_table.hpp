@@ -14,9 +14,14 @@ namespace carya {
 
 struct AnalyzerOptions;
 
-// Words can be added while other threads read texts.
+// Words can be added while other threads read texts. A process can be forked at any time.
 class StemTable {
 public:
+    StemTable();
+    StemTable(const StemTable&) = delete;
+    StemTable& operator=(const StemTable&) = delete;
+    ~StemTable();
+
     // Returns the distinct words that occur in the texts but not in the table, in ascending order.
     std::vector<std::string> missing(std::span<const std::string_view> texts, const AnalyzerOptions& options,
                                      int threads) const;
@@ -36,6 +41,8 @@ public:
     }
 
 private:
+    friend class StemTables;
+
     struct Hash {
         using is_transparent = void;
         std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }

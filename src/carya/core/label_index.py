@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from carya.fork_safety import cached_property
 
 
 class LabelIndex:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from carya.errors import InputError
+from carya.fork_safety import cached_property
 
 if TYPE_CHECKING:
     from carya.core.label_index import LabelIndex

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
+import os
 import sys
-import threading
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from carya.core.extras import require
 from carya.core.progress import Report
 from carya.errors import ModelFormatError
+from carya.fork_safety import ForkSafeLock
 
 #: Half precision halves the size of the graph and speeds up searches; retrieved labels are rescored without the graph.
 _SCALAR, _SCALAR_CODE, _SCALAR_BYTES = "f16", 12, 2
@@ -50,7 +51,8 @@ class HnswGraph:
 
     def __init__(self, index: Any, data: NDArray[np.uint8]) -> None:
         self._index = index
-        self._lock = threading.Lock()  # searches share the index's scratch memory
+        self._lock = ForkSafeLock()  # searches share the index's scratch memory
+        self._process = os.getpid()
         self.data = data
 
     @classmethod
@@ -118,6 +120,9 @@ class HnswGraph:
         if len(queries) == 0 or count == 0:
             return np.zeros((len(queries), count), np.int32), np.zeros((len(queries), count), np.float32)
         with self._lock:
+            if self._process != os.getpid():  # in a forked process, usearch waits for the threads of the parent process
+                self._index = require_usearch().Index.restore(self.data, view=True)
+                self._process = os.getpid()
             self._index.expansion_search = max(ef_search, count)
             matches = self._index.search(np.ascontiguousarray(queries), count, threads=threads)
         shape = (len(queries), count)

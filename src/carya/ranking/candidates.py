@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya.core.matrices import Csr
+from carya.fork_safety import cached_property
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from carya.core.parameters import Fitted, Parameterized, parameter
 from carya.core.rules import Choice, Integer, Real
 from carya.errors import InputError
+from carya.fork_safety import ForkSafeLock
 from carya.ranking.pairs import Pairs
 
 _ARRAYS = ("mean", "scale", "hidden", "hidden_bias", "output")
@@ -22,7 +22,7 @@ _BETAS = (0.9, 0.999)
 _EPSILON = 1e-8
 
 
-_blas_lock = threading.Lock()
+_blas_lock = ForkSafeLock()
 
 
 @contextmanager

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import carya
 from carya.core import storage
 from carya.errors import InputError, ModelFormatError
+from carya.fork_safety import cached_property
 from carya.loading import routed_model
 from carya.models.routed.model import RoutedModel
 from carya.models.routed.part import ModelPart

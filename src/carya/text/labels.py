@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from carya.core.matrices import Csr
 from carya.core.parameters import did_you_mean
 from carya.core.strings import StringArray
 from carya.errors import InputError
+from carya.fork_safety import cached_property
 from carya.text.open_vocabulary.name_statistics import NameStatistics
 
 _MAX_LABELS_FOR_SUGGESTIONS = 200_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from carya.core import lazy_sparse as sp
 from carya.core.matrices import Csr, make_read_only
 from carya.core.rules import Choice, check
 from carya.errors import ModelFormatError
+from carya.fork_safety import cached_property
 from carya.trees.transforms import Transform
 
 #: Storage types for weights: exact; half the size; or a quarter of the size, with one scale per cluster.

@@ -18,6 +18,7 @@ from carya.cli.options.rule_type import RuleType
 from carya.core.rules import Choice
 from carya.data.io.files import display_name
 from carya.errors import InputError, ParameterError
+from carya.fork_safety import cached_property
 
 if TYPE_CHECKING:
     from carya.data.corpus import Corpus, Example, Matrices
@@ -131,7 +132,7 @@ class DataOptions:
         form = FORMATS.get(self.detected_format)
         return form is not None and form.content == "features"
 
-    @functools.cached_property
+    @cached_property
     def detected_format(self) -> str:
         """The name of the format, or an empty string if it cannot be detected."""
         from carya.data.formats.detection import detect_format

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from carya import _core
 from carya.core.matrices import Csr, Features
+from carya.fork_safety import cached_property
 from carya.indexing.representations import cooccurrence_graph, normalize, pifa
 from carya.models.ensemble.combine import predict_combined
 from carya.models.reranked.column_views import column_views

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carya import _core
 from carya.core.matrices import Csr
+from carya.fork_safety import ForkSafeLock, cached_property
 from carya.text.labels import LabelSet
 from carya.text.text_tree import TextTree
 from carya.trees.layer import Layer
@@ -39,7 +38,7 @@ class ClusterNamer:
         self._layers = tree.model.layers_
         self._counts = labels.counts
         self._levels: dict[int, tuple[NDArray[np.int32], NDArray[np.int64]]] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     @cached_property
     def label_importance(self) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from carya.core import validation
 from carya.core.matrices import Csr
 from carya.errors import InputError
+from carya.fork_safety import cached_property
 from carya.text.explore.cluster_names import ClusterNamer, select_distinct_terms
 from carya.text.explore.similar_labels import find_similar_labels
 from carya.text.explore.views import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +9,7 @@ from carya import _core
 from carya.core.extras import require
 from carya.core.parameters import did_you_mean
 from carya.errors import MissingExtraError, ParameterError
+from carya.fork_safety import ForkSafeLock
 
 _MAX_WORDS = 1 << 20  # limits the memory used for the stems of words in queries
 
@@ -38,7 +38,7 @@ class Stemmer:
 
     def __init__(self, language: str) -> None:
         self._snowball = import_snowball(language).stemmer(language)
-        self._lock = threading.Lock()  # Snowball stemmers are not thread-safe
+        self._lock = ForkSafeLock()  # Snowball stemmers are not thread-safe
         self.table = _core.StemTable()
 
     @property

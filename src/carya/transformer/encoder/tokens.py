@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.core.progress import Report
+from carya.fork_safety import ForkSafeLock
 
 _TOKENIZER_BATCH = 1024  # number of texts per tokenizer call
-_TOKENIZER_LOCK = threading.Lock()  # a tokenizer fails if one thread changes its truncation while another uses it
+_TOKENIZER_LOCK = ForkSafeLock()  # a tokenizer fails if one thread changes its truncation while another uses it
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from torch import nn
 
 from carya.core.progress import Report
 from carya.errors import InputError
+from carya.fork_safety import ForkSafeLock
 from carya.ranking.pairs import PairTexts
 from carya.transformer.encoder.encoder import silent_transformers
 from carya.transformer.training import distributed
@@ -22,7 +22,7 @@ from carya.transformer.training import distributed
 if TYPE_CHECKING:
     from carya.transformer.reranking.cross_encoder import CrossEncoderRanker
 
-_TOKENIZER_LOCK = threading.Lock()  # a tokenizer must not be used by several threads at the same time
+_TOKENIZER_LOCK = ForkSafeLock()  # a tokenizer must not be used by several threads at the same time
 
 
 class PairModel:
