@@ -87,7 +87,7 @@ def test_child_ids_with_one_two_and_four_bytes(largest: int, weight_dtype: str) 
     assert scores == pytest.approx([3, 2], rel=0.01)
 
 
-@pytest.mark.parametrize("n_clusters", [1, 2, 7, 8, 14, 17, 40, 100, 256, 257, 300, 1024, 1025, 1500])
+@pytest.mark.parametrize("n_clusters", [1, 2, 7, 8, 14, 17, 40, 100, 256, 257, 300, 1024, 1025, 1500, 2100])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_scores_of_all_kinds_of_blocks_equal_numpy(n_clusters: int, layout: str) -> None:
     """Scores are correct for narrow and wide beams, and for features with weights in few or many clusters."""
@@ -157,10 +157,16 @@ def read_block(raw: bytes, chunks: np.ndarray, *, has_bitmaps: bool, kinds: set[
                 chunk = next(remaining, -1) if child >= 128 else chunk
         return dict(zip(positions, read_weights(len(positions)), strict=True))
     words = -(-parents // 64) * 8
-    has_chunk_bits = parents <= 1024 and words <= n * id_bytes
+    n_ranks = 0 if parents <= 1024 else -(-parents // 512)
+    has_chunk_bits = words + 2 * n_ranks <= n * id_bytes
+    ranks = np.frombuffer(take(2 * n_ranks if has_chunk_bits else 0), "<u2")
     block_chunks = read_bits(words) if has_chunk_bits else read_ids()
     assert len(block_chunks) == n
+    for group, rank in enumerate(ranks):
+        is_empty = not any(chunk // 512 == group for chunk in block_chunks)
+        assert rank == (0 if is_empty else sum(chunk < 512 * group for chunk in block_chunks))
     kinds.update({"chunk bits" if has_chunk_bits else "ids"} | ({"sums"} if n > 32 else set()))
+    kinds.update({"ranks"} if ranks.size else set())
     sums = np.frombuffer(take((n - 1) // 32 * 4), "<u4")
     counts = [count + 1 for count in take(n)]
     weights, first_run = {}, offset
@@ -181,7 +187,7 @@ def test_blocks_follow_the_documented_format() -> None:
     kinds: set[str] = set()
     for n_clusters in (20, 100, 256, 300, 1100):
         check_blocks(n_clusters, kinds)
-    assert kinds == {"narrow", "narrow with bitmaps", "ids", "chunk bits", "sums", "children", "bitmap"}
+    assert kinds == {"narrow", "narrow with bitmaps", "ids", "chunk bits", "ranks", "sums", "children", "bitmap"}
 
 
 def check_blocks(n_clusters: int, kinds: set[str]) -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
 
 from forging import use_forged
+from matrix_helpers import ranking_of
 
 SAVED = storage.SavedModel(
     "toy",
@@ -441,6 +443,36 @@ def test_a_stored_model_with_all_kinds_of_blocks_returns_the_stored_rankings() -
         labels, scores = model.rank(sparse_row(query, 250), top_k=4)
         assert labels.tolist() == query["labels"]
         assert scores.tolist() == pytest.approx(query["scores"], rel=1e-4)
+
+
+def test_stored_and_new_models_with_many_clusters_return_the_stored_rankings(tmp_path: Path) -> None:
+    """Earlier versions stored the ids of clusters in all blocks; blocks that are packed now contain bits instead."""
+    stored = carya.load(GOLDEN / "many-clusters")
+    stored.save(tmp_path / "saved")
+    trained = stored._state.trained
+    layers = [
+        replace(layer, weights=Weights.pack(layer.unpacked(), layer.chunks, "float32")) for layer in trained.layers
+    ]
+    packed = carya.XRLinear.from_trained_tree(replace(trained, layers=layers))
+    packed.save(tmp_path / "packed")
+    limits = {"saved": [1024, 1024], "packed": [65536, 65536]}
+    expected = json.loads((GOLDEN / "many-clusters.json").read_text())
+    queries = sp.csr_array(np.array(expected["queries"], np.float32))
+    for name, limit in limits.items():
+        assert json.loads((tmp_path / name / "manifest.json").read_text())["shape"]["max_bit_chunks"] == limit
+        for beam_width, rankings in zip((2, 600), expected["rankings"], strict=True):
+            S = carya.load(tmp_path / name).predict(queries, top_k=5, beam_width=beam_width)
+            for row, ranking in enumerate(rankings):
+                assert ranking_of(S, row) == [(label, pytest.approx(score, rel=1e-4)) for label, score in ranking]
+
+
+@pytest.mark.parametrize("limit", [-1, 65537, 1e30, "x"])
+def test_invalid_limits_for_bits_are_rejected(tmp_path: Path, limit: object) -> None:
+    model = tmp_path / "model"
+    carya.load(GOLDEN / "many-clusters").save(model)
+    edit_manifest(model, lambda manifest: manifest["shape"].update(max_bit_chunks=[limit, limit]))
+    with pytest.raises(ModelFormatError, match="inconsistent"):
+        carya.load(model)
 
 
 @pytest.mark.parametrize("weight_dtype", ["float32", "float16", "int8"])

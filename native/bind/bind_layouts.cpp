@@ -40,6 +40,7 @@ void register_layouts(nb::module_& m) {
              "values"_a.noconvert(), "scales"_a.noconvert())
         .def("arrays", &PyChunkedWeights::arrays, "Return copies of the arrays from which the object can be restored.");
 
+    m.attr("MAX_BIT_CHUNKS") = PackedFormat::kMaxBitChunks;
     m.def(
         "pack_chunks",
         [](const std::vector<PyChunkedWeights*>& parts, Array<std::int64_t> chunks, std::int64_t n_features,

@@ -25,12 +25,13 @@ struct PySearchLayer {
     Array<std::int32_t> order;
     Transform transform;
     std::shared_ptr<const ModelFolder> folder;  // source of the memory-mapped arrays; null if all arrays are in memory
+    std::int64_t max_bit_chunks;
 
     PackedView packed() const {
         return {{start_lines(starts.data(), starts.size()), features},
                 span(data),
                 span(scales),
-                PackedFormat::of(span(chunks), dtype)};
+                PackedFormat::of(span(chunks), dtype, max_bit_chunks)};
     }
 
     SearchLayer view() const {
@@ -95,7 +96,7 @@ void register_search(nb::module_& m) {
             [](PySearchLayer* self, Matrix<std::uint16_t> starts, std::int64_t features, Array<std::uint8_t> data,
                Array<float> scales, WeightDtype dtype, Matrix<float> dense, Array<float> biases,
                Array<std::int64_t> chunks, Array<std::int32_t> order, Transform::Kind kind, float power,
-               const SharedFolder* shared) {
+               const SharedFolder* shared, std::int64_t max_bit_chunks) {
                 if (chunks.size() < 1) throw std::invalid_argument("chunks must not be empty.");
                 new (self) PySearchLayer{std::move(starts),
                                          features,
@@ -107,11 +108,12 @@ void register_search(nb::module_& m) {
                                          std::move(chunks),
                                          std::move(order),
                                          Transform{kind, power},
-                                         shared ? shared->folder : nullptr};
+                                         shared ? shared->folder : nullptr,
+                                         max_bit_chunks};
             },
             "starts"_a.noconvert(), "features"_a, "data"_a.noconvert(), "scales"_a.noconvert(), "dtype"_a,
             "dense"_a.noconvert(), "biases"_a.noconvert(), "chunks"_a.noconvert(), "order"_a.noconvert(), "kind"_a,
-            "power"_a, "folder"_a.none())
+            "power"_a, "folder"_a.none(), "max_bit_chunks"_a)
         .def(
             "unpack",
             [](const PySearchLayer& self) {

@@ -73,7 +73,9 @@ public:
             add_narrow(Narrow(bytes, bitmap_bytes), x);
         } else {
             const Wide block(bytes, format_.bitmap_bytes, format_.chunk_words);
-            if (block.chunk_words > 0) {
+            if (block.ranks != nullptr) {
+                if (query_.requested_count * kMinRatioForRank < block.n) return add_by_ranked_bits(block, x);
+            } else if (block.chunk_words > 0) {
                 if (query_.requested_count <= kMaxRanked && query_.requested_count * kMinRatioForRank < block.n)
                     return add_by_rank(block, x);
             } else if (query_.requested_count * kMinRatioForBisection < block.n) {
@@ -237,7 +239,7 @@ private:
     // Adds a block by computing the index of each requested chunk: the number of set bits before the chunk's own bit.
     // Used for blocks with chunk bits if few chunks are requested.
     void add_by_rank(const Wide& block, float x) const {
-        std::uint32_t bits_before[kMaxChunkWords];
+        std::uint32_t bits_before[PackedFormat::kMaxUnrankedWords];
         std::uint32_t bits = 0;
         for (std::int64_t w = 0; w < block.chunk_words; ++w) {
             bits_before[w] = bits;
@@ -257,6 +259,28 @@ private:
         }
         for (std::int64_t k = 0; k < n_found; ++k)
             if (indices[k] < block.n) add_deferred(block.run(indices[k], run_offset(block, indices[k])), x, to[k]);
+    }
+
+    // Adds a block with ranks, in which a search needs only a few cache lines. All chunks are looked up before the first
+    // run is added, so that the processor loads these lines in parallel.
+    void add_by_ranked_bits(const Wide& block, float x) const {
+        constexpr std::int64_t kGroup = 16;
+        for (std::int64_t first = 0; first < query_.requested_count; first += kGroup) {
+            const std::int64_t last = std::min(first + kGroup, query_.requested_count);
+            std::int64_t indices[kGroup];
+            std::uint32_t to[kGroup];
+            std::int64_t n_found = 0;
+            for (std::int64_t k = first; k < last; ++k) {
+                const std::int32_t chunk = query_.requested[k];
+                indices[n_found] = block.ranked_index(chunk);
+                to[n_found] = query_.base[chunk];
+                __builtin_prefetch(block.counts + indices[n_found] * Types::kChildBytes);
+                __builtin_prefetch(block.sums + indices[n_found] / Wide::kSumStep * 4);
+                n_found += block.has_chunk(chunk);
+            }
+            for (std::int64_t k = 0; k < n_found; ++k)
+                if (indices[k] < block.n) add_deferred(block.run(indices[k], run_offset(block, indices[k])), x, to[k]);
+        }
     }
 
 #ifdef CARYA_PACKED_SIMD
@@ -308,7 +332,6 @@ private:
     static constexpr std::int64_t kMinRatioForRank = 2;
     static constexpr std::int64_t kMinRatioForBisection = 64;
     static constexpr std::int64_t kMaxRanked = 64;
-    static constexpr std::int64_t kMaxChunkWords = PackedFormat::kMaxChunkWords;
 
     const PackedFormat& format_;
     const PackedQuery& query_;

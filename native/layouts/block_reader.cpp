@@ -73,7 +73,7 @@ private:
         require(block.n > 0 && (block.chunk_words == 0 || block.bit_count() == block.n));
         std::int64_t offset = 0;
         block.for_each_chunk([&](std::int64_t i, std::int64_t chunk) {
-            require(is_chunk(chunk) &&
+            require(is_chunk(chunk) && (block.ranks == nullptr || block.ranked_index(chunk) == i) &&
                     (i % Wide::kSumStep != 0 || block.run_bytes_before(i / Wide::kSumStep) == offset));
             const WideRun run = block.run(i, offset);
             require(run.count > 0);

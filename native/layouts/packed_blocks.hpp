@@ -1,6 +1,7 @@
 // Read access to the blocks of a packed layer, used by the search kernels and by unpack().
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -138,8 +139,10 @@ struct WideRun {
 // The components of a wide block. Sizes are limited as in a narrow block.
 template <class Types>
 struct WideBlock {
-    static constexpr std::int64_t kSumStep = 32;  // number of chunks between entries in `sums`
+    static constexpr std::int64_t kSumStep = 32;    // number of chunks between entries in `sums`
+    static constexpr std::int64_t kGroupWords = 8;  // number of words between entries in `ranks`
 
+    const std::uint8_t* ranks = nullptr;   // number of chunks before each group of words; null if there are no ranks
     const std::uint8_t* chunks = nullptr;  // ids, or one bit per chunk of the level
     const std::uint8_t* sums = nullptr;
     const std::uint8_t* counts = nullptr;
@@ -149,14 +152,19 @@ struct WideBlock {
     std::int64_t bitmap_bytes = 0;  // per chunk
     std::int64_t chunk_words = 0;   // 64-bit words with one bit per chunk of the level; 0 if the block has ids
 
-    // Returns whether chunk bits take no more bytes than ids.
+    static constexpr std::int64_t rank_bytes(std::int64_t level_words) {
+        return level_words > PackedFormat::kMaxUnrankedWords ? (level_words + kGroupWords - 1) / kGroupWords * 2 : 0;
+    }
+
+    // Returns whether chunk bits and their ranks take no more bytes than ids.
     static constexpr bool has_chunk_bits(std::int64_t n, std::int64_t level_words) {
-        return level_words > 0 && level_words * 8 <= n * Types::kIdBytes;
+        return level_words > 0 && rank_bytes(level_words) + level_words * 8 <= n * Types::kIdBytes;
     }
 
     // Offsets of the components of a block.
     static constexpr std::int64_t sums_offset(std::int64_t n, std::int64_t level_words) {
-        return Types::kIdBytes + (has_chunk_bits(n, level_words) ? level_words * 8 : n * Types::kIdBytes);
+        return Types::kIdBytes + (has_chunk_bits(n, level_words) ? rank_bytes(level_words) + level_words * 8
+                                                                 : n * Types::kIdBytes);
     }
     static constexpr std::int64_t counts_offset(std::int64_t n, std::int64_t level_words) {
         return sums_offset(n, level_words) + (n - 1) / kSumStep * 4;
@@ -182,6 +190,10 @@ struct WideBlock {
         n = claimed;
         chunk_words = has_chunk_bits(n, level_words) ? level_words : 0;
         chunks = bytes.data() + Types::kIdBytes;
+        if (chunk_words > PackedFormat::kMaxUnrankedWords) {
+            ranks = chunks;
+            chunks += rank_bytes(level_words);
+        }
         runs = bytes.data() + head;
         counts = bytes.data() + counts_offset(n, level_words);
         sums = bytes.data() + sums_offset(n, level_words);
@@ -212,6 +224,23 @@ struct WideBlock {
         const bool bitmap = has_bitmap(k, bitmap_bytes);
         const std::uint8_t* nodes = runs + offset;
         return {nodes, nodes + (bitmap ? bitmap_bytes : k * Types::kChildBytes), k, bitmap};
+    }
+
+    // Returns whether the bit of a chunk is set.
+    bool has_chunk(std::int64_t chunk) const { return (chunk_word(chunk / 64) >> chunk % 64 & 1) != 0; }
+    // Returns the index of a chunk whose bit is set, in a block with ranks. In a damaged block, the index may be wrong.
+    // There are no branches, because a search calls this function for chunks in random order.
+    std::int64_t ranked_index(std::int64_t chunk) const {
+        const std::int64_t group = chunk / (64 * kGroupWords);
+        std::int64_t index = load<std::uint16_t>(ranks + 2 * group);
+        const std::int64_t bits = chunk % (64 * kGroupWords);  // number of bits before the chunk's own bit
+        // The last group can have fewer words; the bytes that are read instead are part of the block and are masked.
+        for (std::int64_t w = 0; w < kGroupWords; ++w) {
+            const std::int64_t count = std::clamp<std::int64_t>(bits - 64 * w, 0, 64);
+            const std::uint64_t mask = count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+            index += __builtin_popcountll(chunk_word(group * kGroupWords + w) & mask);
+        }
+        return index;
     }
 
     // Returns the number of set bits, which equals the number of chunks in a valid block.

@@ -18,7 +18,7 @@ constexpr std::int64_t kMaxMergedNodes = 512;
 
 }  // namespace
 
-PackedFormat PackedFormat::of(std::span<const std::int64_t> chunks, WeightDtype dtype) {
+PackedFormat PackedFormat::of(std::span<const std::int64_t> chunks, WeightDtype dtype, std::int64_t max_bit_chunks) {
     PackedFormat format;
     format.dtype = dtype;
     const std::size_t count = chunks.size() - 1;
@@ -31,8 +31,8 @@ PackedFormat PackedFormat::of(std::span<const std::int64_t> chunks, WeightDtype 
     const int flag_bits = format.id_bytes > 0 ? 1 : 0;
     format.child_bytes = largest <= 0x100 >> flag_bits ? 1 : largest <= 0x10000 >> flag_bits ? 2 : 4;
     format.bitmap_bytes = largest <= 0x8000 ? static_cast<int>((largest + 15) / 16 * 2) : 0;
-    const auto words = static_cast<std::int64_t>((count + 63) / 64);
-    format.chunk_words = format.id_bytes > 0 && words <= PackedFormat::kMaxChunkWords ? static_cast<int>(words) : 0;
+    const bool can_have_bits = format.id_bytes > 0 && static_cast<std::int64_t>(count) <= max_bit_chunks;
+    format.chunk_words = can_have_bits ? static_cast<int>((count + 63) / 64) : 0;
     return format;
 }
 

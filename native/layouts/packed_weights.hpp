@@ -17,9 +17,11 @@
 // A *wide* block, in which a search can skip most of the chunks, continues with
 //
 //     chunk[n]     ids of the chunks, ascending                    Id each
-//  or bit[]        the chunks of the level that have weights       one bit per chunk, in 64-bit words; used in levels
-//                                                                  with at most 1,024 chunks if this takes no more
-//                                                                  bytes than ids
+//  or rank[]       number of chunks with weights before every      2 bytes each; only in levels with more than 1,024
+//                  512th chunk of the level                        chunks
+//     bit[]        the chunks of the level that have weights       one bit per chunk, in 64-bit words; used in levels
+//                                                                  with at most 65,536 chunks if ranks and bits take
+//                                                                  no more bytes than ids
 //     sum[]        total bytes of the runs before chunks 32, 64,   4 bytes each
 //                  … of the block
 //     count[n]     number of weights in each chunk, minus 1        Child each
@@ -53,9 +55,12 @@ struct PackedFormat {
     bool merged = false;   // all nodes of the level are written as one chunk
     WeightDtype dtype = WeightDtype::float32;
 
-    static constexpr std::int64_t kMaxChunkWords = 16;
+    static constexpr std::int64_t kMaxUnrankedWords = 16;  // blocks with more chunk words also contain ranks
+    static constexpr std::int64_t kMaxBitChunks = 0x10000;
 
-    static PackedFormat of(std::span<const std::int64_t> chunks, WeightDtype dtype);
+    // Blocks of levels with more than `max_bit_chunks` chunks have ids.
+    static PackedFormat of(std::span<const std::int64_t> chunks, WeightDtype dtype,
+                           std::int64_t max_bit_chunks = kMaxBitChunks);
 };
 
 // The start offsets of the blocks of 28 features, in one cache line. A block starts at base + offset and ends where the

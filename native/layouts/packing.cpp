@@ -58,6 +58,7 @@ struct Block {
     std::int64_t mixed_bytes = 0;  // bytes of child ids or bitmaps, whichever is smaller for each run
     std::uint32_t chunks_written = 0;
     std::uint32_t weights_written = 0;
+    std::int32_t last_group = -1;  // in a wide block with ranks, the group of the last chunk that was written
     std::uint8_t* bytes = nullptr;
     std::uint8_t* next_run = nullptr;  // in a wide block
 
@@ -134,7 +135,7 @@ private:
         if (i == 0) block.next_run = runs;
         std::uint8_t* const ids = block.bytes + Types::kIdBytes;
         if (Wide::has_chunk_bits(n, format_.chunk_words))
-            set_bit(ids, run.chunk);
+            set_chunk_bit(block, ids, run.chunk, i);
         else
             append(ids + i * Types::kIdBytes, static_cast<typename Types::Id>(run.chunk));
         if (i > 0 && i % Wide::kSumStep == 0)
@@ -144,6 +145,16 @@ private:
                static_cast<Child>(run.count - 1));
         block.next_run = append_nodes(block.next_run, run, Wide::has_bitmap(run.count, format_.bitmap_bytes), Child{0});
         block.next_run = append_values(block.next_run, run);
+    }
+
+    // Sets the bit of the i-th chunk; the first chunk of a group also determines the rank of the group.
+    void set_chunk_bit(Block& block, std::uint8_t* ids, std::int64_t chunk, std::int64_t i) const {
+        const std::int64_t rank_bytes = Wide::rank_bytes(format_.chunk_words);
+        set_bit(ids + rank_bytes, chunk);
+        const auto group = static_cast<std::int32_t>(chunk / (64 * Wide::kGroupWords));
+        if (rank_bytes == 0 || group == block.last_group) return;
+        append(ids + 2 * std::int64_t{group}, static_cast<std::uint16_t>(i));
+        block.last_group = group;
     }
 
     // Appends the nodes of one chunk. The bits of `last` are set in the last child id.

@@ -35,6 +35,14 @@ Transform parse_transform(const std::string& name) {
     fail_inconsistent("unknown transform '" + name + "'");
 }
 
+constexpr std::int64_t kEarlierBitLimit = 1024;
+
+std::int64_t bit_limit(const Json& value) {
+    const std::int64_t limit = value.integer().value_or(-1);
+    if (limit < 0 || limit > PackedFormat::kMaxBitChunks) fail_inconsistent("max_bit_chunks is not valid");
+    return limit;
+}
+
 }  // namespace
 
 XRLinearModel::XRLinearModel(const ModelFolder& folder, const Json& parameters) {
@@ -43,6 +51,9 @@ XRLinearModel::XRLinearModel(const ModelFolder& folder, const Json& parameters) 
     const std::vector<Json>& transforms = member(shape, "transforms").items();
     const std::vector<Json>& dtypes = member(shape, "precisions").items();
     if (transforms.size() != dtypes.size()) fail_inconsistent("the numbers of transforms and weight data types differ");
+    const Json* bit_limits = shape.find("max_bit_chunks");  // missing in models saved by earlier versions
+    if (bit_limits && bit_limits->items().size() != transforms.size())
+        fail_inconsistent("max_bit_chunks must have one item per layer");
     const ArrayReader arrays(folder);
     std::vector<SearchLayer> layers;
     levels_.reserve(transforms.size());  // layers reference the elements, so they must not be moved
@@ -57,7 +68,8 @@ XRLinearModel::XRLinearModel(const ModelFolder& folder, const Json& parameters) 
         layer.weights.starts = {start_lines(starts.data(), starts.size()), size_of(shape, "sparse_features")};
         layer.weights.data = arrays.read<std::uint8_t>(level + ".weights.data", "uint8", false);
         layer.weights.scales = arrays.read<float>(level + ".weights.scales", "float32");
-        layer.weights.format = PackedFormat::of(levels_.back().chunks, parse_dtype(dtypes[t].text().value_or("")));
+        layer.weights.format = PackedFormat::of(levels_.back().chunks, parse_dtype(dtypes[t].text().value_or("")),
+                                                bit_limits ? bit_limit(bit_limits->items()[t]) : kEarlierBitLimit);
         const auto dense = arrays.read<float>(level + ".dense", "float32", false);
         if (arrays.find(level + ".dense").shape != std::vector<std::int64_t>{parents, dense_cols})
             fail_inconsistent("the dense weights have the wrong shape");

@@ -42,6 +42,9 @@ class Weights:
         The number of weights.
     n_used : int
         The number of features that have at least one weight.
+    max_bit_chunks : int
+        Blocks contain one bit per cluster, instead of the ids of clusters, only if there are at most this many
+        clusters. The value is lower for models that were saved by earlier versions.
     """
 
     starts: NDArray[np.uint16] = field(repr=False)
@@ -51,6 +54,7 @@ class Weights:
     n_features: int
     n_weights: int
     n_used: int
+    max_bit_chunks: int = _core.MAX_BIT_CHUNKS
 
     def __post_init__(self) -> None:
         make_read_only(self, "starts", "data", "scales")
@@ -290,6 +294,7 @@ class Layer:
             getattr(_core.TransformKind, self.transform.kind),
             self.transform.power,
             self.folder,
+            self.weights.max_bit_chunks,
         )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from carya import _core
 from carya.core.storage import SavedModel, consistent_parts
 from carya.errors import InputError
+from carya.models.xr_linear.serialize import EARLIER_MAX_BIT_CHUNKS, check_max_bit_chunks
 from carya.models.xr_linear.serialize import KIND as TREE_KIND
 from carya.models.xr_linear.serialize import pack as pack_tree
 from carya.models.xr_linear.serialize import unpack as unpack_tree
@@ -21,8 +22,6 @@ from carya.trees.transforms import Transform
 
 TOP_KIND = "routed"
 PART_KIND = "model-part"
-
-_PER_LAYER = ("transforms", "precisions", "weights", "features_used")
 
 
 class SplitInfo(NamedTuple):
@@ -180,6 +179,7 @@ def pack_part(part: TreePart, widths: tuple[int, int]) -> SavedModel:
         "precision": layer.weights.dtype,
         "weights": layer.weights.n_weights,
         "features_used": layer.weights.n_used,
+        "max_bit_chunks": layer.weights.max_bit_chunks,
         "layout": part.layout,
     }
     arrays: dict[str, NDArray[Any]] = {
@@ -209,6 +209,7 @@ def unpack_part(saved: SavedModel) -> TreePart:
         order, chunks = _core.group_by_parent(parents, int(shape["clusters"]))
         starts, data, scales = (arrays[f"weights.{name}"] for name in ("starts", "data", "scales"))
         n_weights, n_used = int(shape["weights"]), int(shape["features_used"])
+        limit = check_max_bit_chunks(shape.get("max_bit_chunks", EARLIER_MAX_BIT_CHUNKS))
         if not 0 <= n_used <= widths[0] or not 0 <= n_weights <= data.size:
             raise InputError(f"The part cannot have {n_weights} weights for {n_used} features.")
         dense, biases = arrays["dense"], arrays["offsets"]
@@ -222,7 +223,9 @@ def unpack_part(saved: SavedModel) -> TreePart:
         if len(arrays) != 7 + (leaf_labels is not None):
             raise InputError("The part contains unknown arrays.")
         layer = Layer(
-            weights=Weights(starts, data, scales, dtype, widths[0], n_weights=n_weights, n_used=n_used),
+            weights=Weights(
+                starts, data, scales, dtype, widths[0], n_weights=n_weights, n_used=n_used, max_bit_chunks=limit
+            ),
             dense=dense,
             biases=biases,
             chunks=chunks,

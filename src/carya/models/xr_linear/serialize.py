@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from carya import _core
 from carya.core.parameters import to_json
 from carya.core.storage import SavedModel, consistent_parts
 from carya.errors import InputError
@@ -18,7 +19,11 @@ from carya.trees.transforms import Transform
 
 KIND = "xr-linear"
 
+#: The value of `max_bit_chunks` in models saved by earlier versions, which did not store it.
+EARLIER_MAX_BIT_CHUNKS = 1024
+
 _ARRAYS_PER_LAYER = 6
+_PER_LAYER = ("precisions", "weights", "features_used", "max_bit_chunks")
 
 
 def pack(trained: TrainedTree, parameters: dict[str, Any]) -> SavedModel:
@@ -30,6 +35,7 @@ def pack(trained: TrainedTree, parameters: dict[str, Any]) -> SavedModel:
         "precisions": [layer.weights.dtype for layer in trained.layers],
         "weights": [layer.weights.n_weights for layer in trained.layers],
         "features_used": [layer.weights.n_used for layer in trained.layers],
+        "max_bit_chunks": [layer.weights.max_bit_chunks for layer in trained.layers],
         "row_features": trained.row_features,
     }
     arrays: dict[str, NDArray[Any]] = {}
@@ -53,25 +59,47 @@ def unpack(saved: SavedModel) -> TrainedTree:
     with consistent_parts():
         widths = (int(saved.shape["sparse_features"]), int(saved.shape["dense_features"]))
         transforms = [Transform.from_name(name) for name in saved.shape["transforms"]]
+        shape = {"max_bit_chunks": [EARLIER_MAX_BIT_CHUNKS] * len(transforms)} | saved.shape
         row_features = float(saved.shape["row_features"])
         if not 0 <= row_features < math.inf:
             raise InputError(f"row_features must be finite and >= 0, got {row_features}.")
-        for key in ("precisions", "weights", "features_used"):
-            if not isinstance(saved.shape[key], list) or len(saved.shape[key]) != len(transforms):
+        for key in _PER_LAYER:
+            if not isinstance(shape[key], list) or len(shape[key]) != len(transforms):
                 raise InputError(f"{key} must be a list with one value for each of the {len(transforms)} layers.")
         leaf_labels = saved.arrays.get("leaf_labels")
         tree = LabelTree([saved.arrays[f"{level}.parents"] for level in range(1, len(transforms) + 1)], leaf_labels)
-        layers = [_layer(saved, tree, level, widths, transform) for level, transform in enumerate(transforms, 1)]
+        values = zip(*(shape[key] for key in _PER_LAYER), strict=True)
+        layers = [
+            _layer(saved, tree, level, widths, transform, *of_layer)
+            for level, (transform, of_layer) in enumerate(zip(transforms, values, strict=True), 1)
+        ]
         if len(saved.arrays) != _ARRAYS_PER_LAYER * len(layers) + (leaf_labels is not None):
             raise InputError(f"The model contains {len(saved.arrays)} arrays, too many for {len(layers)} layers.")
         return TrainedTree(tree, layers, widths, row_features)
 
 
-def _layer(saved: SavedModel, tree: LabelTree, level: int, widths: tuple[int, int], transform: Transform) -> Layer:
+def check_max_bit_chunks(value: Any) -> int:
+    """Validate the value of `max_bit_chunks` in a saved model."""
+    limit = int(value)
+    if not 0 <= limit <= _core.MAX_BIT_CHUNKS:
+        raise InputError(f"max_bit_chunks must be at most {_core.MAX_BIT_CHUNKS}, got {limit}.")
+    return limit
+
+
+def _layer(
+    saved: SavedModel,
+    tree: LabelTree,
+    level: int,
+    widths: tuple[int, int],
+    transform: Transform,
+    dtype: Any,
+    count: Any,
+    used: Any,
+    max_bit_chunks: Any,
+) -> Layer:
     order, chunks = tree.children(level)
     parts = {part: saved.arrays[f"{level}.weights.{part}"] for part in ("starts", "data", "scales")}
     dense, biases = saved.arrays[f"{level}.dense"], saved.arrays[f"{level}.offsets"]
-    dtype, count, used = (saved.shape[key][level - 1] for key in ("precisions", "weights", "features_used"))
     if dtype not in WEIGHT_DTYPES:
         raise InputError(f"Layer {level} has the unknown weight type {dtype!r}.")
     if not 0 <= int(used) <= widths[0] or not 0 <= int(count) <= parts["data"].size:
@@ -81,7 +109,14 @@ def _layer(saved: SavedModel, tree: LabelTree, level: int, widths: tuple[int, in
     if not np.isfinite(biases).all():
         raise InputError(f"Layer {level} has biases that are not finite.")
     return Layer(
-        weights=Weights(**parts, dtype=dtype, n_features=widths[0], n_weights=int(count), n_used=int(used)),
+        weights=Weights(
+            **parts,
+            dtype=dtype,
+            n_features=widths[0],
+            n_weights=int(count),
+            n_used=int(used),
+            max_bit_chunks=check_max_bit_chunks(max_bit_chunks),
+        ),
         dense=dense,
         biases=biases,
         chunks=chunks,
