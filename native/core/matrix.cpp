@@ -30,6 +30,7 @@ bool all_finite(const float* values, std::int64_t count) {
 void CsrView::check_structure(const char* name) const {
     if (indptr.empty()) fail(name, "has no row offsets");
     if (cols < 0 || cols > INT32_MAX) fail(name, "must have between 0 and 2147483647 columns");
+    if (rows() > INT32_MAX) fail(name, "must have at most 2147483647 rows, got " + std::to_string(rows()));
     if (indptr.front() != 0) fail(name, "has row offsets that do not start at 0");
     for (std::int64_t row = 0; row < rows(); ++row)
         if (indptr[row] > indptr[row + 1]) fail(name, "has row offsets that decrease" + in_row(row));

@@ -73,7 +73,7 @@ void sort_by_feature(std::vector<WeightEntry>& entries, std::vector<WeightEntry>
     for (const WeightEntry& entry : entries) all_bits |= entry.feature;
     scratch.resize(entries.size());
     for (int shift = 0; shift < 32 && (all_bits >> shift) != 0; shift += kBits) {
-        std::uint32_t offsets[kMask + 2] = {};
+        std::size_t offsets[kMask + 2] = {};
         for (const WeightEntry& entry : entries) ++offsets[(entry.feature >> shift & kMask) + 1];
         for (std::uint32_t digit = 0; digit < kMask; ++digit) offsets[digit + 1] += offsets[digit];
         for (const WeightEntry& entry : entries) scratch[offsets[entry.feature >> shift & kMask]++] = entry;

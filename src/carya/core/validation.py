@@ -314,6 +314,9 @@ def _check_coordinates(X: Any, name: str) -> None:
 def _check_sparse(X: Any, name: str) -> Csr:
     if X.ndim != 2:
         raise InputError(f"{name} must have 2 dimensions, got {X.ndim}.")
+    for size, axis in zip(X.shape, ("rows", "columns"), strict=True):
+        if size > MAX_INT:  # checked first, because the conversion of other formats allocates memory for each row
+            raise InputError(f"{name} has {size} {axis}; the maximum is {MAX_INT}.")
     if X.format != "csr":
         try:
             # SciPy's conversion assumes that the matrix is consistent, so check its consistency first.
@@ -324,8 +327,6 @@ def _check_sparse(X: Any, name: str) -> Csr:
             X = X.tocsr()
         except (ValueError, IndexError) as error:
             raise InputError(f"{name} is not a valid matrix: {error}") from None
-    if X.shape[1] > MAX_INT:
-        raise InputError(f"{name} has {X.shape[1]} columns; the maximum is {MAX_INT}.")
     indptr = np.array(X.indptr, np.int64)  # a copy, because other threads could change the row offsets
     if X.indices.dtype != np.int32 and X.indices.size:  # casting to int32 would wrap around
         lowest, highest = X.indices.min(), X.indices.max()
