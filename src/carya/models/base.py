@@ -29,6 +29,7 @@ from carya.models.calibration.calibration import Calibration, Suggested, require
 from carya.models.calibration.cross_fitting import TOP_K, check_folds, cross_fitted_calibration, learn_calibration
 from carya.models.calibration.training_rows import TrainingRows
 from carya.models.interface import ModelState, RankOptions
+from carya.models.new_labels import NewLabels
 from carya.models.registry import CALIBRATION, LABEL_IDS, TRAINING_ROWS, load_model
 from carya.models.restriction import check_label_subset, filter_rankings, score_labels
 from carya.models.suggestions import Suggestion, to_frame, to_suggestions
@@ -433,6 +434,64 @@ class BaseModel(Fitted[StateT]):
         model.data_options_ = dict(self.data_options_)
         return model
 
+    def add_labels(
+        self,
+        labels: int | Sequence[str],
+        X: FeaturesLike | None = None,
+        Y: LabelsLike | None = None,
+        *,
+        label_features: FeaturesLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Add labels to a tree, or to an ensemble of trees, without retraining; all other weights stay the same.
+
+        Each new label is added to the clusters to which the tree assigns most of its rows, and only its own ranker is
+        trained: on its rows, and on the other given rows that reach the same clusters. A label without rows has the
+        mean ranker of the labels that are most similar to its features. The new labels follow the existing labels in
+        `labels_`. If the model is calibrated, its probabilities then depend only on scores. Raises InputError for other
+        models.
+
+        Parameters
+        ----------
+        labels : list of str, or int
+            The names of the new labels, or their number if the labels of the model have no names.
+        X : features, in any form that `fit` accepts, optional
+            Rows with new labels. Rows without new labels are negative examples; including earlier training rows makes
+            the new labels more precise.
+        Y : as in `fit`, optional
+            All labels of each row, known and new. In a matrix, the columns of the known labels are followed by those of
+            the new labels. Labels that are neither known nor new are ignored.
+        label_features : features of shape (new labels, columns of X), optional
+            Features of the new labels, such as those of their names. They are used for labels without rows and for
+            `label_row_weight`.
+        sample_weight : array_like of shape (n,), optional
+            Non-negative weights of the rows, as in `fit`.
+
+        Examples
+        --------
+        >>> import carya
+        >>> X, Y = carya.data.make_world(n_rows=500, n_labels=60, seed=1)
+        >>> model = carya.XRLinear(max_leaf_size=10).fit(X, Y[:, :55])
+        >>> model.add_labels(5, X, Y).n_labels_
+        60
+        """
+        state = self._check_fitted()
+        self._check_adds_labels()
+        new = NewLabels.of(labels, self.labels_, has_names=self._label_ids is not None)
+        if X is not None or Y is not None:
+            X, Y = split_data(X, Y)
+            new = new.with_rows(self._check_queries(state, X), Y, state.n_labels, sample_weight)
+        if label_features is not None:
+            new = replace(new, features=validation.check_label_features(label_features, new.count, state.widths))
+        self._insert_labels(state, new)
+        self.set_label_ids(new.names)
+        rows = self._training_rows
+        self.set_calibration(
+            None if self._calibration is None else self._calibration.without_groups(),
+            rows if rows is None or new.data is None else rows.with_rows(new.data.features),
+        )
+        return self
+
     def predict_selected(self, X: FeaturesLike, candidates: LabelsLike) -> sp.csr_array:
         """Return the scores of the given (row, label) pairs, even for labels that a search would not retrieve.
 
@@ -539,6 +598,17 @@ class BaseModel(Fitted[StateT]):
     def _copy_with_labels(self, state: StateT, labels: NDArray[np.int32]) -> Self:
         """Return a copy of the model restricted to the given labels."""
         raise InputError(f"{type(self).__name__} models do not support subset. Pass labels to predict instead.")
+
+    def _check_adds_labels(self) -> None:
+        """Raise InputError unless the model supports `add_labels`."""
+        raise InputError(
+            f"{type(self).__name__} models do not support add_labels; only XRLinear models and Ensembles of these do. "
+            "Train the model again with the new labels."
+        )
+
+    def _insert_labels(self, state: StateT, new: NewLabels) -> None:
+        """Replace the fitted state with one that contains new labels; implemented by models with `add_labels`."""
+        raise NotImplementedError
 
     def _rank_queries(self, state: StateT, queries: Features, options: RankOptions) -> Rankings:
         """Return the rankings of all labels, or of the requested labels, for validated queries."""

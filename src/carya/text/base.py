@@ -6,7 +6,7 @@ import copy
 import itertools
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
@@ -206,6 +206,25 @@ class BaseTextRanker(Fitted[StateT], Parameterized):
         """
         self._check_fitted()
         raise InputError(f"{self.model_kind_} models do not support subset. Pass labels to predict instead.")
+
+    def add_labels(
+        self,
+        labels: Sequence[str],
+        texts: TextsLike | None = None,
+        text_labels: Any = None,
+        *,
+        names: Mapping[str, str] | None = None,
+        label_texts: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Add labels without retraining; raise InputError if this is not supported.
+
+        For the arguments, see :meth:`carya.TextRanker.add_labels`.
+        """
+        self._check_fitted()
+        raise InputError(
+            f"{type(self).__name__} models do not support add_labels. Train the model again with the new labels, or "
+            "use a TextRanker with an XRLinear model or an Ensemble of XRLinear models."
+        )
 
     def rank(
         self,

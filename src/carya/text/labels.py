@@ -30,7 +30,7 @@ class LabelSet:
     Attributes
     ----------
     ids : StringArray
-        The labels as they occur in the data, such as URIs, in sorted order.
+        The labels as they occur in the data, such as URIs, in sorted order, followed by the labels added later.
     names : StringArray or None
         Human-readable names, if they differ from the ids.
     texts : StringArray or None
@@ -124,6 +124,23 @@ class LabelSet:
         counts = None if self.counts is None else self.counts[numbers]
         ids = StringArray.of([self.ids[number] for number in numbers.tolist()])
         return LabelSet(ids, of(self.names), of(self.texts), counts, self.n_texts)
+
+    def append(self, new: LabelSet, counts: NDArray[np.int64]) -> LabelSet:
+        """Return a label set with additional labels, which follow the existing ones.
+
+        Names and texts that only one of the sets has default to the ids and the names.
+        """
+        names = texts = None
+        if self.names is not None or new.names is not None:
+            names = StringArray.of([*(self.names or self.ids), *(new.names or new.ids)])
+        if self.texts is not None or new.texts is not None:
+            own = [part.texts or part.names or part.ids for part in (self, new)]
+            texts = StringArray.of([*own[0], *own[1]])
+        ids = StringArray.of([*self.ids, *new.ids])
+        if self.counts is None or self.n_texts is None:
+            return LabelSet(ids, names, texts)
+        n_texts = max(self.n_texts, int(counts.max(initial=0)))
+        return LabelSet(ids, names, texts, np.concatenate([self.counts, counts]), n_texts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from carya.core import lazy_sparse as sp
-from carya.core.inputs.labels import LabelNames, match_candidates
+from carya.core.inputs.labels import CoercedLabels, LabelNames, match_candidates
 from carya.core.inputs.texts import TextsLike
 from carya.core.matrices import Csr, Features
 from carya.core.parameters import parameter, set_in_all, with_parameter
@@ -21,7 +22,9 @@ from carya.errors import InputError, ModelFormatError
 from carya.models.calibration.calibration import Calibration
 from carya.models.calibration.cross_fitting import check_folds, cross_fitted_calibration
 from carya.models.calibration.training_rows import TrainingRows
+from carya.models.ensemble.model import Ensemble
 from carya.models.interface import Model, RankOptions
+from carya.models.new_labels import check_new_names, match_new_labels
 from carya.models.registry import TRAINING_ROWS, open_model
 from carya.models.reranked.model import Reranked
 from carya.models.training_data import TrainingData
@@ -38,7 +41,7 @@ from carya.text.default_vectorizer import default_vectorizer, name_columns
 from carya.text.inputs import list_of_texts, split_corpus
 from carya.text.label_inputs import GraphLike, TreeLike, to_graph, to_shortlist, to_tree
 from carya.text.label_restriction import RankedLabels
-from carya.text.labels import LabelSet, add_unseen_labels, training_labels
+from carya.text.labels import LabelRows, LabelSet, add_unseen_labels, training_labels
 from carya.text.serialize import pack, unpack
 from carya.text.text_tree import TextTree
 from carya.text.tfidf import Tfidf
@@ -406,6 +409,74 @@ class TextRanker(BaseTextRanker[_TextRankerState]):
         return self._copy_with_state(
             state._replace(model=model.subset(numbers), labels=state.labels.take(numbers), calibration=calibration)
         )
+
+    def add_labels(
+        self,
+        labels: Sequence[str],
+        texts: TextsLike | None = None,
+        text_labels: Any = None,
+        *,
+        names: Mapping[str, str] | None = None,
+        label_texts: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Add labels to the ranker without retraining; the vocabulary and all other weights do not change.
+
+        Requires an XRLinear model or an Ensemble of these; see :meth:`carya.XRLinear.add_labels`. A label without texts
+        has the mean ranker of labels that are similar to its description, name or id. If the ranker is calibrated, its
+        probabilities then depend only on scores.
+
+        Parameters
+        ----------
+        labels : list of str
+            The ids of the new labels, which follow the existing labels in `labels_`.
+        texts : texts, as in :meth:`fit`, optional
+            Texts with new labels. Texts without new labels are negative examples; including earlier training texts
+            makes the new labels more precise.
+        text_labels : labels, as in :meth:`fit`, optional
+            All labels of each text, known and new; other labels are ignored. They can be omitted for a Corpus or a
+            table with labels.
+        names : mapping of str to str, optional
+            Human-readable names of the new labels.
+        label_texts : mapping of str to str, optional
+            Descriptions of the new labels.
+
+        Examples
+        --------
+        >>> import carya
+        >>> texts = ["a fast web server", "a mail server", "an image editor", "a photo editor", "a fast mail client"]
+        >>> labels = [["net", "web"], ["net", "mail"], ["graphics"], ["graphics"], ["mail"]]
+        >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels)
+        >>> ranker = ranker.add_labels(["photo"], ["a photo viewer", *texts], [["photo", "graphics"], *labels])
+        >>> sorted(suggestion.label for suggestion in ranker.suggest("view a photo", top_k=2))
+        ['graphics', 'photo']
+        """
+        state = self._prepare()
+        if not isinstance(state.model, (XRLinear, Ensemble)):
+            raise InputError(
+                f"add_labels requires an XRLinear model or an Ensemble of XRLinear models, but the ranker has a "
+                f"{self.model_kind_} model. Train the ranker again with the new labels."
+            )
+        ids = check_new_names(labels, state.labels.ids)
+        described = LabelSet.of(ids, names, label_texts)
+        own_texts = described.texts or described.names or _words_of_ids(described.ids)
+        options: dict[str, Any] = {"label_features": state.vectorizer.transform(own_texts)}
+        counts = np.zeros(len(ids), np.int64)
+        if texts is not None or text_labels is not None:
+            texts, text_labels, _ = split_corpus(texts, text_labels)
+            options["X"] = state.vectorizer.transform(texts)
+            rows = text_labels
+            if isinstance(rows, LabelRows):
+                rows = CoercedLabels(rows.matrix, list(rows.ids))
+            matched = match_new_labels(rows, len(state.labels), len(ids), [*state.labels.ids, *ids], "text_labels")
+            options["Y"] = matched.matrix
+            counts = matched.matrix.column_counts()[len(state.labels) :]
+        model = copy.copy(state.model)  # other threads may be ranking with the original
+        model.add_labels(len(ids), **options)
+        calibration = None if state.calibration is None else state.calibration.without_groups()
+        self._state = state._replace(
+            model=model, labels=state.labels.append(described, counts), calibration=calibration
+        )
+        return self
 
     def remove_labels(self, labels: Iterable[str]) -> Self:
         """Remove labels from the ranker without retraining; the weights of all other labels stay exactly the same.

@@ -244,6 +244,31 @@ class LabelTree:
         new_labels = None if leaf_labels is None else np.searchsorted(labels, leaf_labels[nodes[-1]])
         return type(self)(parents, new_labels), nodes[1:]
 
+    def with_labels(self, clusters: Sequence[NDArray[np.int32]]) -> Self:
+        """Return the tree with additional labels, whose indices follow those of the existing labels.
+
+        Parameters
+        ----------
+        clusters : sequence of ndarray of int32
+            For each new label, its clusters, which are distinct nodes at level D - 1. If a label has several clusters,
+            the tree has a leaf of the label in each of them.
+
+        Examples
+        --------
+        >>> tree = LabelTree([[0, 0], [0, 1, 0]])
+        >>> tree.with_labels([np.array([1]), np.array([1])]).clusters(1)
+        array([0, 1, 0, 1, 1], dtype=int32)
+        >>> tree.with_labels([np.array([0, 1])])
+        LabelTree(1 → 2 → 5 leaves of 4 labels)
+        """
+        parents = [*self._parents[:-1], np.concatenate([self._parents[-1], *clusters])]
+        counts = np.array([own.size for own in clusters])
+        leaf_labels = self._leaf_labels
+        if leaf_labels is not None or (counts > 1).any():
+            known = np.arange(self._parents[-1].size) if leaf_labels is None else leaf_labels
+            leaf_labels = np.concatenate([known, np.repeat(np.arange(counts.size), counts) + self.n_labels])
+        return type(self)(parents, leaf_labels)
+
     def _check_level(self, level: int, *, lowest: int) -> None:
         if not lowest <= level <= self.depth:
             raise InputError(f"level must be between {lowest} and {self.depth}, got {level!r}.")

@@ -121,6 +121,24 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
+class AddedNodes:
+    """The rankers of nodes that are added to a layer, grouped by parent like the nodes of the layer.
+
+    Attributes
+    ----------
+    weights : _core.ChunkedWeights
+        The weights of the sparse features, as float32.
+    biases : ndarray of float32, shape (added nodes,)
+    dense : ndarray of float32, shape (added nodes, dense features)
+        The weights of the dense features.
+    """
+
+    weights: _core.ChunkedWeights
+    biases: NDArray[np.float32]
+    dense: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
 class Layer:
     """The linear rankers of one level.
 
@@ -249,6 +267,50 @@ class Layer:
             order=order,
             transform=self.transform,
         )
+
+    def insert(
+        self,
+        added: AddedNodes,
+        chunks: NDArray[np.int64],
+        order: NDArray[np.int32],
+        *,
+        threads: int = 1,
+    ) -> Layer:
+        """Return a layer with additional nodes; the weights of the existing nodes are exactly the same.
+
+        The nodes are added at the end of their chunks, and their indices follow those of the existing nodes. Weights of
+        type int8 have the scale of their cluster, so they are limited to its largest absolute weight.
+
+        Parameters
+        ----------
+        added : AddedNodes
+        chunks, order
+            The nodes of the new layer, grouped by parent.
+        """
+        self.verify()
+        is_new = order >= self.n_nodes
+        try:
+            starts, data, scales, n_added, n_used = self.native.insert_nodes(
+                added.weights, chunks, self._empty_chunks().astype(np.uint8), threads
+            )
+        except ValueError as error:
+            raise ModelFormatError(f"The weights are damaged: {error}") from None
+        old = self.weights
+        dense = np.empty((order.size, self.dense.shape[1]), np.float32)
+        biases = np.empty(order.size, np.float32)
+        for array, existing, new in ((dense, self.dense, added.dense), (biases, self.biases, added.biases)):
+            array[~is_new], array[is_new] = existing, new
+        weights = replace(
+            old, starts=starts, data=data, scales=scales, n_weights=old.n_weights + n_added, n_used=n_used
+        )
+        return Layer(weights, dense, biases, chunks, order, self.transform)
+
+    def _empty_chunks(self) -> NDArray[np.bool_]:
+        """Return a mask of the chunks without weights; int8 weights of other chunks share a scale that must not
+        change.
+        """
+        empty = self.weights.scales == 1  # the scale of chunks without weights
+        return empty & (self.chunk_weight_counts() == 0) if empty.any() else np.zeros(self.chunks.size - 1, bool)
 
     def chunk_weight_counts(self) -> NDArray[np.int64]:
         """Return the total number of weights of each parent's children."""

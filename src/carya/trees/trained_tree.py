@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carya.trees.label_tree import LabelTree
-from carya.trees.layer import Layer
+from carya.trees.layer import AddedNodes, Layer
 from carya.trees.layout_choice import TYPICAL_FEATURES
 from carya.trees.transforms import Transform
 
@@ -54,3 +54,18 @@ class TrainedTree:
             parents = np.zeros(1, np.int32) if level == 1 else nodes[level - 2]
             layers.append(layer.take(layer.positions[kept[order]], parents, chunks, order, threads=threads))
         return replace(self, tree=tree, layers=layers)
+
+    def with_labels(self, clusters: Sequence[NDArray[np.int32]], added: AddedNodes, *, threads: int = 1) -> TrainedTree:
+        """Return the tree with additional labels; all other weights stay exactly the same.
+
+        Parameters
+        ----------
+        clusters : sequence of ndarray of int32
+            For each new label, its clusters; see :meth:`LabelTree.with_labels`.
+        added : AddedNodes
+            The rankers of the new leaves, grouped by cluster.
+        """
+        tree = self.tree.with_labels(clusters)
+        order, chunks = tree.children(tree.depth)
+        last = self.layers[-1].insert(added, chunks, order, threads=threads)
+        return replace(self, tree=tree, layers=[*self.layers[:-1], last])

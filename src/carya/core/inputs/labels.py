@@ -169,20 +169,20 @@ def match_candidates(candidates: Any, known: Sequence[str], rows: int, *, nested
     return pairs
 
 
-def check_label_names(label_names: Any) -> list[str]:
+def check_label_names(label_names: Any, name: str = "label_names") -> list[str]:
     """Return label names as a list of distinct strings; integers are converted to strings."""
     if isinstance(label_names, (str, bytes, Mapping)) or not isinstance(label_names, Iterable):
         raise InputError(
-            f"label_names must be a list with the label of each column, got {describe(label_names)}. To pass "
+            f"{name} must be a list with the label of each column, got {describe(label_names)}. To pass "
             "human-readable names, use the names parameter."
         )
     names = [str(label) if isinstance(label, (int, np.integer)) else label for label in label_names]
     seen: set[str] = set()
     for number, label in enumerate(names):
         if not isinstance(label, str):
-            raise InputError(f"label_names[{number}] must be a string, got {label!r}.")
+            raise InputError(f"{name}[{number}] must be a string, got {label!r}.")
         if label in seen:
-            raise InputError(f"label_names contains {label!r} more than once. Names must be distinct.")
+            raise InputError(f"{name} contains {label!r} more than once. Names must be distinct.")
         seen.add(label)
     return names
 

@@ -53,6 +53,10 @@ class TrainingRows:
         """Return the hashes of feature rows or texts."""
         return cls(_row_hashes(rows)[:_MAX_HASHES])
 
+    def with_rows(self, rows: Features) -> Self:
+        """Return the hashes of the training rows and of additional rows."""
+        return type(self)(np.union1d(self.hashes, _row_hashes(rows))[:_MAX_HASHES])
+
     def check_held_out(self, rows: Features | Sequence[str]) -> None:
         """Raise InputError if most of the given rows occur in the training rows."""
         hashes = _row_hashes(rows)

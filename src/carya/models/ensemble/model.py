@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from carya.models.ensemble.serialize import pack, unpack
 from carya.models.ensemble.training import fit_members, map_distinct
 from carya.models.ensemble.weights import MemberWeights, best_weights, check_weights
 from carya.models.interface import Model, RankOptions
+from carya.models.new_labels import NewLabels
 from carya.models.training_data import TrainingData, coerce_labels_of_rows, features_of, split_data
 from carya.models.xr_linear.model import XRLinear
 from carya.ranking.tasks.engine import Engine
@@ -447,6 +449,25 @@ class Ensemble(BaseModel[_EnsembleState], Parameterized):
 
     def _copy_with_labels(self, state: _EnsembleState, labels: NDArray[np.int32]) -> Self:
         return self._copy_with_members([member.subset(labels) for member in state.members], state)
+
+    def _check_adds_labels(self) -> None:
+        members = self._check_fitted().members
+        kinds = sorted({type(member).__name__ for member in members if not isinstance(member, XRLinear)})
+        if kinds:
+            raise InputError(
+                f"add_labels requires an Ensemble of XRLinear models, but this one contains {', '.join(kinds)}. Train "
+                "the ensemble again with the new labels."
+            )
+        if len({member.widths_ for member in members}) > 1:
+            raise InputError(
+                "add_labels requires members with the same features. Train the ensemble again with the new labels."
+            )
+
+    def _insert_labels(self, state: _EnsembleState, new: NewLabels) -> None:
+        members = [copy.copy(member) for member in state.members]  # other threads may be ranking with the originals
+        for member in members:
+            member._insert_labels(member._check_fitted(), new)
+        self.set_fitted(members, state.weights)
 
     def _copy_with_members(self, members: list[Any], state: _EnsembleState) -> Self:
         """Return a fitted ensemble with different members and the same weights."""

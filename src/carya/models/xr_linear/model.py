@@ -26,9 +26,11 @@ from carya.indexing.representations import GRAPH_DIMENSIONS, SPECTRAL_DIMENSIONS
 from carya.matching.negatives import NEGATIVES_NAMES, Negatives
 from carya.models.base import BaseModel, select_tree
 from carya.models.interface import RankOptions
+from carya.models.new_labels import NewLabels
 from carya.models.restriction import check_label_subset
 from carya.models.training_data import TrainingData
 from carya.models.xr_linear.explanation import Explanation, explain
+from carya.models.xr_linear.label_insertion import insert_labels
 from carya.models.xr_linear.serialize import pack, unpack
 from carya.models.xr_linear.training import train_trees
 from carya.ranking import LinearSolver
@@ -425,6 +427,13 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         model = self.from_trained_tree(trained, **self._parameters_to_save())
         model.set_feature_names(self._feature_names())
         return model
+
+    def _check_adds_labels(self) -> None:
+        self._check_fitted()
+
+    def _insert_labels(self, state: _XRLinearState, new: NewLabels) -> None:
+        with show_progress(self.verbose) as progress:
+            self.set_fitted(insert_labels(self, state.trained, new, progress))
 
     def remove_labels(self, labels: ArrayLike) -> Self:
         """Remove labels from the model without retraining; the weights of all other labels do not change.

@@ -72,7 +72,7 @@ def train_trees(
         Label representations shared by trees on the same data.
     """
     first = models[0]
-    data = _favor_rare_labels(first, data)
+    data = favor_rare_labels(first, data)
     solver, threads = first.linear_solver(), _core.thread_count(first.n_jobs)
     suffix = "" if len(models) == 1 else f", {len(models)} trees"
     trained: dict[int, TrainedTree] = {}
@@ -107,7 +107,7 @@ def train_trees(
     return [trained[number] for number in range(len(models))]
 
 
-def _favor_rare_labels(model: XRLinear, data: TrainingData) -> TrainingData:
+def favor_rare_labels(model: XRLinear, data: TrainingData) -> TrainingData:
     """Return the data with the costs that result from `tail_weight` and the rows added for `label_row_weight`."""
     if model.tail_weight > 0:
         data = weight_rare_labels(data, float(model.tail_weight), use_values=model.relevance != "none")
