@@ -67,7 +67,9 @@ def level_targets(
     """
     costs = costs or RelevanceCosts()
     if tree.leaf_labels is not None:
-        labels = Csr.of_scipy(sp.csr_array(labels.to_scipy()[:, tree.leaf_labels]))
+        of_leaves = sp.csr_array(labels.to_scipy()[:, tree.leaf_labels])
+        of_leaves.sort_indices()  # SciPy 1.13 returns them unsorted if columns are repeated
+        labels = Csr.of_scipy(of_leaves)
     below = labels if assigned is None else assigned
     targets = [costs.normalize(labels) if costs.mode != "none" else labels.with_values(1)]
     for level in range(tree.depth - 1, 0, -1):
