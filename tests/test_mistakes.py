@@ -146,9 +146,9 @@ COMMANDS = {
         "tfidf contains a vectorizer, not a model. Train a model with: carya train TEXTS -o MODEL"
     ),
     "serve missing": "missing is not a Carya model: there is no such folder.",
-    "serve features": (
-        "Only text models can be served, but features contains a model of type XRLinear. Train a text model with: "
-        "carya train TEXTS -o MODEL"
+    "serve tfidf": (
+        "Only models can be served, but tfidf contains an object of type Tfidf. Train a model with: "
+        "carya train DATA -o MODEL"
     ),
     "serve model --port 99999": "--port must be an integer between 0 and 65535, got 99999.",
     # Texts and features

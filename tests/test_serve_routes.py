@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+import carya
 from carya.serve import service
 from carya.serve.app import create_app
 from carya.serve.routes.table import ROUTES
@@ -46,6 +47,7 @@ def page(path: str, url: str = "") -> Expected:
 
 EXPECTED = [
     Expected("POST", "/v1/suggest", {"json": {"text": TEXT}}),
+    Expected("POST", "/v1/suggest-features", {"json": {"features": [{"indices": [0], "values": [1]}]}}),
     Expected("POST", "/v1/explain", {"json": {"text": TEXT}}),
     Expected("GET", "/v1/model"),
     Expected("GET", "/v1/labels"),
@@ -102,19 +104,22 @@ def send(client: Client, route: Expected, **options: Any) -> Any:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("routes") / "m"
     save_model(folder)
+    carya.XRLinear(max_leaf_size=10).fit(*carya.data.make_world(50, 20)).save(folder.with_name("vectors"))
     return folder
 
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[Client]:
-    with Client(create_app({"m": folder}, ServerSettings(log_level="error"))) as client:
+    models = {"m": folder, "vectors": folder.with_name("vectors")}
+    with Client(create_app(models, ServerSettings(log_level="error"))) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def protected(folder: Path) -> Iterator[Client]:
     settings = ServerSettings(log_level="error", tokens=("secret",))
-    with Client(create_app({"m": folder}, settings)) as client:
+    models = {"m": folder, "vectors": folder.with_name("vectors")}
+    with Client(create_app(models, settings)) as client:
         yield client
 
 
@@ -179,7 +184,8 @@ def test_responses_match_their_declared_types(client: Client, route: Expected) -
 
 @every_route
 def test_the_metrics_count_the_route(folder: Path, route: Expected) -> None:
-    with Client(create_app({"m": folder}, ServerSettings(log_level="error"))) as client:
+    models = {"m": folder, "vectors": folder.with_name("vectors")}
+    with Client(create_app(models, ServerSettings(log_level="error"))) as client:
         send(client, route)
         lines = client.get("/metrics").text.splitlines()
     counted = [line for line in lines if line.startswith("carya_requests_total{")]

@@ -49,7 +49,7 @@ def _setting_options() -> list[Option]:
     nargs=-1,
     required=True,
     metavar="MODEL...",
-    help="Folders of text models or of parts of split models; NAME=FOLDER sets the name.",
+    help="Folders of models or of parts of split models; NAME=FOLDER sets the name.",
 )
 @option(
     "--host",

@@ -82,7 +82,7 @@ def create_state(
     settings = ServerSettings() if settings is None else settings
     settings.check_parameters()
     registry = models if isinstance(models, ModelRegistry) else ModelRegistry.open(models, settings)
-    metrics = ServerMetrics(MetricsLayout(ROUTES.metrics_labels, registry.names())) if metrics is None else metrics
+    metrics = ServerMetrics(MetricsLayout(ROUTES.metrics_labels, registry.all_names())) if metrics is None else metrics
     logger = JsonLogger(settings.log_level) if logger is None else logger
     limits = ServerLimits(settings)
     return ServerState(

@@ -14,9 +14,11 @@ from typing import Any
 
 import carya
 from carya.core import storage
+from carya.core.parameters import set_in_all
 from carya.errors import InputError, ModelFormatError
 from carya.fork_safety import cached_property
 from carya.loading import routed_model
+from carya.models.base import BaseModel
 from carya.models.routed.model import RoutedModel
 from carya.models.routed.part import ModelPart
 from carya.serve.file_guard import ArrayFileGuard
@@ -144,6 +146,24 @@ class ServedModel(ServedVersion):
         return number
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedFeatureModel(ServedVersion):
+    """A version of a model that ranks labels for feature vectors instead of texts.
+
+    Attributes
+    ----------
+    ranker : XRLinear, NearestNeighbors, Ensemble or Reranked
+    """
+
+    ranker: BaseModel[Any]
+
+    @cached_property
+    def feature_columns(self) -> dict[str, int] | None:
+        """The position of each feature name; None if the features have no names."""
+        names = getattr(self.ranker, "feature_names_in_", None)
+        return None if names is None else {str(name): column for column, name in enumerate(names)}
+
+
 @dataclass(frozen=True)
 class ReloadFailure:
     """A new version that could not be loaded; the old version remains in use."""
@@ -156,7 +176,7 @@ class ReloadFailure:
 class _Slot:
     path: Path
     signature: tuple[int, ...]
-    model: ServedModel | ServedPart
+    model: ServedModel | ServedFeatureModel | ServedPart
     is_damage_reported: bool = False  # whether a refresh has found that the files of the model were overwritten
     lock: threading.Lock = field(default_factory=threading.Lock)  # held while a new version is loaded
 
@@ -238,21 +258,21 @@ class ModelRegistry:
 
     def _routed_models(self) -> list[RoutedModel]:
         """Return the split models."""
-        rankers = [slot.model.ranker for slot in self._slots.values() if isinstance(slot.model, ServedModel)]
+        rankers = [slot.model.ranker for slot in self._slots.values() if not isinstance(slot.model, ServedPart)]
         return [routed for routed in map(routed_model, rankers) if routed is not None]
 
     def names(self) -> list[str]:
-        """Return the names of the models, excluding parts of models."""
+        """Return the names of the models that rank labels for texts."""
         return [name for name, slot in self._slots.items() if isinstance(slot.model, ServedModel)]
 
     def all_names(self) -> list[str]:
-        """Return the names of the models and of the parts of models."""
+        """Return the names of all models and of the parts of models."""
         return list(self._slots)
 
     @property
     def default(self) -> str:
-        """The name of the default model."""
-        return next(iter(self._slots))
+        """The name of the default model: the first model that ranks labels for texts, if any."""
+        return next(iter(self.names() or self._slots))
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the models by name."""
@@ -272,7 +292,33 @@ class ModelRegistry:
                 f"{slot.model.name!r} is a part of a split model and cannot rank texts. Send texts to a server that "
                 "serves the top of the model."
             )
+        if isinstance(slot.model, ServedFeatureModel):
+            raise NotFoundError(
+                f"Model {slot.model.name!r} ranks labels for feature vectors, not for texts. Send the vectors to "
+                "/v1/suggest-features."
+            )
         return slot.model
+
+    def get_feature_model(self, name: str | None = None) -> ServedFeatureModel:
+        """Return the current version of a model that ranks labels for feature vectors, by default the first one.
+
+        Raises NotFoundError if there is no such model.
+        """
+        models = [slot.model for slot in self._slots.values() if isinstance(slot.model, ServedFeatureModel)]
+        found = [model for model in models if name in (None, model.name)]
+        if not found:
+            names = ", ".join(repr(model.name) for model in models) or "none"
+            reason = " It ranks labels for texts; send them to /v1/suggest." if name in self.names() else ""
+            raise NotFoundError(
+                f"Unknown model over features {(name or '')[:_MAX_ECHO]!r}.{reason} Available models over features: "
+                f"{names}."
+            )
+        return found[0]
+
+    def is_feature_model(self, name: str | None) -> bool:
+        """Return whether a model ranks labels for feature vectors; without a name, whether the default model does."""
+        slot = self._slots.get(self.default if name is None else name)
+        return slot is not None and isinstance(slot.model, ServedFeatureModel)
 
     def get_part(self, name: str | None = None) -> ServedPart:
         """Return the current version of a part; raise NotFoundError if the part is unknown.
@@ -328,7 +374,7 @@ class ModelRegistry:
             slot.is_damage_reported = not is_intact
             return result
 
-    def _load(self, name: str, folder: Path) -> ServedModel | ServedPart:
+    def _load(self, name: str, folder: Path) -> ServedModel | ServedFeatureModel | ServedPart:
         for _ in range(3):
             version, modified = _read_version(folder)
             guard = ArrayFileGuard(folder, with_lease=self._with_leases)
@@ -336,10 +382,14 @@ class ModelRegistry:
             if isinstance(ranker, ModelPart):
                 ranker.n_jobs = 1  # the server processes requests in parallel
                 return ServedPart(name=name, version=version, modified=modified, guard=guard, part=ranker)
+            if isinstance(ranker, BaseModel):
+                set_in_all(ranker, n_jobs=1, verbose=False)
+                _connect_if_routed(ranker, folder, self._settings)
+                return ServedFeatureModel(name=name, version=version, modified=modified, guard=guard, ranker=ranker)
             if not isinstance(ranker, BaseTextRanker):
                 raise InputError(
-                    f"Only text models can be served, but {folder} contains a model of type {type(ranker).__name__}. "
-                    "Train a text model with: carya train TEXTS -o MODEL"
+                    f"Only models can be served, but {folder} contains an object of type {type(ranker).__name__}. "
+                    "Train a model with: carya train DATA -o MODEL"
                 )
             if ranker.needs_features:
                 raise InputError(
@@ -349,14 +399,19 @@ class ModelRegistry:
             if (version, modified) == _read_version(folder):  # otherwise, the folder was replaced during loading
                 break
         ranker.use_one_thread()  # the server processes requests in parallel
-        routed = routed_model(ranker)
-        if routed is not None:
-            _connect_parts(routed, folder, self._settings)
-        else:
+        if not _connect_if_routed(ranker, folder, self._settings):
             # Rank a batch, so that no request waits for lazy initialization.
             ranker.rank_texts(["a first text"] * 16)
         cost = RankingCost.measure(ranker)
         return ServedModel(name=name, version=version, modified=modified, guard=guard, ranker=ranker, cost=cost)
+
+
+def _connect_if_routed(ranker: Any, folder: Path, settings: ServerSettings) -> bool:
+    """Connect the parts of a model if it is split; return whether it is."""
+    routed = routed_model(ranker)
+    if routed is not None:
+        _connect_parts(routed, folder, settings)
+    return routed is not None
 
 
 def _connect_parts(routed: RoutedModel, folder: Path, settings: ServerSettings) -> None:

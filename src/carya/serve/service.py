@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from carya.errors import InputError, ParameterError, UnknownTextWarning
 from carya.models.calibration.assignment import pool_size
 from carya.models.calibration.calibration import Calibration
+from carya.models.xr_linear.model import XRLinear
 from carya.serve.http.errors import BadRequestError, ContentTooLargeError, NotFoundError
-from carya.serve.registry import ModelRegistry, ServedModel
+from carya.serve.registry import ModelRegistry, ServedFeatureModel, ServedModel
+from carya.serve.routes.feature_rows import feature_blocks
 from carya.serve.routes.schemas import (
     ExplainedLevel,
     ExplainedTerm,
     ExplainRequest,
     ExplainResponse,
+    FeaturesRequest,
     LabelFilter,
     LabelInfo,
     LabelsResponse,
@@ -52,14 +55,18 @@ def check_suggest_request(request: SuggestRequest, settings: ServerSettings) -> 
         raise ContentTooLargeError(f"A request can have at most {settings.max_texts} texts, got {len(texts)}.")
     check_text_lengths(texts, settings)
     check_search_options(request.top_k, request.beam_width, settings)
-    if request.top_k * len(texts) > settings.max_labels:
-        raise BadRequestError(
-            f"A response can have at most {settings.max_labels} labels, but top_k is {request.top_k} for "
-            f"{len(texts)} texts. Decrease top_k or send fewer texts per request."
-        )
+    _check_label_count(request.top_k, len(texts), "texts", settings)
     if request.min_score is not None and not math.isfinite(request.min_score):
         raise BadRequestError(f"min_score must be a finite number, got {request.min_score}.")
     return texts
+
+
+def _check_label_count(top_k: int, count: int, inputs: str, settings: ServerSettings) -> None:
+    if top_k * count > settings.max_labels:
+        raise BadRequestError(
+            f"A response can have at most {settings.max_labels} labels, but top_k is {top_k} for {count} {inputs}. "
+            f"Decrease top_k or send fewer {inputs} per request."
+        )
 
 
 def check_text_lengths(texts: list[str], settings: ServerSettings) -> None:
@@ -131,6 +138,31 @@ def suggest(model: ServedModel, request: SuggestRequest, texts: list[str], setti
     ]
     if model.ranker.calibration_ is not None:
         _add_probabilities(model.ranker.calibration_, rankings, results, by_rank=request.labels is None)
+    return SuggestResponse(model.name, model.version, results)
+
+
+def check_features_request(request: FeaturesRequest, settings: ServerSettings) -> None:
+    """Validate a request; raise BadRequestError or ContentTooLargeError if it is invalid."""
+    count = len(request.features)
+    if count > settings.max_texts:
+        raise ContentTooLargeError(f"A request can have at most {settings.max_texts} feature vectors, got {count}.")
+    check_search_options(request.top_k, request.beam_width, settings)
+    _check_label_count(request.top_k, count, "feature vectors", settings)
+    if request.min_score is not None and not math.isfinite(request.min_score):
+        raise BadRequestError(f"min_score must be a finite number, got {request.min_score}.")
+
+
+def suggest_for_features(model: ServedFeatureModel, request: FeaturesRequest) -> SuggestResponse:
+    """Return the suggestions for the feature vectors in a request."""
+    ranker = model.ranker
+    features = feature_blocks(request.features, ranker.widths_, model.feature_columns)
+    rankings = ranker.suggest_all(
+        features, top_k=request.top_k, beam_width=request.beam_width, min_score=request.min_score
+    )
+    results = [
+        TextSuggestions([SuggestedLabel(found.label, found.name, found.score, found.probability) for found in row])
+        for row in rankings
+    ]
     return SuggestResponse(model.name, model.version, results)
 
 
@@ -315,6 +347,30 @@ def describe_model(registry: ModelRegistry, model: ServedModel, settings: Server
             "beam_width": settings.max_beam_width,
         },
         other_models=[name for name in registry.names() if name != model.name],
+    )
+
+
+def describe_feature_model(registry: ModelRegistry, model: ServedFeatureModel, settings: ServerSettings) -> ModelInfo:
+    """Return the properties of a model that ranks labels for feature vectors."""
+    ranker = model.ranker
+    tree = ranker if isinstance(ranker, XRLinear) else None
+    return ModelInfo(
+        name=model.name,
+        version=model.version,
+        kind=type(ranker).__name__,
+        is_default=model.name == registry.default,
+        n_labels=ranker.n_labels_,
+        n_features=sum(ranker.widths_),
+        level_sizes=[] if tree is None else list(tree.tree_.level_sizes[1:]),
+        beam_width=None if tree is None else tree.beam_width,
+        is_explainable=False,
+        n_trees=len(ranker.trees_),
+        is_calibrated=ranker.calibration_ is not None,
+        limits={"features": settings.max_texts, "top_k": settings.max_top_k, "beam_width": settings.max_beam_width},
+        other_models=[name for name in registry.names() if name != model.name],
+        input="features",
+        n_dense_features=ranker.widths_[1],
+        has_feature_names=model.feature_columns is not None,
     )
 
 

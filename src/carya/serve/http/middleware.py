@@ -117,12 +117,16 @@ class RequestContext:
 
     def record_texts(self, texts: list[str], model: str) -> None:
         """Record the number of texts in the metrics and the log, and the texts themselves if `log_texts` is set."""
-        self._middleware.metrics.increment("texts", len(texts))
-        self._middleware.metrics.count_model_texts(model, len(texts))
-        self.model = self.log_fields["model"] = model
-        self.log_fields["n_texts"] = len(texts)
+        self.record_rows(len(texts), model)
         if self._middleware.settings.log_texts:
             self.log_fields["texts"] = texts
+
+    def record_rows(self, count: int, model: str) -> None:
+        """Record the number of texts or feature vectors in the metrics and the log."""
+        self._middleware.metrics.increment("texts", count)
+        self._middleware.metrics.count_model_texts(model, count)
+        self.model = self.log_fields["model"] = model
+        self.log_fields["n_texts"] = count
 
     def count(self) -> None:
         """Count the request as in progress."""

@@ -9,13 +9,20 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from carya.errors import InputError
 from carya.serve import service
 from carya.serve.http.errors import BadRequestError
 from carya.serve.http.middleware import RequestContext
 from carya.serve.registry import ServedModel
 from carya.serve.routes.json_io import json_response, json_response_from_thread, read_json
 from carya.serve.routes.parameters import MODEL, ChoiceParameter, IntegerParameter, Parameter
-from carya.serve.routes.schemas import ExplainRequest, HealthStatus, SuggestRequest, SuggestResponse
+from carya.serve.routes.schemas import (
+    ExplainRequest,
+    FeaturesRequest,
+    HealthStatus,
+    SuggestRequest,
+    SuggestResponse,
+)
 from carya.serve.state import ServerState
 
 _MAX_LABEL_QUERY = 1000
@@ -40,6 +47,24 @@ async def suggest(state: ServerState, request: Request) -> Response:
     return await suggest_response(state, request, state.registry.get(message.model), message)
 
 
+async def suggest_for_features(state: ServerState, request: Request) -> Response:
+    """Rank labels for feature vectors."""
+    message = await read_json(request, FeaturesRequest)
+    model = state.registry.get_feature_model(message.model)
+    service.check_features_request(message, state.settings)
+    context = RequestContext.of(request)
+    context.record_rows(len(message.features), model.name)
+
+    def run() -> Any:
+        try:
+            with model.in_use():
+                return service.suggest_for_features(model, message)
+        except InputError as error:
+            raise BadRequestError(str(error)) from None
+
+    return await json_response_from_thread(state.pool, request, run)
+
+
 async def explain(state: ServerState, request: Request) -> Response:
     """Explain a label's score."""
     message = await read_json(request, ExplainRequest)
@@ -56,8 +81,11 @@ async def explain(state: ServerState, request: Request) -> Response:
 
 async def describe_model(state: ServerState, request: Request) -> Response:
     """Describe a model."""
-    model = state.registry.get(request.query_params.get(MODEL.name))
-    return json_response(service.describe_model(state.registry, model, state.settings))
+    name = request.query_params.get(MODEL.name)
+    if state.registry.is_feature_model(name):
+        model = state.registry.get_feature_model(name)
+        return json_response(service.describe_feature_model(state.registry, model, state.settings))
+    return json_response(service.describe_model(state.registry, state.registry.get(name), state.settings))
 
 
 async def search_labels(state: ServerState, request: Request) -> Response:

@@ -5,7 +5,7 @@ The explorer's routes return the dataclasses in :mod:`carya.text.explore.views`.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -74,6 +74,31 @@ class SuggestResponse(Struct):
     results: list[TextSuggestions]
 
 
+class FeatureVector(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The features of a query: `indices` and `values`, `dense`, or both, or else `named`; other features are 0."""
+
+    indices: Annotated[
+        list[Annotated[int, Meta(ge=0)]], Meta(description="Positions of sparse features, starting at 0, in any order.")
+    ] = []
+    values: Annotated[list[float], Meta(description="Values of the features at `indices`.")] = []
+    dense: Annotated[list[float], Meta(description="All dense features, if the model was trained with any.")] = []
+    named: Annotated[
+        dict[str, float], Meta(description="Values by feature name, if the model was trained on a data frame.")
+    ] = {}
+
+
+class FeaturesRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One or more feature vectors, and ranking options."""
+
+    features: Annotated[list[FeatureVector], Meta(min_length=1, description="The feature vectors, one per query.")]
+    model: Annotated[str, Meta(description="Name of the model; by default, the first model over features.")] | None = (
+        None
+    )
+    top_k: TopK = 10
+    min_score: Annotated[float, Meta(description="Minimum score; labels with lower scores are excluded.")] | None = None
+    beam_width: BeamWidth | None = None
+
+
 class ExplainRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A text and the label to explain."""
 
@@ -128,7 +153,7 @@ class ModelInfo(Struct):
     kind: Annotated[str, Meta(description="Class of the model, such as XRLinear.")]
     is_default: Annotated[bool, Meta(description="Whether requests without a model name use this model.")]
     n_labels: int
-    n_features: int
+    n_features: Annotated[int, Meta(description="Number of features, or of terms if the model ranks texts.")]
     level_sizes: Annotated[
         list[int], Meta(description="Number of nodes per level; empty if the model is not a single tree.")
     ]
@@ -140,6 +165,11 @@ class ModelInfo(Struct):
     is_calibrated: Annotated[bool, Meta(description="Whether suggestions include probabilities.")]
     limits: Annotated[dict[str, int], Meta(description="Limits on requests to this server.")]
     other_models: Annotated[list[str], Meta(description="Names of the server's other models.")]
+    input: Annotated[
+        Literal["texts", "features"], Meta(description="features: the model ranks labels for /v1/suggest-features.")
+    ] = "texts"
+    n_dense_features: Annotated[int, Meta(description="Number of features that are dense, if `input` is features.")] = 0
+    has_feature_names: Annotated[bool, Meta(description="Whether features can be given by name.")] = False
 
 
 class PartInfo(Struct):

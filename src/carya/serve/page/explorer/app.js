@@ -468,6 +468,7 @@ async function start() {
     const response = await request("models", "v1/explore/models");
     if (response === undefined) return;
     acceptsFeedback = response.accepts_feedback;
+    if (!response.models.length) throw new ApiError(404, "All models on this server rank labels for feature vectors, which can be sent to v1/suggest-features.");
     models = response.models.sort((a, b) => (b.name === response.default) - (a.name === response.default));
     const createOptions = () => models.map((model) => el("option", { value: model.name }, model.name));
     $("model").replaceChildren(...createOptions());
