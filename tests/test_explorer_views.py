@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 
 import carya
+from carya import metrics
 from carya.serve.app import create_app
 from carya.serve.feedback import FeedbackRow, FeedbackStore
 from carya.serve.settings import ServerSettings
@@ -288,11 +289,151 @@ def test_feedback_belongs_to_the_text_of_the_shown_labels(page: Any, feedback_fi
     page.unroute("**/v1/explore/text*")
 
 
+@pytest.fixture(scope="module")
+def labeled_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Labeled texts as JSON lines; one has a label that the models do not have, one a wrong label, and one none."""
+    texts, labels = corpus(150, seed=11)
+    rows = [
+        {"text": text, "labels": [f"{URI}{label}" for label in row]} for text, row in zip(texts, labels, strict=True)
+    ]
+    rows[0]["labels"] = [*rows[0]["labels"], "new label"]
+    rows[1]["labels"] = [f"{URI}{label}" for row in labels for label in row if label not in labels[1]][:1]  # wrong
+    path = tmp_path_factory.mktemp("labeled") / "labeled.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"text": TEXT}]), encoding="utf-8")
+    return path
+
+
+def evaluate_file(page: Any, url: str, path: Path, query: str = "") -> None:
+    page.goto(f"{url}#view=evaluation{query}")
+    page.wait_for_selector("#view-evaluation:not([hidden])")
+    page.set_input_files("#file", path)
+    page.wait_for_selector("#evaluation .panel")
+
+
+def table_rows(page: Any, name: str) -> list[list[str]]:
+    rows = page.locator(f"[aria-label='{name}'] tbody tr").all()
+    return [row.locator("th, td").all_inner_texts() for row in rows]
+
+
+def test_evaluations_have_the_metrics_of_carya_metrics(
+    page: Any, url: str, models: dict[str, Path], labeled_file: Path
+) -> None:
+    evaluate_file(page, url, labeled_file, "&compare=other")
+    rows = [json.loads(line) for line in labeled_file.read_text(encoding="utf-8").splitlines()]
+    assert page.inner_text("#evaluation-status") == f"labeled.jsonl: {len(rows)} texts"
+    shown = {name: [float(cell) for cell in cells] for name, *cells in table_rows(page, "Metrics in percent")}
+    texts, labels = [row["text"] for row in rows[:-1]], [row["labels"] for row in rows[:-1]]
+    best = {}
+    for name in ("topics", "other"):
+        ranker = carya.load(models[name])
+        S = ranker.predict(texts, top_k=10)
+        Y, ids = ranker.label_matrix_and_ids(labels)
+        S.resize(S.shape[0], len(ids))
+        for metric, function in [("P", metrics.precision), ("R", metrics.recall), ("nDCG", metrics.ndcg)]:
+            expected = [100 * function(Y, S, k=k) for k in (1, 3, 5, 10)]
+            assert shown[f"{metric}@k, {name}"] == pytest.approx(expected, abs=0.006)
+        best[name] = [[item.label for item in row] for row in ranker.suggest_all([*texts, TEXT], top_k=10)]
+    pairs = list(zip(best["topics"], best["other"], strict=True))
+    expected = [100 * sum(len({*a[:k]} & {*b[:k]}) / k for a, b in pairs) / len(pairs) for k in (1, 3, 5, 10)]
+    assert shown["Overlap@k of both models"] == pytest.approx(expected, abs=0.006)
+
+
+def test_evaluations_show_groups_labels_errors_and_calibration(
+    page: Any, url: str, models: dict[str, Path], labeled_file: Path
+) -> None:
+    evaluate_file(page, url, labeled_file)
+    rows = [json.loads(line) for line in labeled_file.read_text(encoding="utf-8").splitlines()][:-1]
+    groups = table_rows(page, "Results by label frequency")
+    assert groups[0][:3] == ["Label not in the model", "1", "1"]
+    assert sum(int(group[2]) for group in groups) == sum(len(row["labels"]) for row in rows)
+    assert page.locator("svg.plot circle").count() > 3
+    report = metrics.label_report(
+        carya.load(models["topics"]).label_matrix([row["labels"] for row in rows]),
+        carya.load(models["topics"]).predict([row["text"] for row in rows], top_k=10),
+        5,
+    )
+    page.locator("#evaluation select").select_option("frequent")
+    first = table_rows(page, "Labels")[0]
+    assert int(first[1]) == report.support.max()
+    assert rows[1]["text"].startswith(page.inner_text(".worst li:first-child > a").rstrip("…"))
+    assert table_rows(page, "Confused labels")
+    with page.expect_download() as download:
+        page.click("#evaluation button:has-text('Download labels')")
+    lines = list(csv.DictReader(Path(download.value.path()).read_text(encoding="utf-8").splitlines()))
+    suggested = carya.load(models["topics"]).suggest(TEXT, top_k=10)
+    assert [line["label"] for line in lines[-10:]] == [suggestion.label for suggestion in suggested]
+    assert {line["id"] for line in lines} == {str(number + 1) for number in range(len(rows) + 1)}
+    page.locator("[aria-label=Labels] tbody a").first.click()
+    page.wait_for_selector("#card h2:has-text('In the evaluated file')")
+    assert page.locator("#card .texts li").count() > 0
+    page.click("nav a[data-view=map]")
+    page.wait_for_selector("#map .map a")
+    page.select_option("#color", "quality")
+    page.wait_for_selector("#map .map.quality a[title*='recall']")
+
+
+def test_the_map_leads_from_clusters_to_labels(page: Any, url: str) -> None:
+    page.goto(f"{url}#view=map")
+    page.wait_for_selector("#map .map a")
+    tree = page.evaluate("fetch('v1/explore/tree?level=0&node=0').then((response) => response.json())")
+    assert page.locator("#map .map a").count() == tree["n_children"]
+    areas = page.locator("#map .map li").evaluate_all(
+        "items => items.map((item) => item.getBoundingClientRect()).map((box) => box.width * box.height)"
+    )
+    sizes = sorted((cluster["n_labels"] for cluster in tree["clusters"]), reverse=True)
+    assert [area / sum(areas) for area in areas] == pytest.approx([size / sum(sizes) for size in sizes], rel=0.02)
+    assert sum(cluster["count"] for cluster in tree["clusters"]) == tree["cluster"]["count"]
+    while page.locator("#map .map a[href*='view=map']").count():
+        title = page.inner_text("#map-title")
+        page.locator("#map .map a").first.click()
+        wait_until(page, f"document.querySelector('#map-title').textContent !== {json.dumps(title)}")
+    page.locator("#map .map a").first.click()
+    page.wait_for_selector("#card .facts")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "a"}\nnot JSON', "Line 2 is not valid JSON."),
+        ("a.jsonl", '{"title": "a"}', 'Line 1 has no string with the key "text".'),
+        ("a.csv", 'text,labels\n"a,b', "Row 1 has a quotation mark without a matching one."),
+        ("a.csv", "text,labels\na,b,c", "Row 1 has 3 cells, but the header has 2."),
+        ("a.txt", "\n", "The file contains no texts."),
+    ],
+)
+def test_errors_in_files_are_reported(
+    page: Any, url: str, tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    page.goto(f"{url}#view=evaluation")
+    page.set_input_files("#file", tmp_path / name)
+    page.wait_for_selector("#evaluation-error:not([hidden])")
+    assert page.inner_text("#evaluation-error").startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("texts.csv", f'id,text,labels\r\nx,"{TEXT}, ""quoted""\nand more",{URI}chess;{URI}sea\r\ny,sea,\r\n'),
+        ("texts.tsv", f"text\tlabels\n{TEXT}\t{URI}chess\n"),
+        ("texts.txt", f"{TEXT}\n\nthe sea\n"),
+    ],
+)
+def test_tables_and_plain_texts_are_read(page: Any, url: str, tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8", newline="")
+    evaluate_file(page, url, tmp_path / name)
+    expected = {"texts.csv": "2 texts", "texts.tsv": "1 text", "texts.txt": "2 texts"}[name]
+    assert page.inner_text("#evaluation-status") == f"{name}: {expected}"
+    assert (page.locator("[aria-label='Metrics in percent']").count() == 1) == (name != "texts.txt")
+
+
 VIEWS = {
     "start": "",
     "text": f"#text={TEXT}",
     "comparison": f"#compare=other&text={TEXT}",
     "tree": "#view=tree",
+    "map": "#view=map",
+    "evaluation": "#view=evaluation",
     "labels": "#view=label",
     "card": f"#view=label&label={URI}chess",
     "error": "#view=tree&level=77",
@@ -302,7 +443,9 @@ VIEWS = {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_views_have_no_accessibility_violations(browser: Any, url: str, scheme: str, width: int) -> None:
+def test_views_have_no_accessibility_violations(
+    browser: Any, url: str, scheme: str, width: int, labeled_file: Path
+) -> None:
     package = pytest.importorskip("axe_playwright_python")
     script = (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
@@ -310,6 +453,9 @@ def test_views_have_no_accessibility_violations(browser: Any, url: str, scheme: 
         page = context.new_page()
         page.goto(url + address)
         page.wait_for_load_state("networkidle")
+        if name == "evaluation":
+            page.set_input_files("#file", labeled_file)
+            page.wait_for_selector("#evaluation svg.plot")
         page.evaluate(script)
         violations = page.evaluate("axe.run(document).then((result) => result.violations)")
         assert not [(item["id"], item["nodes"][0]["html"]) for item in violations], name

@@ -54,6 +54,7 @@ EXPECTED = [
     Expected("GET", "/v1/explore/models"),
     Expected("POST", "/v1/explore/text", {"json": {"text": TEXT}}),
     Expected("POST", "/v1/explore/compare", {"json": {"text": TEXT}}),
+    Expected("POST", "/v1/explore/evaluate", {"json": {"texts": [{"text": TEXT, "labels": ["chess"]}]}}),
     Expected("POST", "/v1/explore/explain", {"json": {"text": TEXT, "label": "chess"}}),
     Expected("GET", "/v1/explore/tree"),
     Expected("GET", "/v1/explore/labels"),

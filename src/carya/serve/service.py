@@ -51,14 +51,19 @@ def check_suggest_request(request: SuggestRequest, settings: ServerSettings) -> 
     if (request.text is UNSET) == (request.texts is UNSET):
         raise BadRequestError('The request must contain either "text" or "texts", but not both.')
     texts = [request.text] if isinstance(request.text, str) else request.texts or []
-    if len(texts) > settings.max_texts:
-        raise ContentTooLargeError(f"A request can have at most {settings.max_texts} texts, got {len(texts)}.")
-    check_text_lengths(texts, settings)
-    check_search_options(request.top_k, request.beam_width, settings)
-    _check_label_count(request.top_k, len(texts), "texts", settings)
+    check_texts(texts, request.top_k, request.beam_width, settings)
     if request.min_score is not None and not math.isfinite(request.min_score):
         raise BadRequestError(f"min_score must be a finite number, got {request.min_score}.")
     return texts
+
+
+def check_texts(texts: list[str], top_k: int, beam_width: int | None, settings: ServerSettings) -> None:
+    """Raise BadRequestError or ContentTooLargeError if texts or options exceed their limits."""
+    if len(texts) > settings.max_texts:
+        raise ContentTooLargeError(f"A request can have at most {settings.max_texts} texts, got {len(texts)}.")
+    check_text_lengths(texts, settings)
+    check_search_options(top_k, beam_width, settings)
+    _check_label_count(top_k, len(texts), "texts", settings)
 
 
 def _check_label_count(top_k: int, count: int, inputs: str, settings: ServerSettings) -> None:

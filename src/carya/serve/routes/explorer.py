@@ -17,6 +17,7 @@ from carya.serve.registry import ServedModel
 from carya.serve.routes.json_io import json_response, json_response_from_thread, read_json
 from carya.serve.routes.parameters import MODEL, IntegerParameter, Parameter
 from carya.serve.routes.schemas import (
+    EvaluateRequest,
     ExploreLabelRequest,
     ExploreTextRequest,
     ModelsResponse,
@@ -24,9 +25,11 @@ from carya.serve.routes.schemas import (
     TreeSummary,
 )
 from carya.serve.state import ServerState
+from carya.text.explore.evaluation import rank_labeled_texts
 from carya.text.explore.explorer import compare
 
 _MAX_NUMBER = 1 << 30
+_MAX_RELEVANT = 10_000
 
 
 def _number(name: str, description: str) -> IntegerParameter:
@@ -69,6 +72,25 @@ async def compare_models(state: ServerState, request: Request) -> Response:
             return compare(model.explorer, other.explorer, message.text, top_k=message.top_k)
 
     return await _respond(state, request, model, run)
+
+
+async def evaluate(state: ServerState, request: Request) -> Response:
+    """Rank labels for labeled texts."""
+    model, tree = _model(state, request), TREE.parse(request.query_params, state.settings)
+    message = await read_json(request, EvaluateRequest)
+    texts = [row.text for row in message.texts]
+    labels = [row.labels for row in message.texts]
+    service.check_texts(texts, message.top_k, None, state.settings)
+    longest = max(map(len, labels))
+    if longest > _MAX_RELEVANT:
+        raise BadRequestError(f"A text can have at most {_MAX_RELEVANT} labels, got {longest}.")
+    RequestContext.of(request).record_texts(texts, model.name)
+    return await _respond(
+        state,
+        request,
+        model,
+        lambda: rank_labeled_texts(model.explorer, texts, labels, top_k=message.top_k, tree=tree),
+    )
 
 
 async def explain(state: ServerState, request: Request) -> Response:

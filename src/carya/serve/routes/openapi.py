@@ -29,6 +29,8 @@ _LIMITED_FIELDS = (
     ("ExploreTextRequest", "top_k", "maximum", "max_top_k"),
     ("ExploreTextRequest", "beam_width", "maximum", "max_beam_width"),
     ("ExploreLabelRequest", "text", "maxLength", "max_text_length"),
+    ("EvaluateRequest", "texts", "maxItems", "max_texts"),
+    ("EvaluateRequest", "top_k", "maximum", "max_top_k"),
     ("FeedbackRequest", "text", "maxLength", "max_text_length"),
     ("AnnifForm", "text", "maxLength", "max_text_length"),
     ("AnnifForm", "limit", "maximum", "max_top_k"),

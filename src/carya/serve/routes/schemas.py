@@ -247,6 +247,20 @@ class ExploreLabelRequest(Struct, forbid_unknown_fields=True):
     label: Annotated[str, Meta(description="Label id or name.")]
 
 
+class LabeledText(Struct, forbid_unknown_fields=True):
+    """A text and its correct labels."""
+
+    text: Text
+    labels: Annotated[list[str], Meta(description="Correct labels, by id or name.")] = []
+
+
+class EvaluateRequest(Struct, forbid_unknown_fields=True):
+    """Labeled texts and search options."""
+
+    texts: Annotated[list[LabeledText], Meta(min_length=1, description="The labeled texts.")]
+    top_k: TopK = 10
+
+
 class TreeSummary(Struct):
     """The properties of a label tree in a model."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,16 @@ from carya.trees.layer import Layer
 _N_CANDIDATE_TERMS = 24  # per cluster; more than are displayed, because redundant terms are removed
 _N_LABELS = 8
 _MAX_UNPACKED = 1 << 22  # maximum number of weights unpacked at a time
+
+
+class _LevelLabels(NamedTuple):
+    """The labels of the nodes at a level: the most important ones, padded with -1, and the numbers of labels and of
+    their training texts; the latter is None if it is unknown.
+    """
+
+    most_important: NDArray[np.int32]
+    sizes: NDArray[np.int64]
+    counts: NDArray[np.float64] | None
 
 
 class ClusterNamer:
@@ -37,7 +48,7 @@ class ClusterNamer:
         self._tree = tree.model.tree_
         self._layers = tree.model.layers_
         self._counts = labels.counts
-        self._levels: dict[int, tuple[NDArray[np.int32], NDArray[np.int64]]] = {}
+        self._levels: dict[int, _LevelLabels] = {}
         self._lock = ForkSafeLock()
 
     @cached_property
@@ -54,11 +65,16 @@ class ClusterNamer:
 
     def labels(self, level: int, node: int) -> list[int]:
         """Return the most important labels in a cluster, most important first; level 0 is the root."""
-        return [int(label) for label in self._labels_of_level(level)[0][node] if label >= 0]
+        return [int(label) for label in self._labels_of_level(level).most_important[node] if label >= 0]
 
     def size(self, level: int, node: int) -> int:
         """Return the number of labels in a cluster."""
-        return int(self._labels_of_level(level)[1][node])
+        return int(self._labels_of_level(level).sizes[node])
+
+    def count(self, level: int, node: int) -> int | None:
+        """Return the sum of the numbers of training texts of the labels in a cluster, or None if they are unknown."""
+        counts = self._labels_of_level(level).counts
+        return None if counts is None else int(counts[node])
 
     def terms(self, level: int, nodes: Sequence[int], limit: int = 8) -> list[list[str]]:
         """Return the strongest terms of each node, without redundant terms; the root has no terms.
@@ -98,8 +114,8 @@ class ClusterNamer:
         weights[row.indices] = row.values
         return weights
 
-    def _labels_of_level(self, level: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the most important labels (padded with -1) and the number of labels of each node at a level."""
+    def _labels_of_level(self, level: int) -> _LevelLabels:
+        """Return the labels of the nodes at a level."""
         with self._lock:
             if level not in self._levels:
                 clusters = self._tree.clusters(level)
@@ -112,7 +128,11 @@ class ClusterNamer:
                 ends = np.cumsum(sizes)[:, None]
                 places = ends - sizes[:, None] + np.arange(_N_LABELS)
                 best = np.where(places < ends, order[np.minimum(places, order.size - 1)], -1)
-                self._levels[level] = best.astype(np.int32), sizes
+                counts: NDArray[np.float64] | None = None
+                if self._counts is not None:
+                    weights = self._counts[labels].astype(np.float64)
+                    counts = np.bincount(clusters, weights=weights, minlength=sizes.size).astype(np.float64)
+                self._levels[level] = _LevelLabels(best.astype(np.int32), sizes, counts)
             return self._levels[level]
 
 

@@ -80,6 +80,7 @@ class TreeView:
                 self._namer.size(level, node),
                 tuple(LabelView.of(self._labels, label) for label in labels),
                 tuple(terms),
+                self._namer.count(level, node),
             )
         if len(self._clusters) + len(missing) > _MAX_CACHED_CLUSTERS:
             self._clusters.clear()
@@ -128,6 +129,15 @@ class TreeView:
         for depth in range(level, -1, -1):
             path += self.clusters(depth, [node])
             node = int(self._tree.parents[depth - 1][node]) if depth else 0
+        return tuple(path[::-1])
+
+    def label_path(self, label: int) -> tuple[int, ...]:
+        """Return the node index of the cluster that contains a label's first leaf at each level below the root."""
+        node = self._tree.leaves(label)[0]
+        path = []
+        for parents in self._tree.parents[:0:-1]:
+            node = int(parents[node])
+            path.append(node)
         return tuple(path[::-1])
 
     def cluster_page(self, level: int, node: int, *, begin: int = 0, limit: int = 100) -> ClusterPage:

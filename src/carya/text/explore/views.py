@@ -45,6 +45,8 @@ class ClusterView:
         The most frequent labels in the cluster.
     terms : tuple of str
         The terms with the largest weights; empty for the root.
+    count : int or None
+        The sum of the counts of all labels in the cluster, if known.
     """
 
     level: int
@@ -52,6 +54,7 @@ class ClusterView:
     n_labels: int
     labels: tuple[LabelView, ...]
     terms: tuple[str, ...]
+    count: int | None = None
 
 
 @dataclass(frozen=True)
@@ -233,6 +236,61 @@ class ComparedLabel:
     is_known: tuple[bool, bool]
     ranks: tuple[int | None, int | None]
     scores: tuple[ScoredLabel | None, ScoredLabel | None]
+
+
+@dataclass(frozen=True)
+class EvaluatedLabel:
+    """A label that occurs in evaluated texts.
+
+    Attributes
+    ----------
+    label : LabelView
+    path : tuple of int
+        The node index of the label's cluster at each level of the tree below the root; if the label is in several
+        clusters, those of its first leaf. Empty if the model has no tree.
+    """
+
+    label: LabelView
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class EvaluatedText:
+    """The ranking of labels for a text, and its relevant labels.
+
+    Attributes
+    ----------
+    suggested : tuple of int
+        The best labels, best first, as positions in :attr:`EvaluatedTexts.labels`.
+    scores : tuple of float
+    probabilities : tuple of float
+        The probabilities of the suggested labels; empty if the model is not calibrated.
+    relevant : tuple of int
+        The relevant labels that are in the model, as positions in :attr:`EvaluatedTexts.labels`.
+    unknown : tuple of str
+        The relevant labels that are not in the model.
+    """
+
+    suggested: tuple[int, ...]
+    scores: tuple[float, ...]
+    probabilities: tuple[float, ...]
+    relevant: tuple[int, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EvaluatedTexts:
+    """The rankings for labeled texts.
+
+    Attributes
+    ----------
+    labels : tuple of EvaluatedLabel
+        All labels that are relevant or suggested, without duplicates.
+    texts : tuple of EvaluatedText
+    """
+
+    labels: tuple[EvaluatedLabel, ...]
+    texts: tuple[EvaluatedText, ...]
 
 
 class ExplanationTerm(TypedDict):

@@ -5,10 +5,13 @@ import { ApiError, cancel, hasToken, request, saveToken } from "./api.js";
 import { showBeam } from "./beam.js";
 import { clusterName, el, formatCount, formatInteger, formatScore, handleArrowKeys } from "./dom.js";
 import { createExplanation } from "./explanation.js";
+import { evaluateFile, showEvaluation } from "./evaluation.js";
 import { setUpSearch, showFrequentLabels, showLabelCard } from "./label_card.js";
 import { noExplanationNote, noTreeNote, selectTree, treeNames, treeNote } from "./model_kinds.js";
 import { legend, selectedOption, selectOption, showResults, toRows } from "./results.js";
+import { FileError } from "./text_file.js";
 import { showClusterPage } from "./tree.js";
+import { loadChildren, showMap } from "./treemap.js";
 import { copyText, createExport, downloadText, FILE_NAMES } from "./export.js";
 
 const TYPING_DELAY = 140; // milliseconds from the last key press until the text is sent
@@ -17,12 +20,15 @@ const NARROW = matchMedia("(max-width: 62rem)");
 const RETRY_DELAY = 5000; // milliseconds until a request is repeated if the server is not available
 const BUSY = "Ranking labels…";
 const DEFAULT_COUNT = 12;
-const VIEWS = ["text", "tree", "label"];
+const EVALUATED_LABELS = 10; // suggestions per text
+const VIEWS = ["text", "tree", "map", "label", "evaluation"];
+const TITLES = { text: "Text", tree: "Label tree", map: "Map of labels", label: "Labels", evaluation: "Evaluation" };
 const $ = (id) => document.getElementById(id);
 
 let models = [];
 let acceptsFeedback = false;
 let state = {};
+let evaluations = {}; // the results of the last evaluation, by model name
 let rendered = {}; // the content that the views currently show
 let retryTimer;
 let isRendered = false; // whether any view has been rendered
@@ -46,7 +52,7 @@ function readAddress() {
 
 function address(values) {
   const parameters = new URLSearchParams();
-  for (const name of ["view", "model", "tree", "compare", "level", "node", "label", "count", "threshold", "text"]) {
+  for (const name of ["view", "model", "tree", "compare", "level", "node", "color", "label", "count", "threshold", "text"]) {
     const value = values[name];
     if (value === undefined || value === "") continue;
     if (name === "view" && value === "text") continue;
@@ -58,6 +64,7 @@ function address(values) {
 }
 
 const clusterAddress = (cluster) => address({ ...state, view: "tree", level: String(cluster.level), node: String(cluster.node) });
+const mapAddress = (cluster) => address({ ...state, view: "map", level: String(cluster.level), node: String(cluster.node) });
 const labelAddress = (label) => address({ ...state, view: "label", label: label.label });
 
 /** Change the state and add a history entry, or replace the current entry. */
@@ -77,15 +84,15 @@ function render() {
     else link.removeAttribute("aria-current");
   }
   const model = currentModel();
-  document.querySelector("nav a[data-view=tree]").hidden = !model.trees.length && view !== "tree";
+  for (const name of ["tree", "map"]) document.querySelector(`nav a[data-view=${name}]`).hidden = !model.trees.length && view !== name;
   $("model").value = model.name;
   $("tree-choice").hidden = model.trees.length < 2;
   $("tree-number").replaceChildren(...treeNames(model).map((name, number) => el("option", { value: number }, name)));
   $("tree-number").value = currentTreeNumber();
   $("compare").value = comparedModel()?.name ?? "";
-  $("compare-choice").hidden = models.length < 2 || view !== "text";
-  document.title = { text: "Text", tree: "Label tree", label: "Labels" }[view] + " – Carya Explorer";
-  showErrors({ text: renderTextView, tree: renderTreeView, label: renderLabelView }[view]);
+  $("compare-choice").hidden = models.length < 2 || !["text", "evaluation"].includes(view);
+  document.title = `${TITLES[view]} – Carya Explorer`;
+  showErrors({ text: renderTextView, tree: renderTreeView, map: renderMapView, label: renderLabelView, evaluation: renderEvaluationView }[view]);
 }
 
 // ── Errors ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -111,7 +118,7 @@ async function showErrors(run) {
   }
 }
 
-const isWrongAddress = () => (state.view === "tree" && (state.level ?? state.node) !== undefined) || (state.view === "label" && state.label !== undefined);
+const isWrongAddress = () => (["tree", "map"].includes(state.view) && (state.level ?? state.node) !== undefined) || (state.view === "label" && state.label !== undefined);
 
 /** Send the failed request again. */
 function retry() {
@@ -397,6 +404,89 @@ async function renderTreeView() {
   focusTitle($("tree-title"));
 }
 
+// ── The map and the evaluation view ──────────────────────────────────────────────────────────────────────────────
+
+/** Return the results of the evaluation for the selected model and tree, if there are any. */
+const currentEvaluation = () => {
+  const evaluated = evaluations[currentModel().name];
+  return evaluated?.tree === currentTreeNumber() ? evaluated.evaluation : undefined;
+};
+
+async function renderMapView() {
+  const model = currentModel();
+  const tree = currentTree();
+  const evaluation = currentEvaluation();
+  const color = state.color === "quality" ? "quality" : "frequency";
+  const [level, node] = [state.level ?? "0", state.node ?? "0"];
+  const key = JSON.stringify([model.name, currentTreeNumber(), level, node, color, evaluation?.nTexts]);
+  $("color").value = color;
+  if (rendered.map === key) return;
+  if (!tree) {
+    rendered.map = key;
+    $("map-note").textContent = "";
+    $("map").replaceChildren(el("p", { class: "note" }, noTreeNote(model, "there are no clusters to show")));
+    return;
+  }
+  const page = await loadChildren((begin) => request("map", "v1/explore/tree", { query: { model: model.name, tree: currentTreeNumber(), level, node, begin } }));
+  if (page === undefined) return;
+  rendered.map = key;
+  $("map-title").textContent = page.cluster.level ? clusterName(page.cluster) : "Map of labels";
+  $("map-note").textContent = mapNote(page, color, evaluation);
+  showMap($("map"), page, { color, evaluation, mapAddress, labelAddress, treeAddress: clusterAddress });
+  focusTitle($("map-title"));
+}
+
+function mapNote(page, color, evaluation) {
+  const area = page.labels.length ? "The area of a label is its number of training texts." : "The area of a cluster is its number of labels.";
+  if (color === "quality" && !evaluation) return `${area} Evaluate a labeled file to color the map by recall.`;
+  const meaning = color === "quality" ? "Green: high recall; orange: low recall; gray: no text in the file has these labels." : "The stronger the color, the more training texts per label.";
+  return `${area} ${meaning}`;
+}
+
+$("color").addEventListener("change", () => navigate({ color: $("color").value === "quality" ? "quality" : undefined }, { replace: true }));
+
+function renderEvaluationView() {
+  isRendered = true;
+}
+
+async function evaluateSelectedFile() {
+  const file = $("file").files[0];
+  if (!file) {
+    $("evaluation-status").textContent = "Select a file first.";
+    return;
+  }
+  const shown = [currentModel(), comparedModel()].filter(Boolean);
+  const trees = [currentTreeNumber(), 0];
+  const rank = (side, texts) => request(`evaluate-${side}`, "v1/explore/evaluate", { query: { model: shown[side].name, tree: trees[side] }, body: { texts, top_k: EVALUATED_LABELS } });
+  const showProgress = (count, total) => { $("evaluation-status").textContent = `${formatInteger(count)} of ${formatCount(total, "text")}`; };
+  $("evaluation-error").hidden = true;
+  $("evaluate").disabled = true;
+  $("stop").hidden = false;
+  try {
+    const results = await evaluateFile(file, shown.length, rank, showProgress);
+    if (results === undefined) {
+      $("evaluation-status").textContent = "Stopped.";
+      return;
+    }
+    evaluations = Object.fromEntries(results.map((evaluation, side) => [shown[side].name, { evaluation, tree: trees[side] }]));
+    rendered.map = rendered.card = undefined;
+    $("evaluation-status").textContent = `${file.name}: ${formatCount(results[0].nTexts, "text")}`;
+    showEvaluation($("evaluation"), shown, results, { labelAddress, textAddress: (text) => address({ ...state, view: "text", label: undefined, text }) });
+  } catch (error) {
+    if (!(error instanceof FileError || error instanceof ApiError) || error.status === 401) throw error;
+    $("evaluation-status").textContent = "";
+    $("evaluation-error").textContent = error.message;
+    $("evaluation-error").hidden = false;
+  } finally {
+    $("evaluate").disabled = false;
+    $("stop").hidden = true;
+  }
+}
+
+$("evaluate").addEventListener("click", () => showErrors(evaluateSelectedFile));
+$("file").addEventListener("change", () => showErrors(evaluateSelectedFile));
+$("stop").addEventListener("click", () => { cancel("evaluate-0"); cancel("evaluate-1"); });
+
 /** Focus the title of a new view and scroll to the top, except when the page is first opened. */
 function focusTitle(title) {
   if (isRendered) {
@@ -422,7 +512,7 @@ async function renderLabelView() {
   rendered.card = key;
   const note = model.trees.length ? treeNote(model, currentTree()) : noTreeNote(model, "there are no terms or similar labels to show");
   document.title = `${card.label.name} – Carya Explorer`;
-  showLabelCard($("card"), $("card-title"), card, { note, clusterAddress, labelAddress });
+  showLabelCard($("card"), $("card-title"), card, { note, clusterAddress, labelAddress, evaluation: evaluations[model.name]?.evaluation });
   focusTitle($("card-title"));
 }
 

@@ -12,7 +12,7 @@ export function createExport(format, { text, model, rows }) {
 }
 
 /** Quote a value for CSV; values that spreadsheet programs would interpret as formulas are preceded by an apostrophe. */
-function quote(value) {
+export function quote(value) {
   const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

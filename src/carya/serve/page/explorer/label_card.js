@@ -3,9 +3,11 @@
 import { clusterName, countText, el, formatCount, formatInteger, formatPercent, termName } from "./dom.js";
 import { createLabelItem } from "./tree.js";
 
+const MAX_OTHERS = 8;
+const MAX_EXAMPLE = 300; // characters
 const SEARCH_DELAY = 100; // milliseconds after the last key press
 
-export function showLabelCard(container, title, card, { note, clusterAddress, labelAddress }) {
+export function showLabelCard(container, title, card, { note, clusterAddress, labelAddress, evaluation }) {
   const { name, label: id, count } = card.label;
   title.textContent = name;
   const fraction = count !== null && card.n_texts ? ` of ${formatInteger(card.n_texts)} (${formatPercent(count / card.n_texts)})` : "";
@@ -28,7 +30,27 @@ export function showLabelCard(container, title, card, { note, clusterAddress, la
         createTerms("Negative terms", "negative", position.negative_terms),
         !hasSeveral && createSimilarLabels(card, labelAddress)))),
     hasSeveral ? createSimilarLabels(card, labelAddress) : "",
+    createEvaluation(evaluation?.labels.get(id), evaluation, labelAddress),
   );
+}
+
+/** Show the results for a label in the evaluated file, its texts, and the labels of these texts. */
+function createEvaluation(label, evaluation, labelAddress) {
+  if (!label || !(label.support || label.suggested)) return "";
+  const share = (part, total) => (total ? `${formatPercent(part / total)} (${formatInteger(part)} of ${formatInteger(total)})` : "–");
+  const others = [...label.others].sort((a, b) => b[1] - a[1]).slice(0, MAX_OTHERS);
+  return el("section", { class: "position" }, el("h2", {}, "In the evaluated file"),
+    el("dl", { class: "facts" },
+      el("dt", {}, "Recall"), el("dd", {}, share(label.correct, label.support)),
+      el("dt", {}, "Precision"), el("dd", {}, share(label.correct, label.suggested))),
+    el("div", { class: "thirds" },
+      el("section", {}, el("h3", {}, "Labels of the same texts"), others.length
+        ? el("ul", { class: "similar" }, others.map(([other, count]) => el("li", { vars: { length: `${(100 * count) / label.support}%` } },
+          el("a", { href: labelAddress({ label: other }) }, evaluation.labels.get(other).name), el("span", { class: "number" }, formatInteger(count)))))
+        : el("p", { class: "note" }, "None.")),
+      el("section", {}, el("h3", {}, "Example texts"), label.examples.length
+        ? el("ul", { class: "texts" }, label.examples.map((text) => el("li", { dir: "auto" }, text.length > MAX_EXAMPLE ? `${text.slice(0, MAX_EXAMPLE)}…` : text)))
+        : el("p", { class: "note" }, "None."))));
 }
 
 /** Show the most frequent labels as the start page of the label view. */
