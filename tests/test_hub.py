@@ -120,8 +120,12 @@ def test_cards_show_metrics_calibration_and_limits(ranker: carya.TextRanker) -> 
     assert metadata["language"] == ["en"]
     metrics = metadata["model-index"][0]["results"][0]["metrics"]
     assert metrics == [{"type": "P@1", "value": 50.0}, {"type": "R@10", "value": 25.0}]
-    assert "Measured on 1,200 test rows." in card
-    assert "| R@10 | 25.0% |" in card
+    assert "Measured on 1,200 test rows, for the best 1 to 10 suggestions." in card
+    assert "| % | @1 | @10 |\n|---|--:|--:|\n| Precision (P) | 50.0 |  |\n| Recall (R) |  | 25.0 |" in card
+    assert ranker.label_counts_ is not None
+    counts = dict(zip(ranker.label_names_, ranker.label_counts_.tolist(), strict=True))
+    listed = card.partition("* Most frequent labels: `")[2].partition("`\n")[0].split("`, `")
+    assert [counts[name] for name in listed] == sorted(counts.values(), reverse=True)[:5]
     assert "* Training texts: 80" in card
     assert "The model is not calibrated" in card
     assert "Only labels that occur in the training data can be suggested." in card
@@ -129,6 +133,9 @@ def test_cards_show_metrics_calibration_and_limits(ranker: carya.TextRanker) -> 
     calibrated = carya.TextRanker().fit(texts, labels).calibrate(*corpus(80, seed=2))
     plain = model_card(calibrated, "me/topics", CardDetails())
     assert "The model is calibrated" in plain
+    assert "print(suggestion.name, suggestion.probability)" in plain
+    measured = model_card(calibrated, "me/topics", CardDetails(evaluation={"P@1": 0.5, "ECE@5": 0.0123}))
+    assert "by 1.2 percentage points on average (ECE@5)." in measured
     assert "No metrics on test data were provided" in plain
     assert "license" not in card_metadata(plain)
 
@@ -149,7 +156,7 @@ def test_the_commands_upload_and_download(ranker: carya.TextRanker, hub: FakeHub
     assert pushed.stdout.strip().startswith(f"{hub.address}/user/topics/commit/")
     card = hub.repositories["user/topics"]["main"]["README.md"].decode()
     assert card_metadata(card)["language"] == ["en", "fi"]
-    assert "| P@1 | 75.0% |" in card
+    assert "| Precision (P) | 75.0 |" in card
     pulled = run("pull", "user/topics", "-o", "copy")
     assert pulled.returncode == 0, pulled.stderr
     assert list(carya.load(tmp_path / "copy").labels_) == list(ranker.labels_)

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 _METRICS = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+_METRIC_NAMES = {
+    "P": "Precision (P)",
+    "R": "Recall (R)",
+    "nDCG": "nDCG",
+    "PSP": "Propensity-scored precision (PSP)",
+}
 _N_LABELS = 5  # number of example labels in the card
 
 
@@ -48,9 +56,9 @@ def model_card(model: Any, repo_id: str, details: CardDetails) -> str:
     >>> ranker = carya.TextRanker(carya.Tfidf(min_df=1)).fit(texts, labels)
     >>> card = model_card(ranker, "me/fruits", CardDetails(evaluation={"P@1": 0.5}))
     >>> print(card.partition("## Metrics")[2].partition("##")[0].strip())
-    | metric | value |
-    |---|---|
-    | P@1 | 50.0% |
+    | % | @1 |
+    |---|--:|
+    | Precision (P) | 50.0 |
     """
     sections = [
         f"# {repo_id.rpartition('/')[2]}",
@@ -59,7 +67,7 @@ def model_card(model: Any, repo_id: str, details: CardDetails) -> str:
         "## Usage\n\n" + _usage(model, repo_id),
         "## Data\n\n" + _data(model, details.data),
         "## Metrics\n\n" + _metrics(details.evaluation),
-        "## Calibration\n\n" + _calibration(model),
+        "## Calibration\n\n" + _calibration(model, details.evaluation),
         "## Limitations\n\n" + _limitations(model),
     ]
     return _metadata(model, repo_id, details) + "\n\n".join(sections) + "\n"
@@ -90,7 +98,8 @@ def _metadata(model: Any, repo_id: str, details: CardDetails) -> str:
 
 def _usage(model: Any, repo_id: str) -> str:
     call = (
-        'for suggestion in model.suggest("a text"):\n    print(suggestion.label, suggestion.score)'
+        'for suggestion in model.suggest("a text"):\n    print(suggestion.name, suggestion.'
+        + ("score)" if getattr(model, "calibration_", None) is None else "probability)")
         if _ranks_texts(model)
         else f"S = model.predict(X, top_k=10)  # X has {sum(model.widths_):,} columns"
     )
@@ -106,27 +115,55 @@ def _data(model: Any, data: str | None) -> str:
     if label_set is not None and label_set.n_texts:
         sizes.append(f"* Training texts: {label_set.n_texts:,}")
     if _ranks_texts(model):
-        sizes.append("* Example labels: " + ", ".join(f"`{name}`" for name in list(model.label_names_)[:_N_LABELS]))
+        examples = _example_labels(model)
+        sizes.append(f"* {examples[0]}: " + ", ".join(f"`{name}`" for name in examples[1]))
     else:
         sizes.append(f"* Features: {sum(model.widths_):,}")
     return (data or "No description of the training data was provided.") + "\n\n" + "\n".join(sizes)
+
+
+def _example_labels(model: Any) -> tuple[str, list[str]]:
+    """Return a heading and the most frequent labels, or the first ones if their frequencies are unknown."""
+    counts = getattr(getattr(model, "label_set_", None), "counts", None)
+    if counts is None:
+        return "Example labels", list(model.label_names_)[:_N_LABELS]
+    order = np.argsort(-np.asarray(counts), kind="stable")[:_N_LABELS]
+    return "Most frequent labels", [model.label_names_[number] for number in order.tolist()]
 
 
 def _metrics(evaluation: Mapping[str, Any] | None) -> str:
     measured = _known(evaluation)
     if not measured:
         return "No metrics on test data were provided."
-    rows = "\n".join(f"| {name} | {100 * value:.1f}% |" for name, value in measured.items())
-    size = f"Measured on {evaluation['rows']:,} test rows.\n\n" if evaluation and "rows" in evaluation else ""
-    return f"{size}| metric | value |\n|---|---|\n{rows}"
+    cutoffs = sorted({int(name.partition("@")[2]) for name in measured})
+    lines = ["| % | " + " | ".join(f"@{k}" for k in cutoffs) + " |", "|---" + "|--:" * len(cutoffs) + "|"]
+    for metric, title in _METRIC_NAMES.items():
+        values = [measured.get(f"{metric}@{k}") for k in cutoffs]
+        if any(value is not None for value in values):
+            cells = ["" if value is None else f"{100 * value:.1f}" for value in values]
+            lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    size = ""
+    if evaluation and "rows" in evaluation:
+        size = f"Measured on {evaluation['rows']:,} test rows, for the best 1 to {cutoffs[-1]} suggestions.\n\n"
+    return size + "\n".join(lines)
 
 
-def _calibration(model: Any) -> str:
+def _calibration(model: Any, evaluation: Mapping[str, Any] | None) -> str:
     if getattr(model, "calibration_", None) is None:
         return "The model is not calibrated: its scores rank labels but are not probabilities."
     return (
         "The model is calibrated: `suggestion.probability` and `model.predict_proba` estimate the probability that a "
         "suggested label is correct."
+    ) + _calibration_error(evaluation)
+
+
+def _calibration_error(evaluation: Mapping[str, Any] | None) -> str:
+    error = None if evaluation is None else evaluation.get("ECE@5")
+    if error is None:
+        return ""
+    return (
+        f" On the test rows, the probabilities of the best five suggestions differ from the observed fractions by "
+        f"{100 * error:.1f} percentage points on average (ECE@5)."
     )
 
 

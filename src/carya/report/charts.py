@@ -14,6 +14,7 @@ from carya.core.extras import require
 from carya.report.run import Run
 
 _TEXT = "#747d88"
+_BLOCK_TEXT = "#1f2328"
 #: The colorblind-safe Okabe-Ito palette.
 _COLORS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _STYLE: Any = {
@@ -197,11 +198,15 @@ def _draw_tree(run: Run) -> Any:
 
 
 def _draw_block(axes: Any, left: float, row: int, width: float, text: str, color: str, *, alpha: float) -> None:
-    axes.barh(row + 0.5, width, 0.94, left=left, color=color, alpha=alpha, edgecolor="white", linewidth=0.4)
+    from matplotlib.colors import to_rgb
+
+    # Opaque light colors, on which the dark text is legible on pages with a light or a dark background.
+    tint = [1 - alpha * (1 - channel) for channel in to_rgb(color)]
+    axes.barh(row + 0.5, width, 0.94, left=left, color=tint, edgecolor="white", linewidth=0.4)
     n_characters = min(int(width / _CHARACTER_WIDTH), _MAX_NAME) if row else 80
     if n_characters >= 3 and text:
         shown = text if len(text) <= n_characters else text[: n_characters - 1] + "…"
-        axes.text(left + width / 2, row + 0.5, shown, ha="center", va="center", size=9)
+        axes.text(left + width / 2, row + 0.5, shown, ha="center", va="center", size=9, color=_BLOCK_TEXT)
 
 
 _CHARTS = {

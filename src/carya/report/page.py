@@ -29,7 +29,8 @@ _CAPTIONS = {
     "time-against-precision": "P@1 against training time or, if no training was recorded, batch prediction time.",
     "latency": "Time to rank a single row in Python. The dashed lines are medians.",
     "recall-latency": "The numbers next to the points are beam widths.",
-    "deciles": "Labels are sorted by their number of training rows and divided into ten groups of equal size.",
+    "deciles": "Labels are sorted by their number of training rows and divided into ten groups of equal size. "
+    "Groups without suggestions have no point.",
     "reliability": "The closer a curve is to the dashed line, the more reliable the probabilities. The error is the "
     "expected calibration error of the top-10 suggestions per row.",
 }
@@ -42,8 +43,8 @@ h2 { margin-top: 2.5rem; }
 table { border-collapse: collapse; font-size: 0.9rem; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #8884; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-figure { margin: 1rem 0; }
-img { max-width: 100%; }
+figure { margin: 1rem 0; overflow-x: auto; }
+img { min-width: min(34rem, 150vw); max-width: 100%; }
 figcaption { color: #747d88; font-size: 0.9rem; }"""
 _MAX_TREES = 1000
 #: The names of all files in a report; tree diagrams are named tree-1.svg, tree-2.svg, …
@@ -122,7 +123,7 @@ def _figures(runs: Sequence[Run], charts: dict[str, str]) -> list[tuple[str, str
 
 
 def _tables(runs: Sequence[Run]) -> dict[str, Table]:
-    return {"Results": _results(runs), "Time and size": _costs(runs), "Setup": _setup(runs)}
+    return {"Metrics": _results(runs), "Time and size": _costs(runs), "Setup": _setup(runs)}
 
 
 def _results(runs: Sequence[Run]) -> Table:
