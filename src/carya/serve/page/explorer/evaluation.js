@@ -69,9 +69,9 @@ export function showEvaluation(container, models, evaluations, { labelAddress, t
       const groups = evaluation.groups();
       const bins = evaluation.calibration();
       return el("div", { class: "evaluated" },
-        groups.length && panel(title("Results by label frequency"),
+        groups.length > 0 && panel(title("Results by label frequency"),
           el("p", { class: "note" }, `Precision and recall of the best ${LABEL_CUTOFF} suggestions, by the number of training texts per label.`), createGroups(groups)),
-        bins.length && panel(title("Calibration"),
+        bins.length > 0 && panel(title("Calibration"),
           el("p", { class: "note" }, "The fraction of correct labels at each probability. The points of a well calibrated model are on the diagonal."), createCalibration(bins)),
         panel(title("Labels"), createLabels(evaluation, labelAddress)),
         panel(title("Confused labels"),
@@ -81,9 +81,9 @@ export function showEvaluation(container, models, evaluations, { labelAddress, t
   );
 }
 
-function createTable(name, headers, rows) {
+function createTable(name, headers, rows, nTextColumns = 1) {
   return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": name }, el("table", { class: "data" },
-    el("thead", {}, el("tr", {}, headers.map((header, position) => el("th", { scope: "col", class: position ? "number" : undefined }, header)))),
+    el("thead", {}, el("tr", {}, headers.map((header, position) => el("th", { scope: "col", class: position < nTextColumns ? undefined : "number" }, header)))),
     el("tbody", {}, rows)));
 }
 
@@ -122,7 +122,7 @@ const createConfusions = (evaluation, labelAddress) => {
   const link = (label) => el("a", { dir: "auto", href: labelAddress({ label: label.id }) }, label.name);
   const pairs = evaluation.confusions(MAX_ROWS);
   return pairs.length
-    ? createTable("Confused labels", ["Missing label", "Suggested label", "Texts"], pairs.map((pair) => el("tr", {}, el("th", { scope: "row" }, link(pair.expected)), el("td", {}, link(pair.suggested)), createNumber(pair.count))))
+    ? createTable("Confused labels", ["Missing label", "Suggested label", "Texts"], pairs.map((pair) => el("tr", {}, el("th", { scope: "row" }, link(pair.expected)), el("td", {}, link(pair.suggested)), createNumber(pair.count))), 2)
     : el("p", { class: "note" }, "None.");
 };
 
