@@ -75,7 +75,7 @@ def test_every_public_name_has_an_example() -> None:
     without_example = {"errors", "indexing", "metrics", "data", "ranking", "__version__"}
     for name in sorted({*carya.__all__} - without_example):
         assert ">>>" in getattr(carya, name).__doc__, name
-    for module in (carya.metrics, carya.data):
+    for module in (carya.metrics, carya.data, carya.ranking):
         for name in module.__all__:
             assert ">>>" in getattr(module, name).__doc__, f"{module.__name__}.{name}"
 

@@ -88,6 +88,13 @@ def test_the_conda_recipe_has_the_same_requirements() -> None:
 
 
 @pytest.mark.parametrize("page", ["CITATION.cff", "conda/recipe.yaml"])
+def test_metadata_files_are_valid_yaml(page: str) -> None:
+    yaml = pytest.importorskip("yaml")
+    content = yaml.safe_load((ROOT / page).read_text(encoding="utf-8"))
+    assert str(content.get("title") or content["package"]["name"]).lower().startswith("carya")
+
+
+@pytest.mark.parametrize("page", ["CITATION.cff", "conda/recipe.yaml"])
 def test_metadata_files_use_the_project_addresses(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     urls = project()["urls"]

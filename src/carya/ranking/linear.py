@@ -81,6 +81,16 @@ class LayerProblem:
         The number of layers in the tree, used to expand per-layer settings; by default, this layer is the last.
     first_parent : int
         The index of the first parent within its level; 0 unless the problem is part of a layer.
+
+    Examples
+    --------
+    >>> import carya
+    >>> X, Y = carya.data.make_world(50, 4, seed=0)
+    >>> order, chunks = carya.LabelTree([[0, 0, 0, 0]]).children(1)
+    >>> problem = LayerProblem(1, 0, Csr.of_scipy(Y), None, order, chunks, Transform.from_name("l3-hinge"))
+    >>> (layer,) = carya.XRLinear().linear_solver().train(Features.of(Csr.of_scipy(X)), [problem], threads=1)
+    >>> layer.n_nodes
+    4
     """
 
     level: int
@@ -100,6 +110,13 @@ class LinearSolver:
 
     Each setting in `PER_LAYER_SETTINGS` is a single value for all layers, a pair of values for the inner layers and the
     last layer, or a tuple with one value per layer.
+
+    Examples
+    --------
+    >>> import carya
+    >>> solver = carya.XRLinear(C=(0.5, 2.0), max_iter=10).linear_solver()
+    >>> [solver.at_layer(level, depth=3).C for level in (1, 2, 3)]
+    [0.5, 0.5, 2.0]
     """
 
     loss: str
