@@ -185,19 +185,18 @@ void register_search(nb::module_& m) {
             "Pack the weights of chunks [first, last) and return (starts, data, scales, n_weights, n_used).")
         .def(
             "insert_nodes",
-            [](const PySearchLayer& self, const PyChunkedWeights& added, Array<std::int64_t> new_chunks,
-               Array<std::uint8_t> is_empty, int threads) {
+            [](const PySearchLayer& self, const PyChunkedWeights& added, Array<std::int64_t> new_chunks, int threads) {
                 Packed out;
                 {
                     const ReleasedGil released;
                     if (self.folder) self.folder->checksums().verify(self.data.data(), self.data.size());
                     self.packed().check(static_cast<std::int64_t>(self.chunks.size()) - 1, "The layer");
                     out = insert_nodes(self.packed(), span(self.chunks), span(new_chunks), added.chunks(),
-                                       span(is_empty), self.max_bit_chunks, threads);
+                                       self.max_bit_chunks, threads);
                 }
                 return packed_to_numpy(std::move(out));
             },
-            "added"_a, "new_chunks"_a.noconvert(), "is_empty"_a.noconvert(), "threads"_a,
+            "added"_a, "new_chunks"_a.noconvert(), "threads"_a,
             "Pack the weights of the layer and of nodes that are added at the end of each chunk, and return (starts, "
             "data, scales, number of added weights, n_used).");
 

@@ -144,15 +144,18 @@ public:
     BlockRebuilder(const BlockRebuilder&) = delete;
     BlockRebuilder& operator=(const BlockRebuilder&) = delete;
 
-    // Builds the block of a feature in `bytes` and `has_bitmaps`.
-    void build(std::int64_t feature) {
+    // Builds the block of a feature in `bytes` and `has_bitmaps`, and sets `size`. With `measure_only`, the bytes of a
+    // wide block are not built.
+    void build(std::int64_t feature, bool measure_only) {
         feature_ = feature;
+        measure_only_ = measure_only;
         has_bitmaps = false;
         const std::span<const std::uint8_t> old = in_.packed.block(in_.packed.starts[feature]);
         if constexpr (!Types::kSingleChunk) {
             if (in_.keeps_types() && is_wide(old)) return build_wide(old);
         }
         build_from_runs();
+        size = std::ssize(bytes);
     }
 
     // Returns whether the block of a feature must be rebuilt; otherwise, it is copied.
@@ -168,6 +171,7 @@ public:
     }
 
     std::vector<std::uint8_t> bytes;
+    std::int64_t size = 0;
     bool has_bitmaps = false;
 
 private:
@@ -244,6 +248,7 @@ private:
         ids_.clear();
         counts_.clear();
         runs_.clear();
+        n_runs_ = runs_size_ = 0;
         if (block.chunk_words > 0)
             bits_.assign(block.chunks, block.chunks + 8 * block.chunk_words);
         else
@@ -252,8 +257,14 @@ private:
         std::int64_t offset = 0;
         for (const AddedRun& added : in_.added.of_feature(feature_)) {
             copy_runs(block, i, lower_bound(block, i, added.chunk), offset);
+            const bool has_run = i < block.n && chunk_at(block, i, added.chunk) == added.chunk;
+            if (measure_only_) {
+                if (has_run) offset += run_bytes(block.count(i), block.bitmap_bytes);
+                add_size((has_run ? block.count(i++) : 0) + added.count);
+                continue;
+            }
             all_.clear();
-            if (i < block.n && chunk_at(block, i, added.chunk) == added.chunk) {
+            if (has_run) {
                 unpack_run(block, i, added.chunk, offset);
                 append_id(block, i++);
             } else if (block.chunk_words > 0) {
@@ -266,7 +277,14 @@ private:
         }
         copy_runs(block, i, block.n, offset);
         require(offset == block.size);
-        join_parts(block);
+        size = Wide::runs_offset(n_runs_, format.chunk_words) + runs_size_;
+        if (!measure_only_) join_parts(block);
+    }
+
+    // Adds a run to the size of the block.
+    void add_size(std::int64_t count) {
+        ++n_runs_;
+        runs_size_ += run_bytes(count, in_.format.bitmap_bytes);
     }
 
     // Returns the index of the first run, from `first`, whose chunk is not below `chunk`.
@@ -311,10 +329,15 @@ private:
                     continue;
                 }
                 copy_bytes(block, copied, i, offset, next);
-                all_.clear();
-                unpack_run(block, i, -1, offset);
-                append_id(block, i);
-                append_run();
+                if (measure_only_) {
+                    offset += run_bytes(count, block.bitmap_bytes);
+                    add_size(count);
+                } else {
+                    all_.clear();
+                    unpack_run(block, i, -1, offset);
+                    append_id(block, i);
+                    append_run();
+                }
                 next = offset;
                 copied = i + 1;
             }
@@ -333,6 +356,12 @@ private:
     // Copies runs [first, last), which occupy the bytes [offset, next), and sets `offset` to `next`.
     void copy_bytes(const Wide& block, std::int64_t first, std::int64_t last, std::int64_t& offset, std::int64_t next) {
         require(next >= offset && next <= block.size);
+        n_runs_ += last - first;
+        runs_size_ += next - offset;
+        if (measure_only_) {
+            offset = next;
+            return;
+        }
         runs_.insert(runs_.end(), block.runs + offset, block.runs + next);
         counts_.insert(counts_.end(), block.counts + first * Types::kChildBytes,
                        block.counts + last * Types::kChildBytes);
@@ -350,8 +379,8 @@ private:
     void unpack_run(const Wide& block, std::int64_t i, std::int64_t chunk, std::int64_t& offset) {
         const std::int64_t count = block.count(i);
         const bool has_bitmap = Wide::has_bitmap(count, block.bitmap_bytes);
-        const std::int64_t size = run_bytes(count, block.bitmap_bytes);
-        require(size <= block.size - offset);
+        const std::int64_t occupied = run_bytes(count, block.bitmap_bytes);
+        require(occupied <= block.size - offset);
         const std::uint8_t* nodes = block.runs + offset;
         const std::uint8_t* values = nodes + (has_bitmap ? block.bitmap_bytes : count * Types::kChildBytes);
         if (has_bitmap) {
@@ -365,12 +394,13 @@ private:
         require(std::ssize(all_.children) == count);
         require(chunk < 0 || all_.children.back() < in_.chunks[chunk + 1] - in_.chunks[chunk]);
         all_.values.insert(all_.values.end(), values, values + count * weight_bytes_);
-        offset += size;
+        offset += occupied;
     }
 
     // Appends the weights in `all_` as a run.
     void append_run() {
         const std::int64_t count = std::ssize(all_.children);
+        add_size(count);
         append_value(counts_, static_cast<Child>(count - 1));
         if (Wide::has_bitmap(count, in_.format.bitmap_bytes)) {
             const std::size_t begin = runs_.size();
@@ -442,6 +472,9 @@ private:
     const BlockWriter<Types> writer_;
     const std::int64_t weight_bytes_;
     std::int64_t feature_ = 0;
+    bool measure_only_ = false;
+    std::int64_t n_runs_ = 0;     // of the new wide block
+    std::int64_t runs_size_ = 0;  // total bytes of these runs
     FeatureRuns old_;
     FeatureRuns all_;
     std::vector<std::uint8_t> ids_;  // of the new wide block, unless it is copied with bits
@@ -468,8 +501,8 @@ void insert(const Insertion& in, Packed& out, int threads) {
         NewBlock& block = blocks[f];
         block.is_affected = rebuilders[worker]->is_affected(f);
         if (block.is_affected) {
-            rebuilders[worker]->build(f);
-            block.size = std::ssize(rebuilders[worker]->bytes);
+            rebuilders[worker]->build(f, true);
+            block.size = rebuilders[worker]->size;
             block.has_bitmaps = rebuilders[worker]->has_bitmaps;
         } else {
             const BlockLocation location = in.packed.starts[f];
@@ -485,7 +518,9 @@ void insert(const Insertion& in, Packed& out, int threads) {
     parallel_each(features, kFeaturesPerTask, threads, nullptr, [&](int worker, std::int64_t f) {
         if (blocks[f].size == 0) return;
         if (blocks[f].is_affected) {
-            rebuilders[worker]->build(f);
+            rebuilders[worker]->build(f, false);
+            if (std::ssize(rebuilders[worker]->bytes) != blocks[f].size)
+                throw std::invalid_argument("The weights changed while nodes were inserted.");
             std::memcpy(blocks[f].bytes, rebuilders[worker]->bytes.data(), rebuilders[worker]->bytes.size());
         } else {
             const std::span<const std::uint8_t> old = in.packed.block(in.packed.starts[f]);
@@ -495,25 +530,41 @@ void insert(const Insertion& in, Packed& out, int threads) {
     for (const NewBlock& block : blocks) out.n_used += block.size > 0;
 }
 
+// Returns 1 for each chunk without weights to which weights are added.
+std::vector<std::uint8_t> empty_chunks(const PackedView& packed, std::span<const std::int64_t> chunks,
+                                       std::span<const ChunkWeightsView> added) {
+    std::vector<std::uint8_t> out(added.size(), 0);
+    if (packed.scales.empty()) return out;
+    bool any = false;
+    for (std::size_t c = 0; c < added.size(); ++c) {
+        out[c] = packed.scales[c] == 1.0F && !added[c].values.empty();  // 1 is the scale of chunks without weights
+        any |= out[c] != 0;
+    }
+    if (!any) return out;
+    const std::vector<std::int64_t> counts = chunk_weight_counts(packed, chunks);
+    for (std::size_t c = 0; c < added.size(); ++c) out[c] = out[c] != 0 && counts[c] == 0;
+    return out;
+}
+
 }  // namespace
 
 Packed insert_nodes(const PackedView& packed, std::span<const std::int64_t> chunks,
                     std::span<const std::int64_t> new_chunks, std::span<const ChunkWeightsView> added,
-                    std::span<const std::uint8_t> is_empty, std::int64_t max_bit_chunks, int threads) {
-    if (new_chunks.size() != chunks.size() || added.size() + 1 != chunks.size() || is_empty.size() != added.size())
+                    std::int64_t max_bit_chunks, int threads) {
+    if (new_chunks.size() != chunks.size() || added.size() + 1 != chunks.size())
         throw std::invalid_argument("The added weights must have the same number of chunks as the layer.");
     Packed out;
     out.features = packed.features();
     out.scales.assign(packed.scales.begin(), packed.scales.end());
     out.format = PackedFormat::of(new_chunks, packed.format.dtype, max_bit_chunks);
-    const Insertion insertion{
-        packed,
-        chunks,
-        new_chunks,
-        out.format,
-        group_by_feature(added, out.features, packed.format.dtype, chunks, new_chunks, is_empty, out.scales),
-        ChunkAssignment(packed.format, chunks),
-        PositionFilter()};
+    const Insertion insertion{packed,
+                              chunks,
+                              new_chunks,
+                              out.format,
+                              group_by_feature(added, out.features, packed.format.dtype, chunks, new_chunks,
+                                               empty_chunks(packed, chunks, added), out.scales),
+                              ChunkAssignment(packed.format, chunks),
+                              PositionFilter()};
     for (const AddedRun& run : insertion.added.runs) out.n_weights += run.count;
     dispatch_index_types(out.format,
                          [&]<class Id, class Child>() { insert<IndexTypes<Id, Child>>(insertion, out, threads); });

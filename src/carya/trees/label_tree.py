@@ -300,7 +300,9 @@ def _check_leaf_labels(leaf_labels: ArrayLike, parents: NDArray[np.int32]) -> ND
     if array[0] != 0 or not np.isin(np.diff(array.astype(np.int64)), (0, 1)).all():
         raise InputError("leaf_labels must be in ascending order, starting at 0, without gaps.")
     array = array.astype(np.int32)
-    if np.unique(np.stack([array, parents]), axis=1).shape[1] != array.size:
+    repeats = np.flatnonzero(np.diff(array) == 0)
+    several = np.union1d(repeats, repeats + 1)  # the leaves of labels with more than one leaf
+    if np.unique(np.stack([array[several], parents[several]]), axis=1).shape[1] != several.size:
         raise InputError("leaf_labels must not contain a label more than once per cluster.")
     array.setflags(write=False)
     return array

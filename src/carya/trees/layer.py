@@ -290,9 +290,7 @@ class Layer:
         self.verify()
         is_new = order >= self.n_nodes
         try:
-            starts, data, scales, n_added, n_used = self.native.insert_nodes(
-                added.weights, chunks, self._empty_chunks().astype(np.uint8), threads
-            )
+            starts, data, scales, n_added, n_used = self.native.insert_nodes(added.weights, chunks, threads)
         except ValueError as error:
             raise ModelFormatError(f"The weights are damaged: {error}") from None
         old = self.weights
@@ -304,13 +302,6 @@ class Layer:
             old, starts=starts, data=data, scales=scales, n_weights=old.n_weights + n_added, n_used=n_used
         )
         return Layer(weights, dense, biases, chunks, order, self.transform)
-
-    def _empty_chunks(self) -> NDArray[np.bool_]:
-        """Return a mask of the chunks without weights; int8 weights of other chunks share a scale that must not
-        change.
-        """
-        empty = self.weights.scales == 1  # the scale of chunks without weights
-        return empty & (self.chunk_weight_counts() == 0) if empty.any() else np.zeros(self.chunks.size - 1, bool)
 
     def chunk_weight_counts(self) -> NDArray[np.int64]:
         """Return the total number of weights of each parent's children."""
