@@ -336,6 +336,8 @@ def test_evaluations_have_the_metrics_of_carya_metrics(
     pairs = list(zip(best["topics"], best["other"], strict=True))
     expected = [100 * sum(len({*a[:k]} & {*b[:k]}) / k for a, b in pairs) / len(pairs) for k in (1, 3, 5, 10)]
     assert shown["Overlap@k of both models"] == pytest.approx(expected, abs=0.006)
+    stray = "parts => parts.flatMap((part) => [...part.childNodes]).some((node) => node.nodeType === Node.TEXT_NODE)"
+    assert not page.locator("#evaluation, .evaluated").evaluate_all(stray)  # such as a 0 instead of an empty section
 
 
 def test_evaluations_show_groups_labels_errors_and_calibration(
