@@ -186,6 +186,18 @@ def test_results_can_be_copied_downloaded_and_shared(page: Any, url: str) -> Non
     assert page.input_value("#text") == TEXT
 
 
+def test_the_explanation_shows_the_probability_in_the_list(page: Any) -> None:
+    enter_text(page)
+    for option in page.locator("#results [role=option]").all()[:4]:
+        option.click()
+        name = option.locator(".name").inner_text().split(" ")[0]
+        page.wait_for_selector(f"#explanation-title:has-text('{name}')")
+        share = option.locator(".numbers strong").inner_text().partition("%")[0]
+        wait_until(
+            page, f"document.querySelector('#explanation .summary').textContent.includes('probability {share}%')"
+        )
+
+
 def test_a_warning_is_shown_if_most_words_are_unknown(page: Any) -> None:
     enter_text(page)
     assert page.locator("#unknown-warning").is_hidden()

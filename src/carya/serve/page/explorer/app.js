@@ -283,7 +283,9 @@ async function renderExplanation(label, text, model, other) {
     try {
       const query = { model: source.name, tree: source.trees.indexOf(tree) };
       const explanation = await request(channel, "v1/explore/explain", { query, body: { text, label } });
-      return explanation && { ...explanation, note: treeNote(source, tree) };
+      // The probability in the list also depends on the rank, so it is shown instead of that of the score alone.
+      const probability = explanation && (rendered.rows.find((row) => row.label === label)?.scores[side]?.probability ?? explanation.probability);
+      return explanation && { ...explanation, probability: explanation.probability === null ? null : probability, note: treeNote(source, tree) };
     } catch (error) {
       if (error instanceof ApiError && [400, 404].includes(error.status)) return { unavailable: error.message };
       throw error;
