@@ -377,6 +377,10 @@ def test_evaluations_show_groups_labels_errors_and_calibration(
     suggested = carya.load(models["topics"]).suggest(TEXT, top_k=10)
     assert [line["label"] for line in lines[-10:]] == [suggestion.label for suggestion in suggested]
     assert {line["id"] for line in lines} == {str(number + 1) for number in range(len(rows) + 1)}
+    page.click(".worst li:first-child > a")
+    page.wait_for_selector("#explanation .terms")
+    assert page.input_value("#text") == rows[1]["text"]
+    page.go_back()
     page.locator("[aria-label=Labels] tbody a").first.click()
     page.wait_for_selector("#card h2:has-text('In the evaluated file')")
     assert page.locator("#card .texts li").count() > 0

@@ -473,7 +473,8 @@ async function evaluateSelectedFile() {
     evaluations = Object.fromEntries(results.map((evaluation, side) => [shown[side].name, { evaluation, tree: trees[side] }]));
     rendered.map = rendered.card = undefined;
     $("evaluation-status").textContent = `${file.name}: ${formatCount(results[0].nTexts, "text")}`;
-    showEvaluation($("evaluation"), shown, results, { labelAddress, textAddress: (text) => address({ ...state, view: "text", label: undefined, text }) });
+    const viewOf = (text) => ({ view: "text", label: undefined, text });
+    showEvaluation($("evaluation"), shown, results, { labelAddress, textAddress: (text) => address({ ...state, ...viewOf(text) }), openText: (text) => navigate(viewOf(text)) });
   } catch (error) {
     if (!(error instanceof FileError || error instanceof ApiError) || error.status === 401) throw error;
     $("evaluation-status").textContent = "";

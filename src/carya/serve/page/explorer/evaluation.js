@@ -50,7 +50,7 @@ export async function evaluateFile(file, nModels, rank, onProgress) {
 }
 
 /** Show the results of one or two models. */
-export function showEvaluation(container, models, evaluations, { labelAddress, textAddress }) {
+export function showEvaluation(container, models, evaluations, { labelAddress, textAddress, openText }) {
   const [first, second] = evaluations;
   const panel = (title, ...content) => el("section", { class: "panel" }, el("h2", {}, title), ...content);
   const downloads = el("div", { class: "actions" }, ...evaluations.map((evaluation, side) => el("button", {
@@ -76,7 +76,7 @@ export function showEvaluation(container, models, evaluations, { labelAddress, t
         panel(title("Labels"), createLabels(evaluation, labelAddress)),
         panel(title("Confused labels"),
           el("p", { class: "note" }, "Labels that are missing, and labels that are wrongly suggested for the same text."), createConfusions(evaluation, labelAddress)),
-        panel(title("Texts with the lowest nDCG"), createWorst(evaluation, textAddress)));
+        panel(title("Texts with the lowest nDCG"), createWorst(evaluation, textAddress, openText)));
     }),
   );
 }
@@ -126,11 +126,12 @@ const createConfusions = (evaluation, labelAddress) => {
     : el("p", { class: "note" }, "None.");
 };
 
-const createWorst = (evaluation, textAddress) => {
+const createWorst = (evaluation, textAddress, openText) => {
   const texts = evaluation.worstTexts();
   if (!texts.length) return el("p", { class: "note" }, "All texts have the best possible nDCG.");
   return el("ol", { class: "worst" }, texts.map(({ row, ndcg, suggested, expected, hits }) => el("li", {},
-    el("a", { dir: "auto", href: textAddress(row.text) }, shorten(row.text, 160)),
+    // The address cannot contain long texts, so the text is also passed to the view directly.
+    el("a", { dir: "auto", href: textAddress(row.text), onclick: (event) => { event.preventDefault(); openText(row.text); } }, shorten(row.text, 160)),
     el("dl", { class: "facts" },
       el("dt", {}, "Correct"), el("dd", { dir: "auto" }, shorten(expected.join(", "), 200)),
       el("dt", {}, "Suggested"), el("dd", { dir: "auto" }, suggested.length ? suggested.flatMap((label, rank) => [rank > 0 && ", ", hits[rank] ? el("strong", {}, label.name) : label.name]) : "nothing"),
