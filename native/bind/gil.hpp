@@ -14,7 +14,11 @@ namespace carya::bind {
 // Calls a function that may take the GIL or run Python code. Does not return if the interpreter is shutting down.
 // Functions that are called between this one and the C API must not own C++ objects with destructors, because the
 // thread does not hold the GIL while its stack is unwound.
+// The exception object of pthread_exit has no address, which UndefinedBehaviorSanitizer reports as a null reference.
 template <class Call>
+#ifdef __GLIBCXX__
+__attribute__((no_sanitize("undefined")))
+#endif
 auto call_python(const Call& call) {
 #ifdef __GLIBCXX__
     try {

@@ -50,13 +50,12 @@ def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "exchange_paths", lambda a, b: errno.EINVAL)
 
 
-def run_in_threads(work: Callable[[], None], count: int, seconds: float) -> list[BaseException]:
+def run_in_threads(work: Callable[[], None], count: int, is_finished: Callable[[], bool]) -> list[BaseException]:
     """Call a function repeatedly in several threads and return the exceptions that it raises."""
     errors: list[BaseException] = []
-    end = time.monotonic() + seconds
 
     def repeat() -> None:
-        while time.monotonic() < end:
+        while not is_finished():
             try:
                 work()
             except BaseException as error:
@@ -89,10 +88,16 @@ def test_models_are_loaded_while_they_are_replaced(
         n_saves[0] += 1
         save(tmp_path / "model", n_saves[0])
 
+    started = time.monotonic()
+
+    def is_finished() -> bool:
+        seconds = time.monotonic() - started  # a busy machine takes longer
+        return seconds > 60 or (seconds > 1.5 and n_loads[0] > 100 and n_saves[0] > 20)
+
     errors: list[BaseException] = []
-    saver = threading.Thread(target=lambda: errors.extend(run_in_threads(replace, 1, 1.5)))
+    saver = threading.Thread(target=lambda: errors.extend(run_in_threads(replace, 1, is_finished)))
     saver.start()
-    errors += run_in_threads(load, 2, 1.5)
+    errors += run_in_threads(load, 2, is_finished)
     saver.join()
     assert errors == []
     assert n_loads[0] > 100
