@@ -280,6 +280,22 @@ def paper_generated() -> str:
     return markdown(headings, rows)
 
 
+def new_labels() -> str:
+    """Return the table that compares adding labels with retraining."""
+    results, rows = load("new-labels"), []
+    methods = {
+        "retrained": "retrain",
+        "held-out labels, new rows": "`add_labels`, rows with new labels",
+        "held-out labels, all rows": "`add_labels`, all rows",
+    }
+    for data in DATA:
+        for key, name in methods.items():
+            measured = results[data][key]
+            precisions = [f"{measured[f'{part}_P@5']:.2f}" for part in ("new", "other")]
+            rows.append([data if key == "retrained" else "", name, f"{measured['cpu_s']:.2f}", *precisions])
+    return markdown(["data set", "method", "CPU time, s", "P@5, rows with new labels", "P@5, other rows"], rows)
+
+
 def published_sizes() -> str:
     """Return the table of the sizes of the published data sets."""
     rows = [
@@ -330,6 +346,7 @@ def all_tables() -> dict[str, str]:
         "scale plans": markdown(*scale_tables.plans(load("scale"))),
         "cluster simulation": markdown(*scale_tables.simulation(load("cluster-simulation"))),
         "serve": serving(),
+        "new labels": new_labels(),
         "published sizes": published_sizes(),
         "paper on generated data": paper_generated(),
         **transformers(),
