@@ -276,6 +276,8 @@ def test_invalid_arguments() -> None:
             model.add_labels(labels, X, Y)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="35 known labels, followed by one for each of the 6 new labels"):
         model.add_labels(6, X, Y)
+    with pytest.raises(InputError, match="All given rows have the new label 35"):
+        model.add_labels(1, X[:10], np.eye(36)[[35] * 10])
     with pytest.raises(InputError, match="X has 10 rows, but Y has 400"):
         model.add_labels(5, X[:10], Y)
     with pytest.raises(InputError, match="as in training"):

@@ -57,6 +57,14 @@ class NewLabels:
     def with_rows(self, features: Features, Y: LabelsLike, n_known: int, sample_weight: ArrayLike | None) -> Self:
         """Return the new labels together with rows, given as validated features and labels in any form."""
         labels = match_new_labels(Y, n_known, self.count, self.names)
+        in_all_rows = np.flatnonzero(labels.matrix.column_counts()[n_known:] == features.rows)
+        if features.rows and in_all_rows.size:
+            label = n_known + int(in_all_rows[0])
+            name = label if self.names is None else repr(self.names[label])
+            raise InputError(
+                f"All given rows have the new label {name}. Without negative examples, it would be suggested for most "
+                "rows. Pass other rows as well, such as earlier training rows."
+            )
         return replace(self, data=TrainingData.of(features, labels, sample_weight=sample_weight))
 
     def with_label_rows(self, n_known: int) -> TrainingData | None:
