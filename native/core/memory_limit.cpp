@@ -29,8 +29,8 @@ namespace carya {
 
 namespace {
 
-constexpr double kEvictAbove = 0.85;  // unmap pages if resident memory exceeds this fraction of the limit
-constexpr double kEvictTo = 0.65;     // unmap pages until resident memory is below this fraction of the limit
+constexpr double kEvictAbove = 0.75;  // unmap pages if resident memory exceeds this fraction of the limit
+constexpr double kEvictTo = 0.55;     // unmap pages until resident memory is below this fraction of the limit
 constexpr auto kInterval = std::chrono::milliseconds(10);
 constexpr auto kTrimInterval = std::chrono::seconds(1);
 

@@ -67,6 +67,12 @@ _FEATURE_NS, _CHILDREN_NS = 18.0, 4.0
 _CACHE_BYTES, _CACHE_GROWTH, _MAX_CACHE_FACTOR = 2e6, 0.25, 2.5
 _LOCAL_GROWTH, _MAX_LOCAL_FACTOR = 0.3, 3.0
 _PROCESS_BYTES = 60e6  # Python with NumPy, SciPy and Carya loaded
+_START_BYTES = 64 / 28  # per feature and layer
+# Memory while a layer is packed and afterward, relative to the size of the packed layer. The memory of the trained
+# weights is released during packing if the layer is large; otherwise, the allocator retains it.
+_LARGE_LAYER_BYTES = 2e8
+_PACKING, _PACKED = 2.1, 2.1
+_PACKING_LARGE, _PACKED_LARGE = 1.7, 1.1
 
 
 @dataclass(frozen=True)
@@ -198,7 +204,8 @@ def query_us(levels: Sequence[Level], sizes: DataSizes, rates: Rates, beam_width
 def model_bytes(levels: Sequence[Level], sizes: DataSizes) -> float:
     """Return the size of the saved model: weights, biases, the tree and checksums."""
     nodes = sum(level.nodes for level in levels)
-    return sum(level.bytes for level in levels) + nodes * (12 + 4 * sizes.dense_features) + 5e4
+    starts = _START_BYTES * sizes.features * len(levels)
+    return sum(level.bytes for level in levels) + starts + nodes * (12 + 4 * sizes.dense_features) + 5e4
 
 
 def stage_costs(
@@ -248,11 +255,11 @@ def stage_costs(
     peaks = {
         "read data": memory.data,
         "represent labels": memory.data + memory.representations if is_built else memory.data,
-        "build label tree": memory.data + 1.05 * memory.representations if is_built else memory.data,
+        "build label tree": memory.data + 1.3 * memory.representations if is_built else memory.data,
         "train inner layers": memory.prepared + memory.local_rows(inner) if inner else memory.prepared,
         "match": memory.prepared + memory.matching * bool(matched),
         "train last layer": memory.prepared + memory.shortlist + memory.last_layer,
-        "save": memory.prepared + memory.shortlist + (2.1 * last.bytes + saved) * trees,  # freed memory is retained
+        "save": memory.prepared + memory.shortlist + memory.packed,
     }
     costs = [
         StageCost(
@@ -307,13 +314,19 @@ class _Memory:
         return largest * per_row + 80 * self._threads * sizes.features
 
     @property
+    def packed(self) -> float:
+        """The size of the packed last layer and of the freed memory that the allocator retains."""
+        n_bytes = self._levels[-1].bytes
+        return n_bytes * (_PACKED_LARGE if n_bytes > _LARGE_LAYER_BYTES else _PACKED) * self._trees
+
+    @property
     def last_layer(self) -> float:
         """The total size of the solver's copies of rows, the trained weights of each parent, and the packed weights."""
         last, sizes = self._levels[-1], self._sizes
         n_local = min(self._threads, last.parents)
         features = min(sizes.features, last.rows_per_parent * sizes.features_per_row)
         return (
-            2.1 * last.bytes * self._trees
+            last.bytes * (_PACKING_LARGE if last.bytes > _LARGE_LAYER_BYTES else _PACKING) * self._trees
             + n_local * last.rows_per_parent * (16 * sizes.features_per_row + 100)
             + 128 * n_local * features
             + 4 * last.nodes * sizes.dense_features

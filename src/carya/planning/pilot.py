@@ -41,6 +41,7 @@ _MAX_ENTRIES = 6e6  # maximum number of nonzeros in the sampled rows
 _TREE_ROWS = 400  # number of rows whose labels are clustered to estimate the number of clusters per row
 _TREE_LABELS = 4000
 _MAX_LABEL_ROWS = 128  # maximum number of rows aggregated per label, as in `representations.pifa_group`
+_MAX_BIT_CLUSTERS = 1 << 16  # with more clusters, the clusters of a feature are always stored as a list
 _SAMPLE_BIAS = 0.85  # a tree with few labels separates a row's labels more often than a tree with all labels
 _QUERIES = 500
 _DEPTH = 2  # number of layers in the pilot model
@@ -90,9 +91,9 @@ class SolverRate:
 
     def bytes_at(self, chunks: int) -> float:
         """Return the number of bytes per weight in a layer with a given number of clusters."""
-        # A cluster index takes one, two or four bytes, but the clusters of features that occur in many clusters are
-        # stored as bit sets, so the mean grows gradually.
-        longer_numbers = max(math.log2(max(chunks, 1)) / 8 - 1, 0.0)
+        # With up to 65,536 clusters, most weights belong to features whose clusters are stored as bit sets, which take
+        # about one byte per cluster, as in the pilot run. With more clusters, an index takes four bytes.
+        longer_numbers = 3 if chunks > _MAX_BIT_CLUSTERS else 0
         return self.bytes_per_weight + longer_numbers / self.weights_per_run
 
 
@@ -330,7 +331,7 @@ class _Pilot:
             positives=max(positives, 1e-3),
             # The divisor compensates for labels that have fewer weights because only some of their rows are sampled.
             weights_per_node=n_weights / layer.n_nodes / (1.0 if growth else self._share**0.5),
-            bytes_per_weight=layer.weights.n_bytes / n_weights,
+            bytes_per_weight=(layer.weights.n_bytes - layer.weights.starts.nbytes) / n_weights,
             weights_per_run=n_weights / max(n_runs, 1),
             chunks=sizes.size,
             growth=min(max(growth, 0.0), 1.0),
