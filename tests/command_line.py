@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import socket
@@ -12,6 +13,8 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+
+from click.testing import CliRunner
 
 # Background jobs of a shell ignore SIGINT, and so do their child processes. Python's default handler is restored so
 # that tests that send SIGINT also pass in a background job.
@@ -37,6 +40,12 @@ def run(
         settings = {"cwd": cwd, "input": input, "timeout": _TIMEOUT, **settings}
         return subprocess.run([*CARYA, *arguments], capture_output=True, text=True, check=False, **settings)
     return _ForkServer.shared().run([*map(str, arguments)], cwd or Path.cwd(), input)
+
+
+def cli_runner() -> CliRunner:
+    """Return a runner that captures standard output and standard error separately, as is the default in Click 8.2."""
+    settings: dict[str, Any] = {"mix_stderr": False}
+    return CliRunner(**settings) if "mix_stderr" in inspect.signature(CliRunner).parameters else CliRunner()
 
 
 def start(*arguments: str, cwd: Path | None = None, **settings: Any) -> subprocess.Popen[str]:

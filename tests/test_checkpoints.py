@@ -234,9 +234,9 @@ def test_command_line(tmp_path: Path) -> None:
 
 def test_parts_cover_all_parents_once() -> None:
     rng = np.random.default_rng(0)
-    matrix = sp.csr_array(sp.random_array((50, 20), density=0.3, rng=rng), dtype=np.float32)
+    matrix = sp.csr_array(sp.random_array((50, 20), density=0.3, random_state=rng), dtype=np.float32)
     features = Features.of(Csr.of_scipy(matrix))
-    shortlist = Csr.of_scipy(sp.csr_array(sp.random_array((30, 50), density=0.2, rng=rng), dtype=np.float32))
+    shortlist = Csr.of_scipy(sp.csr_array(sp.random_array((30, 50), density=0.2, random_state=rng), dtype=np.float32))
     problem = linear.LayerProblem(
         level=2,
         seed=0,

@@ -222,7 +222,7 @@ def test_balanced_trees_have_clusters_of_equal_size(
     bisect: bool, labels: int, branching: int, max_leaf_size: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    Z = validation.check_features(sp.random_array((labels, 20), density=0.3, rng=rng, dtype=np.float32))
+    Z = validation.check_features(sp.random_array((labels, 20), density=0.3, random_state=rng, dtype=np.float32))
     tree = indexing.cluster(Z, branching=branching, max_leaf_size=max_leaf_size, bisect=bisect, seed=seed)
     assert tree.n_labels == labels
     for parent in tree.parents[:-1]:

@@ -47,7 +47,7 @@ def last_layer(model: carya.XRLinear) -> list[bytes]:
 def random_layer(sizes: np.ndarray, features: int, dtype: str, rng: np.random.Generator) -> Layer:
     """Return a layer with random weights, whose clusters have the given sizes."""
     n_nodes = int(sizes.sum())
-    weights = sp.random_array((features, n_nodes), density=0.3, rng=rng, format="csr", dtype=np.float32)
+    weights = sp.random_array((features, n_nodes), density=0.3, random_state=rng, format="csr", dtype=np.float32)
     chunks = np.concatenate([[0], np.cumsum(sizes)])
     parents = np.repeat(np.arange(sizes.size), sizes)[rng.permutation(n_nodes)]
     order = np.argsort(parents, kind="stable").astype(np.int32)
@@ -76,7 +76,7 @@ def test_insertion_equals_packing_all_weights(clusters: int, size: int, added: i
     layer = random_layer(rng.integers(max(size - 4, 1), size + 1, clusters), 40, dtype, rng)
     parents = np.sort(rng.integers(0, clusters, added))
     added_chunks = np.searchsorted(parents, np.arange(clusters + 1))
-    own = sp.random_array((40, added), density=0.5, rng=rng, format="csc", dtype=np.float32)
+    own = sp.random_array((40, added), density=0.5, random_state=rng, format="csc", dtype=np.float32)
     weights = to_chunked(own, added_chunks)
     assert (of_chunked(weights, added_chunks, 40) != own).nnz == 0
     chunks = layer.chunks + added_chunks

@@ -144,7 +144,7 @@ def test_too_few_rows(data: Any) -> None:
 
 def test_training_rows_are_recognized_in_large_data() -> None:
     rng = np.random.default_rng(0)
-    X = sp.random_array((20_000, 1_000), density=0.01, format="csr", dtype=np.float32, rng=rng)
+    X = sp.random_array((20_000, 1_000), density=0.01, format="csr", dtype=np.float32, random_state=rng)
     model = carya.XRLinear(max_depth=1, max_iter=1).fit(X, rng.integers(0, 3, 20_000))
     rows = model.training_rows_
     assert rows is not None
@@ -152,7 +152,7 @@ def test_training_rows_are_recognized_in_large_data() -> None:
     features = carya.core.matrices.Features.of(carya.core.matrices.Csr.of_scipy(X))
     with pytest.raises(InputError, match="occur in the training data"):
         rows.check_held_out(features.take(slice(0, 2_000)))
-    other = sp.random_array((2_000, 1_000), density=0.01, format="csr", dtype=np.float32, rng=rng)
+    other = sp.random_array((2_000, 1_000), density=0.01, format="csr", dtype=np.float32, random_state=rng)
     rows.check_held_out(carya.core.matrices.Features.of(carya.core.matrices.Csr.of_scipy(other)))
     with pytest.raises(InputError, match="must be at most 4096 distinct uint64 values"):
         TrainingRows(np.zeros(2, np.uint64))

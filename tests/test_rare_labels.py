@@ -31,7 +31,9 @@ def layers_of(model: carya.XRLinear) -> list[tuple[bytes, ...]]:
 
 
 def random_label_features(X: sp.csr_array, n_labels: int, seed: int = 5) -> sp.csr_array:
-    matrix = sp.random_array((n_labels, X.shape[1]), density=0.05, rng=np.random.default_rng(seed), format="csr")
+    matrix = sp.random_array(
+        (n_labels, X.shape[1]), density=0.05, random_state=np.random.default_rng(seed), format="csr"
+    )
     matrix = matrix.astype(np.float32)
     matrix.data[matrix.indptr[3] : matrix.indptr[4]] = 0  # label 3 has no features
     matrix.eliminate_zeros()

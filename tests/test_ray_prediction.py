@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from click.testing import CliRunner
 
 import carya
 from carya.cli import evaluate
@@ -29,6 +28,7 @@ from carya.cluster import prediction, rank_rows, row_sources
 from carya.cluster.row_sources import Shard
 from carya.errors import InputError, ModelFormatError, ParameterError, UnknownTextWarning
 
+from command_line import cli_runner
 from golden_models import ANSWERS, GOLDEN, load, model_names
 from matrix_helpers import same_matrix
 from small_tree import X, Y, tree
@@ -220,7 +220,7 @@ def test_unknown_texts_are_reported(workers: list[int], models: Path, tmp_path: 
     texts = [*TEXTS, "???", *TEXTS, "!!!"]
     (tmp_path / "data.txt").write_text("\n".join(texts) + "\n")
     for options in ([], ["--ray", "auto"]):
-        result = CliRunner().invoke(app, ["predict", str(models / "texts"), str(tmp_path / "data.txt"), *options])
+        result = cli_runner().invoke(app, ["predict", str(models / "texts"), str(tmp_path / "data.txt"), *options])
         assert "carya: warning: Text 31 contains no known terms" in result.stderr
         assert "carya: warning: 2 of 62 texts contain no known terms." in result.stderr
     with pytest.warns(UnknownTextWarning, match="2 of 62 texts contain no known terms.*the first is text 30"):

@@ -70,8 +70,8 @@ def test_parsers_agree_on_arbitrary_lines() -> None:
 
 def test_the_vectorized_parser_accepts_regular_lines() -> None:
     rng = np.random.default_rng(0)
-    X = sp.random_array((300, 20), density=0.3, rng=rng, dtype=np.float32, format="csr")
-    Y = sp.random_array((300, 10), density=0.1, rng=rng, format="csr")
+    X = sp.random_array((300, 20), density=0.3, random_state=rng, dtype=np.float32, format="csr")
+    Y = sp.random_array((300, 10), density=0.1, random_state=rng, format="csr")
     raw = "".join(format_rows(X, Y)).replace(" \n", "\n").encode()
     expected = _parse_line_by_line(raw, 1, "a.txt", LIMITS, skip_blank=False)
     assert same_arrays(_parse_vectorized(raw, LIMITS), expected)
@@ -80,9 +80,9 @@ def test_the_vectorized_parser_accepts_regular_lines() -> None:
 @given(seed=st.integers(0, 10_000), n_rows=st.integers(0, 6))
 def test_matrices_are_restored(seed: int, n_rows: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = np.random.default_rng(seed)
-    X = sp.random_array((n_rows, 7), density=0.4, rng=rng, format="csr")
+    X = sp.random_array((n_rows, 7), density=0.4, random_state=rng, format="csr")
     X.data = (rng.standard_normal(X.nnz) * 10.0 ** rng.integers(-30, 30, X.nnz)).astype(np.float32)
-    Y = sp.random_array((n_rows, 5), density=0.3, rng=rng, format="csr")
+    Y = sp.random_array((n_rows, 5), density=0.3, random_state=rng, format="csr")
     path = tmp_path_factory.mktemp("xmc") / "data.txt"
     write_data(path, Matrices(X.astype(np.float32), Y))
     data = read_xmc(path)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import carya
 from carya.core.storage import load as load_folder
@@ -27,6 +27,7 @@ from carya.tuning.search import Search, rungs_of
 from carya.tuning.space import Point, Space, describe_point
 from carya.tuning.workers.interface import Outcome
 
+from command_line import cli_runner
 from topics import corpus
 
 TEXTS, LABELS = corpus(240)
@@ -37,7 +38,7 @@ NOISY_LABELS = [LABELS[(row + 7) % len(LABELS)] if row % 3 == 0 else labels for 
 def run(*arguments: str) -> Result:
     from carya.cli.app import app
 
-    return CliRunner().invoke(app, arguments)
+    return cli_runner().invoke(app, arguments)
 
 
 def same_model(first: Any, second: Any, folder: Path) -> bool:
