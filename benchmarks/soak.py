@@ -10,8 +10,8 @@ results are compared with those of both models, and invalid and aborted requests
 the expected ones. Memory, open files, threads and latencies are recorded every ten seconds.
 
 A request counts as failed if its response is missing, unexpected or incorrect. A failure is attributed to a killed
-worker only if the connection is lost and was opened before a worker was killed, and if no response has been received
-over it since then.
+worker only if the connection is lost and was opened before a worker was killed, and if no request that was sent
+afterward has been answered over it.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Client(threading.Thread):
             error = repr(exception)
         finished = time.monotonic()
         if error is None:
-            self.last_success = finished
+            self.last_success = started  # a worker can be killed between sending a response and its arrival
         else:
             self.close()
         with self.record.lock:
