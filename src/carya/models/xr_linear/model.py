@@ -124,7 +124,7 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
         group="tree",
     )
     index_features: float | None = parameter(
-        192,
+        384,
         Either(Integer(1), Real(0, 1, open_low=True), Choice(None)),
         "maximum number of features to keep per label vector for clustering, largest first; a value below 1 is the "
         "fraction of the squared norm to keep; None means all features, as in the paper's definition of PIFA",
