@@ -261,8 +261,8 @@ private:
             if (indices[k] < block.n) add_deferred(block.run(indices[k], run_offset(block, indices[k])), x, to[k]);
     }
 
-    // Adds a block with ranks, in which a search needs only a few cache lines. All chunks are looked up before the first
-    // run is added, so that the processor loads these lines in parallel.
+    // Adds a block with ranks, in which a search needs only a few cache lines. All chunks are looked up before the
+    // first run is added, so that the processor loads these lines in parallel.
     void add_by_ranked_bits(const Wide& block, float x) const {
         constexpr std::int64_t kGroup = 16;
         for (std::int64_t first = 0; first < query_.requested_count; first += kGroup) {

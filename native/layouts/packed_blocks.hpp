@@ -163,8 +163,8 @@ struct WideBlock {
 
     // Offsets of the components of a block.
     static constexpr std::int64_t sums_offset(std::int64_t n, std::int64_t level_words) {
-        return Types::kIdBytes + (has_chunk_bits(n, level_words) ? rank_bytes(level_words) + level_words * 8
-                                                                 : n * Types::kIdBytes);
+        return Types::kIdBytes +
+               (has_chunk_bits(n, level_words) ? rank_bytes(level_words) + level_words * 8 : n * Types::kIdBytes);
     }
     static constexpr std::int64_t counts_offset(std::int64_t n, std::int64_t level_words) {
         return sums_offset(n, level_words) + (n - 1) / kSumStep * 4;

@@ -17,8 +17,7 @@ namespace carya {
 // memory pages are released while they are packed, so that the weights and the result are never both completely in
 // memory; the weights must not be read afterward.
 Packed pack(std::span<const ChunkWeightsView> weights, std::span<const std::int64_t> chunks, std::int64_t n_features,
-            WeightDtype dtype, int threads,
-            std::size_t min_discarded_bytes = std::numeric_limits<std::size_t>::max());
+            WeightDtype dtype, int threads, std::size_t min_discarded_bytes = std::numeric_limits<std::size_t>::max());
 
 // Packs a matrix of shape (features, positions), which must have passed CsrView::check. `scales` contains one scale per
 // chunk for int8 weights; weights that were unpacked with these scales are packed without loss. By default, the scales
