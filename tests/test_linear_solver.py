@@ -49,9 +49,14 @@ def with_bias(X: np.ndarray, bias: float = 1.0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])  # the hinge loss is tested below
-@given(seed=st.integers(0, 10_000), C=st.sampled_from([0.1, 1.0, 5.0]), columns=st.integers(1, 30))
-def test_weights_minimize_the_objective(loss: str, seed: int, C: float, columns: int) -> None:
-    X, Y = problem(seed, columns=columns)
+@given(
+    seed=st.integers(0, 10_000),
+    C=st.sampled_from([0.1, 1.0, 5.0]),
+    columns=st.integers(1, 30),
+    density=st.sampled_from([0.05, 0.3]),  # rows with few entries per feature are copied
+)
+def test_weights_minimize_the_objective(loss: str, seed: int, C: float, columns: int, density: float) -> None:
+    X, Y = problem(seed, columns=columns, density=density)
     weights = flat_weights(sp.csr_array(X), Y, loss=loss, C=C)
     A = with_bias(X)
     for label in range(Y.shape[1]):
@@ -351,6 +356,24 @@ def test_positives_outside_the_shortlist_are_used(negatives: str) -> None:
         y = 2.0 * Y[rows, label] - 1
         expected = reference.minimize(with_bias(X[rows]), y, np.ones(len(y)), "squared-hinge")
         assert np.allclose(weights[:, label], expected, atol=3e-3)
+
+
+def test_many_rows_are_visited_in_windows() -> None:
+    """The order of the rows is random within windows if there are many rows; the solution is the same."""
+    windows = 5
+    rows = windows * 2**15 + 7
+    rng = np.random.default_rng(0)
+    X = rng.random((rows, 4)).astype(np.float32)
+    y = (X @ np.array([1, -1, 0.5, 0]) + 0.3 * rng.standard_normal(rows) > 0.3).astype(np.float32)
+    order = np.argsort(y, kind="stable")  # all positives are adjacent
+    weights = flat_weights(sp.csr_array(X[order]), y[order, None], C=0.01, max_iter=60)
+    A = with_bias(X)
+    costs = np.full(rows, 0.01)
+    expected = reference.minimize(A, 2.0 * y - 1, costs, "squared-hinge")
+    value = reference.objective(weights[:, 0], A, 2.0 * y - 1, costs, "squared-hinge")
+    assert value <= reference.objective(expected, A, 2.0 * y - 1, costs, "squared-hinge") * (1 + 1e-4)
+    same = flat_weights(sp.csr_array(X[order]), y[order, None], C=0.01, max_iter=60, n_jobs=3)
+    assert np.array_equal(weights, same)
 
 
 def test_labels_without_positives_rank_last() -> None:

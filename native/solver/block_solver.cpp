@@ -5,8 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "../core/random.hpp"
-
 namespace carya {
 
 namespace {
@@ -27,8 +25,8 @@ void BlockSolver::solve(const LabelBlock& block, BlockWeights& weights, float* b
 
     problem_ = {};
     problem_.offsets = rows.offsets.data();
-    problem_.columns = rows.columns.data();
-    problem_.values = rows.values.data();
+    problem_.columns = rows.columns;
+    problem_.values = rows.values;
     problem_.dense = block.features->dense.data;
     problem_.row_ids = rows.row_ids.data();
     problem_.dense_cols = dense_cols;
@@ -129,8 +127,7 @@ void BlockSolver::run_passes(const LabelBlock& block) {
         options_.bias_feature > 0.0F ? 1.0F / (options_.bias_feature * options_.bias_feature) : 0.0F;
     constexpr std::int64_t rows_per_slice = 1 << 14;  // number of rows between checks of the stop flag
     constexpr int all_rows_interval = 8;              // number of passes after which shrunk rows are visited again
-    order_.resize(rows);
-    std::iota(order_.begin(), order_.end(), 0U);
+    order_.reset(rows);
     float gained[kMaxLanes] = {};
     for (int pass = 0; pass < options_.max_iter; ++pass) {
         const bool all_rows = pass % all_rows_interval == 0;
@@ -147,11 +144,9 @@ void BlockSolver::run_passes(const LabelBlock& block) {
             state_.shrink_below[l] =
                 options_.tol * gained[l] / static_cast<float>(rows);  // 0 in the first pass, so that no row is shrunk
         }
-        Random(block.seed, block.stream, static_cast<std::uint64_t>(pass))
-            .shuffle(order_.data(), static_cast<std::uint32_t>(rows));
+        const std::uint32_t* order = order_.shuffle(block.seed, block.stream, pass);
         for (std::int64_t begin = 0; begin < rows && !stop_.load(std::memory_order_relaxed); begin += rows_per_slice)
-            kernels().dual_pass(lanes_, problem_, state_, order_.data(), begin, std::min(rows, begin + rows_per_slice),
-                                rows);
+            kernels().dual_pass(lanes_, problem_, state_, order, begin, std::min(rows, begin + rows_per_slice), rows);
         bool any_unconverged = false;
         for (int l = 0; l < lanes_; ++l) {
             if (!state_.unconverged[l]) continue;

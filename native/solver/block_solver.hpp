@@ -11,6 +11,7 @@
 #include "../kernels/kernels.hpp"
 #include "l1_solver.hpp"
 #include "local_rows.hpp"
+#include "row_order.hpp"
 #include "weight_collector.hpp"
 #include "weight_thresholds.hpp"
 
@@ -81,7 +82,7 @@ private:
     std::vector<std::uint16_t> active_;
     std::vector<std::uint16_t> included_;
     std::vector<float> block_thresholds_;  // thresholds for the features of the block
-    std::vector<std::uint32_t> order_;
+    RowOrder order_;
 };
 
 }  // namespace carya

@@ -13,7 +13,7 @@ void L1Solver::transpose_rows(const LocalRows& rows) {
     const std::size_t singles = rows.single_features.size();
     const auto entries = static_cast<std::size_t>(rows.offsets.back());
     offsets_.assign(rows.feature_ids.size() + singles + 1, 0);
-    for (std::size_t e = 0; e < entries; ++e) ++offsets_[rows.columns.data()[e] + 1];
+    for (std::size_t e = 0; e < entries; ++e) ++offsets_[rows.columns[e] + 1];
     for (std::size_t e = 0; e < singles; ++e) offsets_[rows.feature_ids.size() + e + 1] = 1;
     std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
     rows_.resize(entries + singles);
@@ -25,8 +25,7 @@ void L1Solver::transpose_rows(const LocalRows& rows) {
         values_[slot] = value;
     };
     for (std::int64_t r = 0; r < rows.rows(); ++r) {
-        for (std::int64_t e = rows.offsets[r]; e < rows.offsets[r + 1]; ++e)
-            append(rows.columns.data()[e], r, rows.values.data()[e]);
+        for (std::int64_t e = rows.offsets[r]; e < rows.offsets[r + 1]; ++e) append(rows.columns[e], r, rows.values[e]);
         for (std::int64_t e = rows.single_offsets[r]; e < rows.single_offsets[r + 1]; ++e)
             append(rows.feature_ids.size() + static_cast<std::size_t>(e), r, rows.single_values[e]);
     }

@@ -1,6 +1,7 @@
 #include "local_rows.hpp"
 
 #include <bit>
+#include <numeric>
 
 #include "../kernels/kernels.hpp"
 
@@ -10,6 +11,9 @@ namespace {
 
 // Rows are scattered in memory, so they are prefetched this number of rows in advance.
 constexpr std::size_t kPrefetchDistance = 3;
+
+// If features have fewer entries on average, the solver's weights would take more memory than a copy of the rows.
+constexpr std::int64_t kMinEntriesPerFeature = 4;
 
 // Prefetches the entries of a row. GCC removes calls to functions that only prefetch, unless they are inlined.
 template <class T>
@@ -43,9 +47,9 @@ void RowGatherer::gather(const Features& all, std::span<const std::int32_t> row_
     }
 
     const std::size_t rows = row_ids.size();
-    std::uint32_t* columns = out.columns.reserve(entries + 1);
-    float* values = out.values.reserve(entries + 1);
-    out.offsets.assign(1, 0);
+    std::uint32_t* columns = out.copied_columns.reserve(entries + 1);
+    float* values = out.copied_values.reserve(entries + 1);
+    out.copied_offsets.assign(1, 0);
     out.single_offsets.assign(1, 0);
     out.single_features.resize(entries + 1);
     out.single_values.resize(entries + 1);
@@ -74,11 +78,45 @@ void RowGatherer::gather(const Features& all, std::span<const std::int32_t> row_
             out.squared_norms[r] += kernels().dot(all.dense.row(row), all.dense.row(row), all.dense.cols);
         out.single_norms[r] = split.single_norm;
         out.largest_single[r] = split.largest_single;
-        out.offsets.push_back(n_shared);
+        out.copied_offsets.push_back(n_shared);
         out.single_offsets.push_back(n_single);
     }
     out.single_features.resize(n_single);
     out.single_values.resize(n_single);
+    out.offsets = out.copied_offsets;
+    out.columns = columns;
+    out.values = values;
+}
+
+void RowGatherer::gather_all(const Features& all, LocalRows& out) {
+    const CsrView& x = all.sparse;
+    const auto rows = static_cast<std::size_t>(all.rows());
+    if (x.cols > static_cast<std::int64_t>(x.indices.size()) / kMinEntriesPerFeature) {
+        std::vector<std::int32_t> row_ids(rows);
+        std::iota(row_ids.begin(), row_ids.end(), 0);
+        gather(all, row_ids, out);
+        return;
+    }
+    out.row_ids.resize(rows);
+    std::iota(out.row_ids.begin(), out.row_ids.end(), 0);
+    out.offsets = x.indptr;
+    out.columns = reinterpret_cast<const std::uint32_t*>(x.indices.data());  // never negative
+    out.values = x.values.data();
+    out.feature_ids.resize(static_cast<std::size_t>(x.cols));
+    std::iota(out.feature_ids.begin(), out.feature_ids.end(), 0U);
+    out.single_offsets.assign(rows + 1, 0);
+    out.single_features.clear();
+    out.single_values.clear();
+    out.largest_single.assign(rows, 0.0F);
+    out.single_norms.assign(rows, 0.0F);
+    out.squared_norms.resize(rows);
+    for (std::size_t r = 0; r < rows; ++r) {
+        const auto row = static_cast<std::int64_t>(r);
+        const float* values = x.values.data() + x.begin(row);
+        out.squared_norms[r] =
+            kernels().dot(values, values, x.length(row)) +
+            (all.dense.cols > 0 ? kernels().dot(all.dense.row(row), all.dense.row(row), all.dense.cols) : 0.0F);
+    }
 }
 
 }  // namespace carya

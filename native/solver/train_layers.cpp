@@ -151,9 +151,7 @@ private:
         const LayerProblem& layer = layers_[task.layer];
         positive_only.clear();
         if (layer.all_rows) {
-            std::vector<std::int32_t> row_ids(features_.rows());
-            std::iota(row_ids.begin(), row_ids.end(), 0);
-            gatherer.gather(features_, row_ids, rows);
+            gatherer.gather_all(features_, rows);
             return;
         }
         const auto shortlisted =
