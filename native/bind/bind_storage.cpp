@@ -34,6 +34,11 @@ void register_storage(nb::module_& m) {
         .def_prop_ro(
             "descriptor", [](const SharedFolder& self) { return self.folder->descriptor(); },
             "The file descriptor of the folder; it remains open as long as this object exists.")
+        .def_prop_ro("path",
+                     [](const SharedFolder& self) {
+                         const std::string& path = self.folder->path();
+                         return nb::bytes(path.data(), path.size());
+                     })
         .def_prop_ro("manifest",
                      [](const SharedFolder& self) {
                          const std::string& text = self.folder->manifest_text();

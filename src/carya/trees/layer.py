@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -194,6 +196,18 @@ class Layer:
         """The number of nodes."""
         return self.order.size
 
+    def damaged(self, problem: str) -> ModelFormatError:
+        """Return an error that names the model, if it was loaded from a folder."""
+        model = "" if self.folder is None else f"{os.fsdecode(self.folder.path)}: "
+        return ModelFormatError(f"{model}The weights are damaged: {problem}")
+
+    @contextmanager
+    def _reporting_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            raise self.damaged(str(error)) from None
+
     @cached_property
     def positions(self) -> NDArray[np.int32]:
         """The position of each node, the inverse of `order`."""
@@ -207,21 +221,17 @@ class Layer:
         If `positions` is given, in ascending order, only these columns are returned; all weights are still read, but
         memory is allocated only for the result. Raises ModelFormatError if the weights are damaged.
         """
-        try:
+        with self._reporting_damage():
             if positions is None:
                 indptr, indices, values = self.native.unpack()
                 return Csr.of(indptr, indices, values, self.order.size)
             indptr, indices, values = self.native.unpack_at(positions)
             return Csr.of(indptr, indices, values, positions.size)
-        except ValueError as error:
-            raise ModelFormatError(f"The weights are damaged: {error}") from None
 
     def weights_at(self, features: NDArray[np.int32], position: int) -> NDArray[np.float32]:
         """Return the weights of sparse features at one position; raise ModelFormatError if they are damaged."""
-        try:
+        with self._reporting_damage():
             return self.native.weights_at(features, position)
-        except ValueError as error:
-            raise ModelFormatError(f"The weights are damaged: {error}") from None
 
     def matrix(self) -> sp.csc_array:
         """Return all weights as one matrix of shape (features + 1, nodes); the last row contains the biases."""
@@ -289,10 +299,8 @@ class Layer:
         """
         self.verify()
         is_new = order >= self.n_nodes
-        try:
+        with self._reporting_damage():
             starts, data, scales, n_added, n_used = self.native.insert_nodes(added.weights, chunks, threads)
-        except ValueError as error:
-            raise ModelFormatError(f"The weights are damaged: {error}") from None
         old = self.weights
         dense = np.empty((order.size, self.dense.shape[1]), np.float32)
         biases = np.empty(order.size, np.float32)
@@ -305,10 +313,8 @@ class Layer:
 
     def chunk_weight_counts(self) -> NDArray[np.int64]:
         """Return the total number of weights of each parent's children."""
-        try:
+        with self._reporting_damage():
             return self.native.chunk_weight_counts()
-        except ValueError as error:
-            raise ModelFormatError(f"The weights are damaged: {error}") from None
 
     def take_chunks(self, first: int, last: int, *, threads: int = 1) -> Layer:
         """Return a layer with the children of parents `first` to `last` - 1; their weights are exactly the same.
@@ -318,10 +324,8 @@ class Layer:
         self.verify()
         begin, end = int(self.chunks[first]), int(self.chunks[last])
         nodes = self.order[begin:end]
-        try:
+        with self._reporting_damage():
             packed = self.native.take_chunks(first, last, threads)
-        except ValueError as error:
-            raise ModelFormatError(f"The weights are damaged: {error}") from None
         return Layer(
             weights=Weights._of_packed(packed, self.weights.dtype, self.weights.n_features),
             dense=self.dense[begin:end],

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from carya.errors import ModelFormatError
 from carya.trees.layer import Layer
 from carya.trees.trained_tree import TrainedTree
 from carya.trees.transforms import Transform
@@ -150,7 +149,7 @@ def _explain_level(
     weights = layer.weights_at(features, position)
     raw = np.concatenate([values.astype(np.float64) * weights, dense.astype(np.float64) * layer.dense[position]])
     if not np.isfinite(raw).all():
-        raise ModelFormatError("The weights are damaged: some are not finite.")
+        raise layer.damaged("some are not finite.")
     bias = float(layer.biases[position])
     raw_score = math.fsum([bias, *raw])
     slope, base = 0.0, 0.0
