@@ -392,8 +392,11 @@ class XRLinear(BaseModel[_XRLinearState], Parameterized):
             )
         state = self._check_fitted()
         trained, searcher = state
-        options = RankOptions.of(top_k, beam_width, min_score)
-        limits = options.top_k, self._beam_width(options), options.min_score
+        limits = (  # RankOptions would take another 0.4 microseconds
+            validation.check_positive_int(top_k, "top_k"),
+            validation.check_positive_int(self.beam_width if beam_width is None else beam_width, "beam_width"),
+            validation.check_min_score(min_score),
+        )
         query = validation.fast_query(x, trained.widths)
         ranking = None if query is None else searcher.rank(*query, *limits)
         if ranking is None:  # not in the expected format: convert it, or raise an error that states the reason
