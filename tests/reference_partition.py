@@ -14,6 +14,9 @@ _MASK = (1 << 64) - 1
 _ENTRIES_PER_FEATURE = 16
 _SHRINKAGE = 3
 _LABELS_PER_SAMPLE = 16
+# Features that occur in fewer labels than 1/_RARE_FRACTION of the group do not affect its splits.
+_RARE_FRACTION = 1024
+_MAX_LEVELS = 3  # levels of bisections that are optimized together
 
 
 class KMeansOptions(TypedDict):
@@ -47,6 +50,12 @@ class Random:
         z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _MASK
         return z ^ (z >> 31)
 
+    def split(self) -> Random:
+        """Return a new generator that is seeded with the next number."""
+        other = Random.__new__(Random)
+        other.state = self.next()
+        return other
+
     def below(self, bound: int) -> int:
         """Return a random integer in [0, bound)."""
         return (self.next() >> 32) * bound >> 32
@@ -55,30 +64,36 @@ class Random:
 class Group:
     """The labels in a cluster and their feature vectors, possibly without features that occur in only one label."""
 
-    def __init__(self, labels: np.ndarray, sparse: np.ndarray, dense: np.ndarray, stored: int) -> None:
-        self.labels, self.sparse, self.dense, self.stored = labels, sparse, dense, stored
+    def __init__(
+        self, labels: np.ndarray, sparse: np.ndarray, dense: np.ndarray, stored: int, frequent: np.ndarray
+    ) -> None:
+        self.labels, self.sparse, self.dense, self.stored, self.frequent = labels, sparse, dense, stored, frequent
 
     @classmethod
     def whole(cls, sparse: np.ndarray, dense: np.ndarray) -> Group:
         """Return the group that contains all labels."""
-        return cls(np.arange(len(sparse)), _shared(sparse), dense, len(sparse))
+        return cls(np.arange(len(sparse)), *_store(sparse, dense))
 
     def part(self, members: np.ndarray) -> Group:
         """Return a subgroup; features that occur in only one label may be dropped (see _ENTRIES_PER_FEATURE)."""
-        sparse, stored = self.sparse[members], self.stored
+        sparse, dense = self.sparse[members], self.dense[members]
         is_sparse = np.count_nonzero(sparse) < _ENTRIES_PER_FEATURE * sparse.shape[1]
-        if is_sparse and _SHRINKAGE * len(members) <= stored:
-            sparse, stored = _shared(sparse), len(members)
-        return Group(self.labels[members], sparse, self.dense[members], stored)
+        if is_sparse and _SHRINKAGE * len(members) <= self.stored:
+            return Group(self.labels[members], *_store(sparse, dense))
+        return Group(self.labels[members], sparse, dense, self.stored, self.frequent)
 
     @property
     def rows(self) -> np.ndarray:
-        """The feature vectors of the labels."""
-        return np.hstack([self.sparse, self.dense])
+        """The feature vectors of the labels, without rare features."""
+        return np.hstack([self.sparse[:, self.frequent], self.dense])
 
 
-def _shared(sparse: np.ndarray) -> np.ndarray:
-    return sparse[:, np.count_nonzero(sparse, axis=0) > 1]
+def _store(sparse: np.ndarray, dense: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, np.ndarray]:
+    """Drop features that occur in only one label, and mark the frequent features."""
+    least = 1 << (max(2, len(sparse) // _RARE_FRACTION) - 1).bit_length()
+    counts = np.count_nonzero(sparse, axis=0)
+    sparse, counts = sparse[:, counts > 1], counts[counts > 1]
+    return sparse, dense, len(sparse), counts >= least
 
 
 def centers_of(rows: np.ndarray, side: np.ndarray, parts: int, spherical: bool) -> np.ndarray:
@@ -163,10 +178,113 @@ def bisect_group(group: Group, share: float, random: Random, **options: Unpack[K
     iterations = options["max_iter"]
     if size >= 2 * options["sample_size"]:
         count = max(options["sample_size"], size // _LABELS_PER_SAMPLE)
-        bounds = [size * i // count for i in range(count + 1)]
-        sample = [first + random.below(last - first) for first, last in itertools.pairwise(bounds)]
-        _, centers = iterate(group.rows[sample], centers, assign, iterations, **options)
+        _, centers = iterate(group.rows[_sample(size, count, random)], centers, assign, iterations, **options)
     return iterate(group.rows, centers, assign, iterations, **options)[0]
+
+
+def _sample(size: int, count: int, random: Random) -> list[int]:
+    bounds = [size * i // count for i in range(count + 1)]
+    return [first + random.below(last - first) for first, last in itertools.pairwise(bounds)]
+
+
+def _first_size(clusters: tuple[int, int], size: int) -> int:
+    """Return the number of members of the first child of a node whose children will have this many clusters."""
+    if clusters[1] == 0 or size < 2:
+        return size
+    return min(max(int(clusters[0] / sum(clusters) * size + 0.5), 1), size - 1)
+
+
+def _split_tree(n_clusters: int) -> list[int]:
+    """Return the number of clusters of each node of a binary tree, whose nodes are numbered as in a heap."""
+    parts = min(1 << _MAX_LEVELS, 1 << (n_clusters - 1).bit_length())
+    clusters = [0, n_clusters]
+    for node in range(1, parts):
+        first = max(clusters[node] // 2, min(clusters[node], 1))
+        clusters += [first, clusters[node] - first]
+    return clusters
+
+
+def bisect_repeatedly(
+    group: Group, n_clusters: int, random: Random, **options: Unpack[KMeansOptions]
+) -> tuple[np.ndarray, list[int]]:
+    """Split a group into up to eight parts; return the part of each member and the number of clusters per part."""
+    clusters = _split_tree(n_clusters)
+    parts, size = len(clusters) // 2, len(group.labels)
+    count = max(options["sample_size"] // 4, size // _LABELS_PER_SAMPLE, parts)
+    if count >= size:
+        return _bisect_in_turn(group, np.arange(size), clusters, random, **options), clusters[parts:]
+    sample = np.array(_sample(size, count, random))
+    part = _bisect_in_turn(group, sample, clusters, random, **options)
+    sums = np.stack([group.rows[sample][part == p].sum(axis=0) for p in range(parts)])
+    counts = np.bincount(part, minlength=parts)
+    part = np.full(size, -1)
+    for _ in range(options["max_iter"]):
+        next_part = _assign_parts(group.rows, sums, counts, clusters, options["spherical"])
+        moved = np.count_nonzero(next_part != part)
+        part = next_part
+        sums = np.stack([group.rows[part == p].sum(axis=0) for p in range(parts)])
+        counts = np.bincount(part, minlength=parts)
+        if moved <= options["min_moved"] * size * (parts.bit_length() - 1):
+            break
+    return part, clusters[parts:]
+
+
+def _bisect_in_turn(
+    group: Group, members: np.ndarray, clusters: list[int], random: Random, **options: Unpack[KMeansOptions]
+) -> np.ndarray:
+    """Split the members one node at a time, depth first."""
+    part = np.zeros(len(members), int)
+    n_parts = len(clusters) // 2
+
+    def split(node: int, chosen: np.ndarray) -> None:
+        if node >= n_parts:
+            part[chosen] = node - n_parts
+            return
+        children = (clusters[2 * node], clusters[2 * node + 1])
+        if _first_size(children, len(chosen)) == len(chosen):
+            split(2 * node, chosen)
+            return
+        subset = members[chosen]
+        own = Group(group.labels[subset], group.sparse[subset], group.dense[subset], group.stored, group.frequent)
+        side = bisect_group(own, children[0] / sum(children), random.split(), **options)
+        split(2 * node, chosen[side == 0])
+        split(2 * node + 1, chosen[side == 1])
+
+    split(1, np.arange(len(members)))
+    return part
+
+
+def _assign_parts(
+    rows: np.ndarray, sums: np.ndarray, counts: np.ndarray, clusters: list[int], spherical: bool
+) -> np.ndarray:
+    """Divide the members of each node among its children by the difference between the centers of the children."""
+    parts = len(sums)
+    part = np.empty(len(rows), int)
+
+    def leaves(node: int) -> slice:
+        first = last = node
+        while first < parts:
+            first, last = 2 * first, 2 * last + 1
+        return slice(first - parts, last - parts + 1)
+
+    def center(node: int) -> np.ndarray:
+        total: np.ndarray = sums[leaves(node)].sum(axis=0)
+        length = np.linalg.norm(total) if spherical else counts[leaves(node)].sum()
+        return total / length if length > 0 else 0 * total
+
+    def divide(node: int, members: np.ndarray) -> None:
+        if node >= parts:
+            part[members] = node - parts
+            return
+        first = _first_size((clusters[2 * node], clusters[2 * node + 1]), len(members))
+        if first < len(members):
+            score = rows[members] @ (center(2 * node + 1) - center(2 * node))
+            members = members[np.argsort(score, kind="stable")]
+        divide(2 * node, np.sort(members[:first]))
+        divide(2 * node + 1, np.sort(members[first:]))
+
+    divide(1, np.arange(len(rows)))
+    return part
 
 
 def split_group(group: Group, parts: int, random: Random, **options: Unpack[KMeansOptions]) -> np.ndarray:
@@ -213,7 +331,9 @@ def partition(
                     split.append((group, n_parts))
                     continue
                 random = Random(seed, level << 40 | step << 32 | int(group.labels[0]), 1)
-                if bisect:
+                if bisect and options["balanced"] and n_parts > 2:
+                    side, shares = bisect_repeatedly(group, n_parts, random, **options)
+                elif bisect:
                     shares = [n_parts // 2, n_parts - n_parts // 2]
                     side = bisect_group(group, shares[0] / n_parts, random, **options)
                 else:

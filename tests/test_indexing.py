@@ -214,6 +214,30 @@ def test_partition_equals_the_reference(seed: int, spherical: bool, balanced: bo
         assert clusters.tolist() == expected_clusters.tolist()
 
 
+@pytest.mark.parametrize("bisect", [True, False], ids=["bisect", "direct"])
+def test_partition_ignores_rare_features_of_large_groups(bisect: bool) -> None:
+    rng = np.random.default_rng(0)
+    labels, columns = 3100, 200  # features are rare if they occur in fewer than four labels
+    Z = np.zeros((labels, columns), np.float32)
+    Z[:, :20] = rng.random((labels, 20)) * (rng.random((labels, 20)) < 0.3)
+    for column in range(20, columns):
+        Z[rng.integers(0, labels, size=3), column] = 5
+    options = reference_partition.KMeansOptions(
+        spherical=True, balanced=True, max_iter=15, min_moved=0.01, sample_size=1024
+    )
+    group = _core.LabelGroup(validation.check_features(sp.csr_array(Z)).native, threads=2)
+    branching = [9, 3]
+    levels = _core.partition(
+        group, branching=branching, bisect=bisect, stop_size=0, seed=1, threads=2, report=None, **options
+    )
+    expected = reference_partition.partition(
+        Z.astype(float), np.zeros((labels, 0)), branching, bisect=bisect, stop_size=0, seed=1, **options
+    )
+    for clusters, expected_clusters in zip(levels, expected, strict=True):
+        # Rounding errors can swap labels with nearly equal scores.
+        assert np.mean(clusters == expected_clusters) > 0.999
+
+
 @pytest.mark.parametrize("bisect", [True, False])
 @given(
     labels=st.integers(2, 120), branching=st.integers(2, 7), max_leaf_size=st.integers(1, 30), seed=st.integers(0, 5)

@@ -9,7 +9,6 @@ namespace carya {
 namespace {
 
 constexpr std::int64_t kMembersPerTask = 512;
-constexpr std::int64_t kLabelsPerSample = 16;
 
 // Returns the factor by which the sum of a cluster's members is multiplied to obtain its centroid.
 float centroid_scale(const Centroid& sum, std::int64_t members, bool spherical) {
@@ -118,7 +117,8 @@ private:
     std::vector<std::uint8_t> next_;
 };
 
-// Returns `count` members in ascending order: one random member from each of `count` ranges of equal size.
+}  // namespace
+
 std::vector<std::int32_t> sample_members(std::int64_t size, std::int64_t count, Random& random) {
     std::vector<std::int32_t> members;
     members.reserve(count);
@@ -130,8 +130,6 @@ std::vector<std::int32_t> sample_members(std::int64_t size, std::int64_t count, 
     return members;
 }
 
-}  // namespace
-
 std::vector<std::uint8_t> two_means(const LabelGroup& group, double first_fraction, const KMeansOptions& options,
                                     Random random, int threads, const std::atomic<bool>& stop) {
     const std::int64_t size = group.size();
@@ -142,7 +140,7 @@ std::vector<std::uint8_t> two_means(const LabelGroup& group, double first_fracti
     clusters.add(group, first_seed, 0, 1);
     clusters.add(group, second_seed, 1, 1);
     if (size >= 2 * options.sample_size) {
-        const std::int64_t sample_size = std::max(options.sample_size, size / kLabelsPerSample);
+        const std::int64_t sample_size = std::max(options.sample_size, size / kMembersPerSampled);
         const LabelGroup sample = select_members(group, sample_members(size, sample_size, random));
         Bisection(sample, first_fraction, options, threads, stop).run(clusters);
     }
@@ -160,7 +158,7 @@ public:
     Centroids(const LabelGroup& group, int n_clusters)
         : group_(group),
           n_clusters_(n_clusters),
-          sparse_(group.entries->width * n_clusters),
+          sparse_(group.entries->n_frequent * n_clusters),
           counts_(n_clusters, 0),
           scale_(n_clusters, 0.0F) {
         for (int cluster = 0; cluster < n_clusters; ++cluster) dense_.emplace_back(group.dense.cols, 0.0F);
@@ -175,7 +173,7 @@ public:
     void add(std::int64_t member, std::uint32_t cluster, int sign) {
         const auto scale = static_cast<float>(sign);
         const GroupEntries& entries = *group_.entries;
-        for (std::int64_t e = group_.rows[member].begin; e < group_.rows[member].end; ++e)
+        for (std::int64_t e = group_.rows[member].begin; e < group_.rows[member].frequent_end; ++e)
             sparse_[static_cast<std::size_t>(entries.columns[e]) * n_clusters_ + cluster] += scale * entries.values[e];
         const float* x = group_.dense.row(group_.labels[member]);
         for (std::size_t j = 0; j < dense_[cluster].size(); ++j) dense_[cluster][j] += scale * x[j];
@@ -201,7 +199,7 @@ public:
     void score(std::int64_t member, float* out) const {
         std::fill_n(out, n_clusters_, 0.0F);
         const GroupEntries& entries = *group_.entries;
-        for (std::int64_t e = group_.rows[member].begin; e < group_.rows[member].end; ++e) {
+        for (std::int64_t e = group_.rows[member].begin; e < group_.rows[member].frequent_end; ++e) {
             const float* centroid = sparse_.data() + static_cast<std::size_t>(entries.columns[e]) * n_clusters_;
             const float value = entries.values[e];
             for (int cluster = 0; cluster < n_clusters_; ++cluster) out[cluster] += value * centroid[cluster];

@@ -20,37 +20,87 @@ constexpr std::int64_t kMinEntriesPerFeature = 16;
 constexpr std::int64_t kMinShrinkage = 3;
 constexpr std::int64_t kGroupRowsPerTask = 512;
 
-// Renumbers the features of a row and stores its entries starting at `new_begin`. new_ids[f] is the new id of feature f
-// plus 1, or 0 if the feature is dropped. The old and new arrays may be the same.
-template <class Column>
-void renumber_row(LabelGroup::Row& row, std::int64_t new_begin, const Column* columns, const float* values,
-                  const std::uint32_t* new_ids, std::uint32_t* new_columns, float* new_values) {
-    std::int64_t used = new_begin;
-    for (std::int64_t e = row.begin; e < row.end; ++e) {
-        const std::uint32_t id = new_ids[columns[e]];
-        new_columns[used] = id - 1;  // overwritten by the next entry if the feature is dropped; avoids a branch
-        new_values[used] = values[e];
-        used += id != 0;
-    }
-    row = {new_begin, used};
+// Features that occur in fewer labels than 1/kRareFraction of the group are rare.
+constexpr std::uint64_t kRareFraction = 1024;
+
+// Returns the smallest number of labels in which a frequent feature occurs, a power of 2.
+std::uint32_t min_frequency(std::int64_t labels) {
+    return static_cast<std::uint32_t>(std::bit_ceil(std::max<std::uint64_t>(2, labels / kRareFraction)));
 }
 
+// Renumbers features and copies entries.
+class Renumberer {
+public:
+    // new_ids[f] is the new id of feature f plus 1, or 0 if the feature is dropped.
+    Renumberer(const std::vector<std::uint32_t>& new_ids, std::int64_t n_frequent)
+        : new_ids_(new_ids.data()), n_frequent_(static_cast<std::uint32_t>(n_frequent)) {}
+
+    // Copies the entries of a row to `out`, starting at `new_begin`, and returns the new row. `columns` and `values`
+    // may be the arrays of `out`.
+    LabelGroup::Row copy(const LabelGroup::Row& row, const std::uint32_t* columns, const float* values,
+                         std::int64_t new_begin, GroupEntries& out) {
+        const auto size = static_cast<std::size_t>(row.end - row.begin);
+        rare_columns_.resize(size + 1);
+        rare_values_.resize(size + 1);
+        std::uint32_t* const new_columns = out.columns.data() + new_begin;
+        float* const new_values = out.values.data() + new_begin;
+        std::int64_t n_frequent = 0;
+        std::int64_t n_rare = 0;
+        for (std::int64_t e = row.begin; e < row.end; ++e) {
+            // Every entry is written to both places, and overwritten by the next entry where it does not belong,
+            // because branches would be mispredicted.
+            const std::uint32_t id = new_ids_[columns[e]];
+            const float value = values[e];
+            new_columns[n_frequent] = rare_columns_[n_rare] = id - 1;
+            new_values[n_frequent] = rare_values_[n_rare] = value;
+            n_frequent += id - 1 < n_frequent_;  // false if id is 0
+            n_rare += id > n_frequent_;
+        }
+        std::copy_n(rare_columns_.begin(), n_rare, new_columns + n_frequent);
+        std::copy_n(rare_values_.begin(), n_rare, new_values + n_frequent);
+        return {new_begin, new_begin + n_frequent, new_begin + n_frequent + n_rare};
+    }
+
+private:
+    const std::uint32_t* new_ids_;
+    const std::uint32_t n_frequent_;
+    RawVector<std::uint32_t> rare_columns_;
+    RawVector<float> rare_values_;
+};
+
 // On entry, counts[f] is the number of labels in which feature f occurs; on return, it is the feature's new id plus 1,
-// or 0 if the feature is dropped. Returns the number of features that are kept. Frequent features are numbered first,
-// grouped by powers of 2, so that most accesses hit the part of a centroid that stays in cache.
-std::int64_t number_by_frequency(std::vector<std::uint32_t>& counts) {
+// or 0 if the feature is dropped. Features are numbered by descending frequency, in groups of powers of 2, so that most
+// accesses hit the part of a centroid that stays in cache.
+void number_by_frequency(std::vector<std::uint32_t>& counts, GroupEntries& entries) {
     constexpr int kBuckets = 33;
+    const auto bucket = [](std::uint32_t n) { return kBuckets - 1 - std::bit_width(n); };
     std::uint32_t next_id[kBuckets] = {};
     for (const std::uint32_t n : counts)
-        if (n > 1) ++next_id[kBuckets - 1 - std::bit_width(n)];
+        if (n > 1) ++next_id[bucket(n)];
     std::exclusive_scan(std::begin(next_id), std::end(next_id), std::begin(next_id), 0U);
-    for (std::uint32_t& n : counts) n = n > 1 ? ++next_id[kBuckets - 1 - std::bit_width(n)] : 0;
-    return next_id[kBuckets - 1];
+    entries.n_frequent = next_id[bucket(min_frequency(entries.labels)) + 1];
+    entries.width = next_id[kBuckets - 1];
+    for (std::uint32_t& n : counts) n = n > 1 ? ++next_id[bucket(n)] : 0;
+}
+
+// Same as number_by_frequency, but the features are only divided into frequent and rare ones. Used if the features are
+// already ordered by their frequency in a larger group.
+void number_in_order(std::vector<std::uint32_t>& counts, GroupEntries& entries) {
+    const std::uint32_t least = min_frequency(entries.labels);
+    for (const std::uint32_t n : counts) entries.n_frequent += n >= least;
+    std::uint32_t last_frequent = 0;
+    auto last_rare = static_cast<std::uint32_t>(entries.n_frequent);
+    for (std::uint32_t& n : counts) {
+        const bool frequent = n >= least;
+        last_frequent += frequent;
+        last_rare += n > 1 && !frequent;
+        n = frequent ? last_frequent : n > 1 ? last_rare : 0;
+    }
+    entries.width = last_rare;
 }
 
 // Returns the number of rows in which each column occurs.
-template <class Column>
-std::vector<std::uint32_t> count_columns(const std::vector<LabelGroup::Row>& rows, const Column* columns,
+std::vector<std::uint32_t> count_columns(const std::vector<LabelGroup::Row>& rows, const std::uint32_t* columns,
                                          std::int64_t cols, int threads) {
     const auto size = static_cast<std::int64_t>(rows.size());
     std::vector<std::vector<std::uint32_t>> counts(threads);
@@ -89,7 +139,8 @@ LabelGroup make_root_group(const Features& representation, int threads) {
 LabelGroup make_root_group(LabelVectors&& vectors, int threads) {
     LabelGroup out;
     out.labels = all_labels(vectors.size());
-    out.rows = std::move(vectors.rows);
+    out.rows.reserve(vectors.rows.size());
+    for (const LabelVectors::Row& row : vectors.rows) out.rows.push_back({row.begin, row.end, row.end});
     if (vectors.dense) {
         out.dense = {vectors.dense->data(), out.size(),
                      std::ssize(*vectors.dense) / std::max<std::int64_t>(out.size(), 1)};
@@ -98,13 +149,14 @@ LabelGroup make_root_group(LabelVectors&& vectors, int threads) {
     auto entries = std::make_shared<GroupEntries>();
     entries->columns = std::move(vectors.columns);
     entries->values = std::move(vectors.values);
-    std::uint32_t* columns = entries->columns.data();
-    float* values = entries->values.data();
-    std::vector<std::uint32_t> ids = count_columns(out.rows, columns, vectors.cols, threads);
-    entries->width = number_by_frequency(ids);
     entries->labels = out.size();
-    parallel_each(out.size(), kGroupRowsPerTask, threads, nullptr, [&](int, std::int64_t r) {
-        renumber_row(out.rows[r], out.rows[r].begin, columns, values, ids.data(), columns, values);
+    const std::uint32_t* columns = entries->columns.data();
+    std::vector<std::uint32_t> ids = count_columns(out.rows, columns, vectors.cols, threads);
+    number_by_frequency(ids, *entries);
+    std::vector<Renumberer> renumberers(threads, Renumberer(ids, entries->n_frequent));
+    parallel_each(out.size(), kGroupRowsPerTask, threads, nullptr, [&](int worker, std::int64_t r) {
+        LabelGroup::Row& row = out.rows[r];
+        row = renumberers[worker].copy(row, columns, entries->values.data(), row.begin, *entries);
     });
     out.entries = std::move(entries);
     return out;
@@ -134,22 +186,27 @@ LabelGroup make_subgroup(const LabelGroup& group, const std::vector<std::int32_t
     std::vector<std::uint32_t> ids = count_columns(out.rows, all.columns.data(), all.width, 1);
     auto entries = std::make_shared<GroupEntries>();
     entries->labels = out.size();
-    for (std::uint32_t& id : ids) id = id > 1 ? static_cast<std::uint32_t>(++entries->width) : 0;
-    entries->columns.resize(count + 1);  // renumber_row can write one entry past the end
+    number_in_order(ids, *entries);
+    entries->columns.resize(count + 1);  // `copy` can write one entry past the end
     entries->values.resize(count + 1);
+    Renumberer renumberer(ids, entries->n_frequent);
     std::int64_t begin = 0;
     for (LabelGroup::Row& row : out.rows) {
-        renumber_row(row, begin, all.columns.data(), all.values.data(), ids.data(), entries->columns.data(),
-                     entries->values.data());
+        row = renumberer.copy(row, all.columns.data(), all.values.data(), begin, *entries);
         begin = row.end;
     }
     out.entries = std::move(entries);
     return out;
 }
 
+void Centroid::clear() {
+    std::fill(sparse.begin(), sparse.end(), 0.0F);
+    std::fill(dense.begin(), dense.end(), 0.0F);
+}
+
 void Centroid::add(const LabelGroup& group, std::int64_t member, float scale) {
     const GroupEntries& entries = *group.entries;
-    for (std::int64_t e = group.rows[member].begin; e < group.rows[member].end; ++e)
+    for (std::int64_t e = group.rows[member].begin; e < group.rows[member].frequent_end; ++e)
         sparse[entries.columns[e]] += scale * entries.values[e];
     const std::int64_t cols = group.dense.cols;
     if (cols > 0) kernels().add_scaled(dense.data(), group.dense.row(group.labels[member]), scale, cols);
@@ -167,7 +224,7 @@ float similarity(const LabelGroup& group, std::int64_t member, const Centroid& c
     const std::int64_t cols = group.dense.cols;
     float sum =
         kernels().sparse_dot(group.entries->columns.data() + row.begin, group.entries->values.data() + row.begin,
-                             row.end - row.begin, centroid.sparse.data());
+                             row.frequent_end - row.begin, centroid.sparse.data());
     if (cols > 0) sum += kernels().dot(group.dense.row(group.labels[member]), centroid.dense.data(), cols);
     return sum;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "repeated_bisection.hpp"
+
 namespace carya {
 
 namespace {
@@ -95,7 +97,14 @@ private:
         const Random random(options_.seed, stream, 1);
         std::vector<std::vector<std::int32_t>> members;
         std::vector<int> child_counts;
-        if (options_.bisect) {
+        if (options_.bisect && options_.split.balanced && subcluster.n_children > 2) {
+            BisectedGroup bisected =
+                bisect_repeatedly(group, subcluster.n_children, options_.split, random, threads, monitor_.stop);
+            members.resize(bisected.n_clusters.size());
+            for (std::size_t m = 0; m < bisected.parts.size(); ++m)
+                members[bisected.parts[m]].push_back(static_cast<std::int32_t>(m));
+            child_counts = std::move(bisected.n_clusters);
+        } else if (options_.bisect) {
             const int left = subcluster.n_children / 2;
             const auto assignment = two_means(group, static_cast<double>(left) / subcluster.n_children, options_.split,
                                               random, threads, monitor_.stop);

@@ -24,6 +24,7 @@ namespace carya {
     void split_row(const std::int32_t*, const float*, std::int64_t, const FeatureBits&, SplitRow&);         \
     float dot(const float*, const float*, std::int64_t);                                                    \
     float sparse_dot(const std::uint32_t*, const float*, std::int64_t, const float*);                       \
+    void sparse_dots(int, const std::uint32_t*, const float*, std::int64_t, const float*, float*);          \
     std::int64_t count_at_least(const float*, std::int64_t, float);                                         \
     void add_scaled(float*, const float*, float, std::int64_t);                                             \
     void encode_signed_roots(const float*, std::int64_t, float, std::int8_t*);                              \
@@ -41,6 +42,7 @@ namespace carya {
                                     isa::split_row,                                                         \
                                     isa::dot,                                                               \
                                     isa::sparse_dot,                                                        \
+                                    isa::sparse_dots,                                                       \
                                     isa::count_at_least,                                                    \
                                     isa::add_scaled,                                                        \
                                     isa::encode_signed_roots,                                               \

@@ -146,6 +146,10 @@ struct Kernels {
     float (*dot)(const float* a, const float* b, std::int64_t count);
     // Returns the inner product of a sparse and a dense vector. Columns must be less than 2^31.
     float (*sparse_dot)(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x);
+    // Computes the inner products of a sparse vector and each of `lanes` (4 or 8) dense vectors, which are stored side
+    // by side: out[l] = sum over i of values[i] * x[columns[i] * lanes + l].
+    void (*sparse_dots)(int lanes, const std::uint32_t* columns, const float* values, std::int64_t count,
+                        const float* x, float* out);
     // Returns the number of values whose absolute value is at least `threshold`.
     std::int64_t (*count_at_least)(const float* values, std::int64_t count, float threshold);
     // Computes out[j] += scale * x[j].

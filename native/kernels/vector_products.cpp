@@ -18,6 +18,33 @@ void mark_rows(const float* values, std::int64_t count, const float* thresholds,
 
 }  // namespace
 
+namespace {
+
+template <int N>
+void dots(const std::uint32_t* columns, const float* values, std::int64_t count, const float* x, float* out) {
+    using L = Lanes<N>;
+    constexpr int kSums = 4;  // independent accumulators, which hide the latency of additions
+    typename L::Float sums[kSums];
+    for (auto& sum : sums) sum = L::broadcast(0.0F);
+    std::int64_t i = 0;
+    for (; i + kSums <= count; i += kSums)
+        for (int k = 0; k < kSums; ++k)
+            sums[k] += values[i + k] * L::load_unaligned(x + std::int64_t{columns[i + k]} * N);
+    for (; i < count; ++i) sums[0] += values[i] * L::load_unaligned(x + std::int64_t{columns[i]} * N);
+    sums[0] += sums[1];
+    sums[2] += sums[3];
+    sums[0] += sums[2];
+    __builtin_memcpy(out, &sums[0], N * sizeof(float));
+}
+
+}  // namespace
+
+void sparse_dots(int lanes, const std::uint32_t* columns, const float* values, std::int64_t count, const float* x,
+                 float* out) {
+    if (lanes == 4) return dots<4>(columns, values, count, x, out);
+    dots<8>(columns, values, count, x, out);
+}
+
 void mark_large_weights(int lanes, const float* values, std::int64_t count, const float* thresholds,
                         std::uint16_t* masks) {
     switch (lanes) {
